@@ -1,0 +1,45 @@
+# Two commands do everything: `make up` installs and runs the main job, `make test` runs the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: up install test lint types unit test-slow bench lock clean
+
+up: install
+	$(BIN)/plimsoll demo
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+test: lint types unit
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+unit: install
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# Fuzzing for a minute each and longer property tests.
+test-slow: install
+	$(BIN)/python -m pytest -n auto -m slow
+
+bench: install
+	for b in bench/[a-z]*.py; do $(BIN)/python $$b || exit 1; done
+
+# Needs uv (`pip install uv`); the lock itself needs only pip.
+lock:
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

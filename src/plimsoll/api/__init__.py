@@ -1,0 +1,1 @@
+"""What the wire says: quantities, objects, their wire forms and feature gates. Imports only errors."""

@@ -1,0 +1,125 @@
+"""JSON in, typed views out, and back.
+
+Owns decoding and encoding of the views in `meta.py`, `core.py` and `resource.py`. Promises: what Go's decoder
+takes is taken (null means absent, numbers and strings both are quantities), what it refuses is refused with
+a DecodeError that names the field, and well-formed input is decoded in one pass of msgspec.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.meta import Object, Wire
+from plimsoll.api.quantity import Number, Quantity
+from plimsoll.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from plimsoll.api.shape import mend
+from plimsoll.errors import DecodeError, QuantityError
+
+T = TypeVar("T")
+
+#: The kinds with a typed view, by (group, kind). Any served version of a group decodes into the same view.
+KINDS: dict[tuple[str, str], type[Wire]] = {
+    ("", "Pod"): Pod,
+    ("", "Node"): Node,
+    ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
+    ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
+    ("resource.k8s.io", "DeviceClass"): DeviceClass,
+    ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
+}
+
+
+def _decode_leaf(wanted: type[Any], value: Any) -> Any:
+    if wanted is Quantity:
+        try:
+            return Quantity.from_json(value)
+        except QuantityError as error:
+            raise ValueError(str(error)) from None
+    raise NotImplementedError(wanted)
+
+
+def _encode_leaf(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, Number):
+        return msgspec.Raw(value.text.encode())
+    raise NotImplementedError(type(value))
+
+
+@lru_cache(maxsize=256)
+def _decoder(view: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(view, dec_hook=_decode_leaf, float_hook=Number)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_leaf)
+_tree_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Number)
+
+
+def decode(raw: bytes | str, view: type[T]) -> T:
+    """Decode JSON text into a view; raises DecodeError naming the field."""
+    try:
+        return cast(T, _decoder(cast(Any, view)).decode(raw))
+    except msgspec.ValidationError:
+        return convert(decode_tree(raw), view)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from None
+
+
+def decode_tree(raw: bytes | str) -> Any:
+    """Decode JSON text into plain dicts and lists; numbers with a fraction keep their text."""
+    try:
+        return _tree_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from None
+
+
+def convert(tree: Any, view: type[T]) -> T:
+    """Turn a plain tree into a view; raises DecodeError naming the field."""
+    return cast(T, mend(tree, view))
+
+
+def encode(view: Any) -> bytes:
+    """Encode a view or a plain tree as compact JSON."""
+    return _encoder.encode(view)
+
+
+def to_tree(view: Any) -> Any:
+    """A view as plain dicts and lists, defaults left out."""
+    return decode_tree(encode(view))
+
+
+def split_api_version(api_version: str) -> tuple[str, str]:
+    """`resource.k8s.io/v1` -> (`resource.k8s.io`, `v1`); `v1` -> (``, `v1`)."""
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def view_type(api_version: str, kind: str) -> type[Wire]:
+    """The view for a kind; a kind we do not know is seen by its head only."""
+    return KINDS.get((split_api_version(api_version)[0], kind), Object)
+
+
+def decode_object(raw: bytes | str) -> Wire:
+    """Decode any API object into the view its apiVersion and kind call for."""
+    head = decode(raw, Object)
+    if not head.kind:
+        raise DecodeError("is missing; every object says what kind it is", "kind")
+    return decode(raw, view_type(head.api_version, head.kind))
+
+
+def _bad_json(error: Exception) -> DecodeError:
+    if isinstance(error, RecursionError):
+        return DecodeError("the JSON is nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError("the JSON is not UTF-8")
+    return DecodeError(f"not JSON: {error}")

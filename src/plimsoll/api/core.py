@@ -1,0 +1,322 @@
+"""Pods and Nodes as the ledger, the scheduler and the node agent read them (core `v1`).
+
+Owns the typed views of the core kinds, including the DRA parts of Pod in all three wire forms (document 000,
+Pod API changes; document 002 for the draft names). `forms.py` turns those into one internal form.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, ObjectReference, Wire
+from plimsoll.api.quantity import Quantity
+
+ResourceList: TypeAlias = "dict[str, Quantity]"
+
+# -- node selection
+
+
+class NodeSelectorRequirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Wire, frozen=True):
+    weight: Int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class PodAffinityTerm(Wire, frozen=True):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Wire, frozen=True):
+    weight: Int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Wire, frozen=True):
+    """Affinity to pods, or away from them."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class Affinity(Wire, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire, frozen=True):
+    max_skew: Int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: Int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class Taint(Wire, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Toleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int | None = None
+
+
+# -- containers
+
+
+class ContainerClaim(Wire, frozen=True):
+    """One element of `resources.claims`: a pod claim, or one request of it."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Wire, frozen=True):
+    limits: ResourceList = {}
+    requests: ResourceList = {}
+    claims: tuple[ContainerClaim, ...] = ()
+
+
+class ContainerPort(Wire, frozen=True):
+    name: str = ""
+    container_port: Int = 0
+    host_port: Int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = ""
+
+
+class EnvVar(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    value: str = ""
+
+
+class Container(Wire, frozen=True):
+    """A container, an init container, a sidecar or an ephemeral one."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """`spec.resourceClaims[]`: a name inside the pod for a claim or a template."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGate(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+
+
+class PodSpec(Wire, frozen=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    resources: ResourceRequirements | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    overhead: ResourceList = {}
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    priority: Int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    host_network: bool = False
+    restart_policy: str = ""
+    termination_grace_period_seconds: Int | None = None
+    volumes: tuple[dict[str, Any], ...] = ()
+
+
+# -- pod status
+
+
+class ContainerStatus(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    ready: bool = False
+    restart_count: Int = 0
+    state: dict[str, Any] = {}
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    container_id: str = msgspec.field(name="containerID", default="")
+
+
+class PodResourceClaimStatus(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedResourceRequest(Wire, frozen=True):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Wire, frozen=True):
+    request_mappings: tuple[ExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class MappedQuantity(Wire, frozen=True):
+    """1.37: what a claim's mapping charges for one resource."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    quantity: Quantity | None = None
+    accounting_policy: str = ""
+    drawn: Quantity | None = None
+
+
+class OverheadQuantity(Wire, frozen=True):
+    """1.37: what a claim charges beside its mapping, per pod and per referencing container."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(Wire, frozen=True):
+    """One claim's charge to its pod: `resources` in 1.36, `mapping` and `overhead` in 1.37."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("resource_claim_name",)
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+    accounting_policies: dict[str, str] = {}
+    drawn: ResourceList = {}
+    mapping: tuple[MappedQuantity, ...] = ()
+    overhead: tuple[OverheadQuantity, ...] = ()
+
+
+class NativeResourceAllocation(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("resource_name",)
+    resource_name: str = ""
+    quantity: Quantity | None = None
+    accounting_policy: str = ""
+    drawn: Quantity | None = None
+
+
+class NativeResourceClaimStatus(Wire, frozen=True):
+    """The draft's form of one claim's charge (document 002)."""
+
+    claim_info: ObjectReference = ObjectReference()
+    containers: tuple[str, ...] = ()
+    resources: tuple[NativeResourceAllocation, ...] = ()
+
+
+class PodStatus(Wire, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    nominated_node_name: str = ""
+    qos_class: str = ""
+    start_time: str | None = None
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
+    native_resource_claim_status: tuple[NativeResourceClaimStatus, ...] = ()
+
+
+class Pod(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# -- nodes
+
+
+class NodeSpec(Wire, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(name="providerID", default="")
+
+
+class NodeAddress(Wire, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Wire, frozen=True):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()

@@ -1,0 +1,105 @@
+"""What every Kubernetes object carries: names, versions, owners, conditions and selectors.
+
+Owns `Wire`, the root of all typed views, and the `metav1` types. A view is a read projection: it holds the
+fields Plimsoll looks at, immutable and cheap to keep. The JSON itself stays the record (see `record.py`), so
+what a view does not know is never lost.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+
+#: Whole numbers on the wire have 64 bits.
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Wire(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    omit_defaults=True,
+    rename="camel",
+    forbid_unknown_fields=False,
+):
+    """A typed, immutable view of a JSON object.
+
+    Absent, null and zero are the same thing except where a field's type admits None: there None means absent
+    and the zero value means "given, and zero", as with a pointer in Go.
+    """
+
+    #: The fields that tell items of a list of this type apart; empty where the position does.
+    item_key: ClassVar[tuple[str, ...]] = ()
+
+
+class OwnerReference(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("uid",)
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Wire, frozen=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: Int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Condition(Wire, frozen=True):
+    """metav1.Condition, and close enough to PodCondition and NodeCondition to serve for all of them."""
+
+    item_key: ClassVar[tuple[str, ...]] = ("type",)
+    type: str = ""
+    status: str = ""
+    observed_generation: Int = 0
+    last_probe_time: str | None = None
+    last_heartbeat_time: str | None = None
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class LabelSelectorRequirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class ObjectReference(Wire, frozen=True):
+    """A reference to an object of any kind."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class Object(Wire, frozen=True):
+    """Any API object, seen only by its head."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()

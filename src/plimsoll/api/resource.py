@@ -1,0 +1,368 @@
+"""The DRA kinds of `resource.k8s.io/v1`: slices, claims, templates, classes, taint rules.
+
+Owns their typed views, with everything document 001 adds (consumable capacity, request policies, shareID) and
+the node-allocatable fields of documents 000 and 002 in all three wire forms; `forms.py` turns those into one
+internal form.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from plimsoll.api.core import NodeSelector, ResourceList
+from plimsoll.api.meta import Condition, Int, ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
+
+# -- devices
+
+
+class DeviceAttribute(Wire, frozen=True):
+    """Exactly one of the values; lists are given as None when absent, because an empty list is an error."""
+
+    int_value: Int | None = msgspec.field(name="int", default=None)
+    bool_value: bool | None = msgspec.field(name="bool", default=None)
+    string_value: str | None = msgspec.field(name="string", default=None)
+    version_value: str | None = msgspec.field(name="version", default=None)
+    int_values: tuple[Int, ...] | None = msgspec.field(name="ints", default=None)
+    bool_values: tuple[bool, ...] | None = msgspec.field(name="bools", default=None)
+    string_values: tuple[str, ...] | None = msgspec.field(name="strings", default=None)
+    version_values: tuple[str, ...] | None = msgspec.field(name="versions", default=None)
+
+
+class CapacityRequestPolicyRange(Wire, frozen=True):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Wire, frozen=True):
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(Wire, frozen=True):
+    value: Quantity | None = None
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Wire, frozen=True):
+    value: Quantity | None = None
+
+
+class CounterSet(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("counter_set",)
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(Wire, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeAllocatableMapping(Wire, frozen=True):
+    """1.36: how an allocated device turns into an amount of one node resource."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: Quantity | None = None
+    accounting_policy: str = ""
+
+
+class ResourceMapping(Wire, frozen=True):
+    """1.37: the part of a device that is drawn from the node."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class ResourceOverhead(Wire, frozen=True):
+    """1.37: what using the device costs beside its mapping."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(Wire, frozen=True):
+    mapping: ResourceMapping | None = None
+    overhead: ResourceOverhead | None = None
+    accounting_policy: str = ""
+
+
+class QuantitySource(Wire, frozen=True):
+    """Draft: `quantityFrom`, exactly one of the two."""
+
+    per_instance_quantity: Quantity | None = None
+    capacity: str | None = None
+
+
+class NativeResourceMapping(Wire, frozen=True):
+    """The draft's form of a mapping (document 002)."""
+
+    quantity_from: QuantitySource | None = None
+    accounting_policy: str = ""
+
+
+class Device(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
+    native_resource_mappings: dict[str, NativeResourceMapping] = {}
+
+
+class ResourcePool(Wire, frozen=True):
+    name: str = ""
+    generation: Int = 0
+    resource_slice_count: Int = 0
+
+
+class ResourceSliceSpec(Wire, frozen=True):
+    """`devices` and `shared_counters` are None when absent: giving both, even empty, is an error."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] | None = None
+    shared_counters: tuple[CounterSet, ...] | None = None
+
+
+class ResourceSlice(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+# -- claims
+
+
+class CELDeviceSelector(Wire, frozen=True):
+    expression: str = ""
+
+
+class DeviceSelector(Wire, frozen=True):
+    cel: CELDeviceSelector | None = None
+
+
+class DeviceToleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int | None = None
+
+
+class CapacityRequirements(Wire, frozen=True):
+    requests: ResourceList = {}
+
+
+class ExactDeviceRequest(Wire, frozen=True):
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int = 0
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(Wire, frozen=True):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueDeviceConfiguration(Wire, frozen=True):
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClaimConfiguration(Wire, frozen=True):
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Wire, frozen=True):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(Wire, frozen=True):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class AllocationConfiguration(Wire, frozen=True):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class AllocationDevice(Wire, frozen=True):
+    """One result of an allocation: a device, or a share of one."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+    consumed_capacity: ResourceList = {}
+
+
+class AllocationDevices(Wire, frozen=True):
+    results: tuple[AllocationDevice, ...] = ()
+    config: tuple[AllocationConfiguration, ...] = ()
+
+
+class AllocationResult(Wire, frozen=True):
+    devices: AllocationDevices = AllocationDevices()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ClaimConsumer(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("uid",)
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class NetworkDeviceData(Wire, frozen=True):
+    interface_name: str = ""
+    ips: tuple[str, ...] = ()
+    hardware_address: str = ""
+
+
+class AllocatedDeviceStatus(Wire, frozen=True):
+    item_key: ClassVar[tuple[str, ...]] = ("driver", "pool", "device", "share_id")
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+    conditions: tuple[Condition, ...] = ()
+    data: Any = None
+    network_data: NetworkDeviceData | None = None
+
+
+class ResourceClaimStatus(Wire, frozen=True):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplateSpec(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+# -- classes and taint rules
+
+
+class DeviceClassConfiguration(Wire, frozen=True):
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(Wire, frozen=True):
+    """`manages_*` and the accounting policies come under their own and under the draft's names."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+    manages_node_allocatable_resources: bool | None = None
+    node_allocatable_resource_accounting_policies: dict[str, str] = {}
+    manages_native_resources: bool | None = None
+    native_resource_accounting_policies: dict[str, str] = {}
+
+
+class DeviceClass(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceTaintSelector(Wire, frozen=True):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Wire, frozen=True):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRuleStatus(Wire, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeviceTaintRule(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()

@@ -1,0 +1,134 @@
+"""The tree of a CEL expression, in the expanded form that CEL defines.
+
+Owns the node types shared by the parser, the checker, the cost model and both back ends. Macros are already
+expanded (`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), because types and costs are defined
+on the expanded tree; `Comprehension.macro` remembers which macro it was so that a back end may take a
+shorter way. Nodes are plain data; `id` is unique within a tree, `pos` is the offset in the source text.
+
+Operators are `Call`s under cel-go's names: `_+_ _-_ _*_ _/_ _%_ -_ !_ _==_ _!=_ _<_ _<=_ _>_ _>=_ _&&_ _||_
+_?_:_ _[_] _[?_] _?._ @in @not_strictly_false`. `x?.f` is `Call("_?._", (x, Const("f")))`, `x[?i]` is
+`Call("_[?_]", (x, i))`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Uint:
+    """An unsigned literal or value: CEL keeps uint apart from int."""
+
+    value: int
+
+
+Literal: TypeAlias = "None | bool | int | Uint | float | str | bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    id: int
+    pos: int
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    id: int
+    pos: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`operand.field`, or `has(operand.field)` when `test` is set."""
+
+    id: int
+    pos: int
+    operand: Expr
+    field: str
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function call; `target` is the receiver of a method call."""
+
+    id: int
+    pos: int
+    function: str
+    args: tuple[Expr, ...]
+    target: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListLit:
+    """`[a, ?b]`; `optional` holds the indices written with a question mark."""
+
+    id: int
+    pos: int
+    items: tuple[Expr, ...]
+    optional: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One `key: value` of a map literal, or `?key: value`."""
+
+    id: int
+    key: Expr
+    value: Expr
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MapLit:
+    id: int
+    pos: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """One `name: value` of a message literal."""
+
+    id: int
+    name: str
+    value: Expr
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StructLit:
+    """`Name{field: value}`. It parses; the DRA environment has no message types but the well-known ones."""
+
+    id: int
+    pos: int
+    name: str
+    fields: tuple[StructField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    """A fold: for each item of `range`, while `condition`, `accumulator` = `step`; the value is `result`.
+
+    `second` is the second iteration variable of a two-variable macro, or None. `macro` is the name of the
+    macro this came from (`all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `existsOne`,
+    `transformList`, `transformMap`, `transformMapEntry`, `optMap`, `optFlatMap`, `sortBy`).
+    """
+
+    id: int
+    pos: int
+    variable: str
+    second: str | None
+    range: Expr
+    accumulator: str
+    init: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
+    macro: str = ""
+
+
+Expr: TypeAlias = "Const | Ident | Select | Call | ListLit | MapLit | StructLit | Comprehension"

@@ -1,0 +1,83 @@
+"""Every exception Plimsoll raises.
+
+Exceptions mean bad input or a bug. An expected refusal (a pod that does not fit, a selector that does not
+match, a field that fails validation) is a value, never an exception.
+
+    PlimsollError
+      InputError               something a user gave us is wrong; the message says what and how to mend it
+        QuantityError          a text that is no Kubernetes quantity (kind: format, suffix, numeric)
+        DecodeError            JSON that is not the object it claims to be (field: where)
+        FormError              a node-allocatable field that cannot be written in the form asked for
+        GateError              an unknown feature gate, or a set of gates that contradict each other
+        CelError               a device selector
+          CelCompileError      it does not parse, type-check or fit the environment
+          CelRuntimeError      it failed on this device
+            CelCostError       it went past its run-time cost limit
+"""
+
+from __future__ import annotations
+
+
+class PlimsollError(Exception):
+    """Root of the tree: catch this to catch everything of ours."""
+
+
+class InputError(PlimsollError):
+    """Something given from outside is wrong; the text names the place and the fix."""
+
+
+class QuantityError(InputError):
+    """A text that is no Kubernetes quantity."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        self.text = text if len(text) <= 80 else text[:77] + "..."
+        super().__init__(_QUANTITY_TEXTS[kind].format(self.text))
+
+
+_QUANTITY_TEXTS = {
+    "format": "{!r} is not a quantity: write a number with an optional suffix, such as 500m, 2, 1.5Gi or 1e3",
+    "suffix": "{!r} has an unknown suffix: use n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent (e3)",
+    "numeric": "{!r} is out of range: exponents must lie between -1000 and 1000",
+}
+
+
+class DecodeError(InputError):
+    """JSON that is not the object it claims to be."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        self.field = field
+        super().__init__(f"{field}: {message}" if field else message)
+
+
+class FormError(InputError):
+    """A node-allocatable field that cannot be written in the form asked for without losing something."""
+
+    def __init__(self, form: str, losses: tuple[str, ...]) -> None:
+        self.form = form
+        self.losses = losses
+        super().__init__(f"cannot be written in the {form} form without losing: {'; '.join(losses)}")
+
+
+class GateError(InputError):
+    """An unknown feature gate, or gates that contradict each other."""
+
+
+class CelError(InputError):
+    """A device selector that does not compile or fails on a device."""
+
+
+class CelCompileError(CelError):
+    """The expression does not parse, type-check or fit the environment."""
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        self.position = position
+        super().__init__(message)
+
+
+class CelRuntimeError(CelError):
+    """The expression failed on this device."""
+
+
+class CelCostError(CelRuntimeError):
+    """The expression went past its run-time cost limit."""
