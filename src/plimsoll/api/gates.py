@@ -1,0 +1,135 @@
+"""Feature gates: which parts of the documents are switched on.
+
+Owns the list of gates, their dependencies and their aliases (section 8 of the API semantics). Everything is on
+by default here, alpha gates included, because the documents describe the system with them; each can be
+switched off, and a set that contradicts itself is refused.
+
+DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate is on and switchable
+(test_every_gate_is_on_and_switchable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from plimsoll.errors import GateError
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One feature gate: what it switches, its default in Kubernetes 1.36, and the gates it needs."""
+
+    name: str
+    about: str
+    upstream_default: bool
+    needs: tuple[str, ...] = ()
+
+
+_DRA = ("DynamicResourceAllocation",)
+
+GATES: tuple[Gate, ...] = (
+    Gate("DynamicResourceAllocation", "resource claims in pods", True),
+    Gate("DRANodeAllocatableResources", "devices charge node resources; the unified ledger", False, _DRA),
+    Gate("DRAConsumableCapacity", "devices shared by many claims, capacity requests", True, _DRA),
+    Gate("DRAPartitionableDevices", "shared counters, per-device node selection", True, _DRA),
+    Gate("DRAPrioritizedList", "firstAvailable requests", True, _DRA),
+    Gate("DRADeviceTaints", "taints on devices, tolerations in requests", True, _DRA),
+    Gate("DRADeviceTaintRules", "taints by DeviceTaintRule", False, (*_DRA, "DRADeviceTaints")),
+    Gate("DRAAdminAccess", "admin access requests", True, _DRA),
+    Gate("DRAResourceClaimDeviceStatus", "status.devices of claims", True, _DRA),
+    Gate(
+        "DRADeviceBindingConditions",
+        "devices that must be ready before binding",
+        True,
+        (*_DRA, "DRAResourceClaimDeviceStatus"),
+    ),
+    Gate(
+        "DRAResourceClaimGranularStatusAuthorization",
+        "who may write which part of a claim's status",
+        True,
+        (*_DRA, "DRAResourceClaimDeviceStatus"),
+    ),
+    Gate("DRAListTypeAttributes", "attributes that are lists", False, _DRA),
+    Gate("DRAExtendedResource", "extended resources served by devices", True, _DRA),
+    Gate("PodLevelResources", "spec.resources of pods", True),
+    Gate("InPlacePodVerticalScaling", "resize of running pods", True),
+    Gate(
+        "InPlacePodLevelResourcesVerticalScaling",
+        "resize of spec.resources",
+        True,
+        ("PodLevelResources", "InPlacePodVerticalScaling"),
+    ),
+    Gate("KubeletPodResourcesGet", "Get in the PodResources API", True),
+    Gate("KubeletPodResourcesDynamicResources", "claims in the PodResources API", True, _DRA),
+)
+
+#: Names under which a gate was known in earlier drafts.
+ALIASES: Mapping[str, str] = {"DRANativeResources": "DRANodeAllocatableResources"}
+
+_BY_NAME = {gate.name: gate for gate in GATES}
+_NAMES = frozenset(_BY_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """A consistent set of switched-on gates."""
+
+    on: frozenset[str] = _NAMES
+
+    @staticmethod
+    def all_on() -> Gates:
+        return _ALL_ON
+
+    @staticmethod
+    def upstream() -> Gates:
+        """The defaults of Kubernetes 1.36."""
+        return Gates(frozenset(gate.name for gate in GATES if gate.upstream_default))
+
+    @staticmethod
+    def of(switches: Mapping[str, bool], start: Gates | None = None) -> Gates:
+        """Everything on (or `start`) with these switches set.
+
+        A gate that is off takes along the gates that need it, unless one of those was explicitly asked for:
+        that contradiction is a GateError, as is an unknown name or an alias set against its gate.
+        """
+        asked: dict[str, bool] = {}
+        for given, value in switches.items():
+            name = ALIASES.get(given, given)
+            if name not in _NAMES:
+                raise GateError(f"unknown feature gate {given!r}; known are: {', '.join(sorted(_NAMES))}")
+            if asked.setdefault(name, value) != value:
+                raise GateError(f"feature gate {name} is switched on and off at once (also called {given})")
+        on = set((start or _ALL_ON).on)
+        on |= {name for name, value in asked.items() if value}
+        on -= {name for name, value in asked.items() if not value}
+        while broken := [g for g in GATES if g.name in on and not on.issuperset(g.needs)]:
+            for gate in broken:
+                missing = next(name for name in gate.needs if name not in on)
+                if asked.get(gate.name):
+                    raise GateError(f"feature gate {gate.name} needs {missing}; switch {missing} on too")
+                on.discard(gate.name)
+        return Gates(frozenset(on))
+
+    @staticmethod
+    def parse(text: str, start: Gates | None = None) -> Gates:
+        """Read `Name=true,Other=false`, the form Kubernetes components take on the command line."""
+        switches: dict[str, bool] = {}
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            name, equals, value = part.partition("=")
+            if not equals or value.strip().lower() not in ("true", "false"):
+                raise GateError(f"{part!r} is no feature gate setting; write Name=true or Name=false")
+            switches[name.strip()] = value.strip().lower() == "true"
+        return Gates.of(switches, start)
+
+    def enabled(self, name: str) -> bool:
+        name = ALIASES.get(name, name)
+        if name not in _NAMES:
+            raise GateError(f"unknown feature gate {name!r}")
+        return name in self.on
+
+    def __iter__(self) -> Iterator[tuple[Gate, bool]]:
+        return ((gate, gate.name in self.on) for gate in GATES)
+
+
+_ALL_ON = Gates()
