@@ -1,6 +1,6 @@
 """Feature gates: which parts of the documents are switched on.
 
-Owns the list of gates, their dependencies and their aliases (section 8 of the API semantics). Everything is on
+Owns the gates, their dependencies and aliases (section 8 of the API semantics). Everything is on
 by default here, alpha gates included, because the documents describe the system with them; each can be
 switched off, and a set that contradicts itself is refused.
 
