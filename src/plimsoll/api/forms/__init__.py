@@ -1,0 +1,50 @@
+"""The wire forms of node-allocatable data, and the one form we think in.
+
+Three generations of the same idea live in clusters:
+
+    form   device field                        pod status field
+    1.36   nodeAllocatableResourceMappings     nodeAllocatableResourceClaimStatuses[].resources
+    1.37   nodeAllocatableResources            nodeAllocatableResourceClaimStatuses[].mapping, .overhead
+    draft  nativeResourceMappings              nativeResourceClaimStatus[].resources
+
+Owns reading each into `DeviceRule`, `ClaimCharge` and `ClassPolicy`, writing each back, and saying what a
+change of form would lose (`Written.losses`; `write_*` never drops anything silently). Implements document
+000 (API changes, accounting policies), document 002 (draft names) and section 6 of the accounting semantics.
+
+Accounting policies have no field in stock 1.36 and 1.37; here they are `accountingPolicy` on a mapping,
+`accountingPolicies` and `drawn` beside `resources` in a 1.36 status entry, and `accountingPolicy` and `drawn`
+on the items of the other two. Stock API servers drop those; `docs/compat.md` says what follows from that.
+"""
+
+from plimsoll.api.forms.classes import read_class, write_class
+from plimsoll.api.forms.devices import device_forms, read_device, write_device
+from plimsoll.api.forms.internal import (
+    POLICIES,
+    ClaimCharge,
+    ClassPolicy,
+    DeviceRule,
+    Form,
+    Policy,
+    ResourceCharge,
+    Written,
+)
+from plimsoll.api.forms.statuses import read_status, status_form, write_status
+
+__all__ = [
+    "POLICIES",
+    "ClaimCharge",
+    "ClassPolicy",
+    "DeviceRule",
+    "Form",
+    "Policy",
+    "ResourceCharge",
+    "Written",
+    "device_forms",
+    "read_class",
+    "read_device",
+    "read_status",
+    "status_form",
+    "write_class",
+    "write_device",
+    "write_status",
+]

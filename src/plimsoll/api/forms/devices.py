@@ -1,0 +1,131 @@
+"""Device rules in the three wire forms (document 000, Device API extensions; document 002 for the draft)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api.forms.internal import DeviceRule, Form, Written, lose, lose_overhead
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import (
+    Device,
+    NativeResourceMapping,
+    NodeAllocatableMapping,
+    NodeAllocatableResource,
+    QuantitySource,
+    ResourceMapping,
+    ResourceOverhead,
+)
+
+ONE = Quantity.of(1)
+
+
+def device_forms(device: Device) -> tuple[Form, ...]:
+    """The forms a device is written in: none, one, or (wrongly) several; newest first."""
+    present = (
+        (Form.V1_37, device.node_allocatable_resources),
+        (Form.V1_36, device.node_allocatable_resource_mappings),
+        (Form.DRAFT, device.native_resource_mappings),
+    )
+    return tuple(form for form, value in present if value)
+
+
+def read_device(device: Device) -> dict[str, DeviceRule]:
+    """The rules of a device by resource name; the newest form wins where several are present."""
+    if device.node_allocatable_resources:
+        return {name: _read_1_37(r) for name, r in device.node_allocatable_resources.items()}
+    if device.node_allocatable_resource_mappings:
+        return {
+            name: DeviceRule(m.capacity_key, m.allocation_multiplier, policy=m.accounting_policy)
+            for name, m in device.node_allocatable_resource_mappings.items()
+        }
+    return {name: _read_draft(m) for name, m in device.native_resource_mappings.items()}
+
+
+def _read_1_37(resource: NodeAllocatableResource) -> DeviceRule:
+    mapping = resource.mapping or ResourceMapping()
+    overhead = resource.overhead or ResourceOverhead()
+    by_capacity = mapping.capacity_key is not None
+    return DeviceRule(
+        mapping.capacity_key,
+        mapping.capacity_multiplier if by_capacity else mapping.device_multiplier,
+        resource.mapping is not None,
+        overhead.per_pod,
+        overhead.per_container,
+        resource.accounting_policy,
+    )
+
+
+def _read_draft(mapping: NativeResourceMapping) -> DeviceRule:
+    source = mapping.quantity_from
+    if source is None:
+        return DeviceRule(mapped=False, policy=mapping.accounting_policy)
+    return DeviceRule(source.capacity, source.per_instance_quantity, policy=mapping.accounting_policy)
+
+
+def write_device(device: Device, rules: Mapping[str, DeviceRule], form: Form) -> Written[Device]:
+    """The device with its rules in this form and in no other."""
+    losses: list[str] = []
+    write = _DEVICE_WRITERS[form]
+    entries = {name: write(rule, f"{device.name}: {name}", losses) for name, rule in rules.items()}
+    fields: dict[str, Any] = {
+        "node_allocatable_resource_mappings": {},
+        "node_allocatable_resources": {},
+        "native_resource_mappings": {},
+    }
+    fields[_DEVICE_FIELDS[form]] = {name: entry for name, entry in entries.items() if entry is not None}
+    return Written(replace(device, **fields), tuple(losses))
+
+
+def _write_device_1_36(rule: DeviceRule, where: str, losses: list[str]) -> NodeAllocatableMapping | None:
+    lose_overhead(rule.per_pod, rule.per_container, where, losses)
+    if not rule.mapped:
+        lose(rule.policy, f"{where}: accountingPolicy {rule.policy} without a mapping", losses)
+        return None
+    return NodeAllocatableMapping(
+        capacity_key=rule.capacity_key,
+        allocation_multiplier=rule.multiplier,
+        accounting_policy=rule.policy,
+    )
+
+
+def _write_device_1_37(rule: DeviceRule, where: str, losses: list[str]) -> NodeAllocatableResource:
+    mapping = overhead = None
+    if rule.mapped and rule.capacity_key is not None:
+        # 1.37 wants the multiplier spelled out; 1.36 and the draft mean 1 by leaving it away.
+        mapping = ResourceMapping(
+            capacity_key=rule.capacity_key,
+            capacity_multiplier=ONE if rule.multiplier is None else rule.multiplier,
+        )
+    elif rule.mapped:
+        mapping = ResourceMapping(device_multiplier=rule.multiplier)
+    if rule.per_pod is not None or rule.per_container is not None:
+        overhead = ResourceOverhead(per_pod=rule.per_pod, per_container=rule.per_container)
+    return NodeAllocatableResource(mapping=mapping, overhead=overhead, accounting_policy=rule.policy)
+
+
+def _write_device_draft(rule: DeviceRule, where: str, losses: list[str]) -> NativeResourceMapping:
+    lose_overhead(rule.per_pod, rule.per_container, where, losses)
+    if not rule.mapped:
+        return NativeResourceMapping(accounting_policy=rule.policy)
+    if rule.capacity_key is None:
+        source = QuantitySource(per_instance_quantity=rule.multiplier)
+    else:
+        source = QuantitySource(capacity=rule.capacity_key)
+        if rule.multiplier is not None and rule.multiplier != ONE:
+            losses.append(f"{where}: multiplier {rule.multiplier} of capacity {rule.capacity_key}")
+    return NativeResourceMapping(quantity_from=source, accounting_policy=rule.policy)
+
+
+_DEVICE_FIELDS = {
+    Form.V1_36: "node_allocatable_resource_mappings",
+    Form.V1_37: "node_allocatable_resources",
+    Form.DRAFT: "native_resource_mappings",
+}
+_DEVICE_WRITERS: dict[Form, Callable[[DeviceRule, str, list[str]], Any]] = {
+    Form.V1_36: _write_device_1_36,
+    Form.V1_37: _write_device_1_37,
+    Form.DRAFT: _write_device_draft,
+}

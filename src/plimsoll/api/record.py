@@ -1,0 +1,138 @@
+"""An object as it is kept: the JSON bytes, with a typed view of what we use.
+
+Owns read-modify-write. The bytes are the record and the view is a projection, so changing a view and writing
+it back (`Record.replace`) changes in the JSON exactly what differs between the two views: every field the
+view does not know, at every level, stays as it was. Items of a list keep their unknown fields by their key
+(`Wire.item_key`), or by position where a type has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.shape import members
+
+T = TypeVar("T", bound=Wire)
+
+
+class Record(Generic[T]):
+    """One stored object: `raw` is the truth, `view` is decoded from it once, when first asked for."""
+
+    __slots__ = ("_view", "raw", "type")
+
+    def __init__(self, raw: bytes, type: type[T], view: T | None = None) -> None:
+        self.raw = raw
+        self.type = type
+        self._view = view
+
+    @staticmethod
+    def of(view: T) -> Record[T]:
+        """A new object that has only what its view says."""
+        return Record(codec.encode(view), type(view), view)
+
+    @property
+    def view(self) -> T:
+        if self._view is None:
+            self._view = codec.decode(self.raw, self.type)
+        return self._view
+
+    def tree(self) -> Any:
+        """The whole object as plain dicts and lists, unknown fields included; a fresh copy."""
+        return codec.decode_tree(self.raw)
+
+    def replace(self, view: T) -> Record[T]:
+        """The same object with the view changed to this one; what no view knows is kept."""
+        return Record(codec.encode(carry(self.tree(), self.view, view)), self.type, view)
+
+    def __eq__(self, other: object) -> bool:
+        return self.raw == other.raw if isinstance(other, Record) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+
+def carry(tree: Any, old: Any, new: Any) -> Any:
+    """Apply the difference between two views of a JSON tree to the tree; returns the changed tree."""
+    if type(old) is not type(new) or old is None:
+        return _plain(new)
+    if isinstance(new, msgspec.Struct):
+        return _carry_struct(tree, old, new) if isinstance(tree, dict) else _plain(new)
+    if isinstance(new, dict):
+        return _carry_map(tree, old, new) if isinstance(tree, dict) else _plain(new)
+    if isinstance(new, tuple):
+        return _carry_list(tree, old, new) if isinstance(tree, list) else _plain(new)
+    return tree if _same(old, new) else _plain(new)
+
+
+def _carry_struct(tree: dict[str, Any], old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
+    for member in members(type(new)):
+        before, after = getattr(old, member.attribute), getattr(new, member.attribute)
+        if _same(before, after):
+            continue
+        default = getattr(type(new)(), member.attribute)
+        if after == default and not isinstance(after, msgspec.Struct):
+            tree.pop(member.wire, None)
+        elif member.wire in tree:
+            tree[member.wire] = carry(tree[member.wire], before, after)
+        else:
+            tree[member.wire] = _plain(after)
+    return tree
+
+
+def _carry_map(tree: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    for key in old.keys() - new.keys():
+        tree.pop(key, None)
+    for key, value in new.items():
+        if key in tree and key in old:
+            tree[key] = carry(tree[key], old[key], value)
+        else:
+            tree[key] = _plain(value)
+    return tree
+
+
+def _carry_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Any]:
+    """Give each new item the JSON of the old item it continues: the same key, else the same place."""
+    if len(tree) != len(old):
+        return [_plain(item) for item in new]
+    places: dict[Any, list[int]] = {}
+    for place, item in enumerate(old):
+        places.setdefault(_item_key(item, place), []).append(place)
+    carried = []
+    for place, item in enumerate(new):
+        match = places.get(_item_key(item, place))
+        if match:
+            before = match.pop(0)
+            carried.append(carry(tree[before], old[before], item))
+        else:
+            carried.append(_plain(item))
+    return carried
+
+
+def _item_key(item: Any, place: int) -> Any:
+    if isinstance(item, Wire):
+        if item.item_key:
+            return tuple(getattr(item, attribute) for attribute in item.item_key)
+        return place
+    return item if isinstance(item, (str, int, bool)) else place
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equal, and spelled alike: 1024Mi and 1Gi are one amount but not one text."""
+    if isinstance(old, Quantity) and isinstance(new, Quantity):
+        return old == new and str(old) == str(new)
+    if isinstance(old, msgspec.Struct) and type(old) is type(new):
+        return all(_same(getattr(old, f), getattr(new, f)) for f in old.__struct_fields__)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(value, new[key]) for key, value in old.items())
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return type(old) is type(new) and bool(old == new)
+
+
+def _plain(value: Any) -> Any:
+    return codec.to_tree(value)
