@@ -1,0 +1,83 @@
+"""Reads vector files and feeds them to a suite's check, one case at a time.
+
+A check is a function from a case to None (it passes) or to one line that says what differs. A check that
+raises has failed: the exception is the mismatch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Row: TypeAlias = "dict[str, Any]"
+Check: TypeAlias = Callable[[Row], "str | None"]
+
+#: Suite name -> module with its `check`.
+SUITES: dict[str, str] = {
+    "quantity": "tests.conformance.quantity",
+    "validation": "tests.conformance.validation",
+    "field-dropping": "tests.conformance.field_dropping",
+    "cel": "tests.conformance.cel",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A case that did not come out as the vector says."""
+
+    name: str
+    text: str
+
+
+def load_check(suite: str) -> Check:
+    check: Check = importlib.import_module(SUITES[suite]).check
+    return check
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The cases of one file; ValueError names the line that is no case."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}, line {number}: not JSON: {error.msg}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: a case must be a JSON object")
+            yield row
+
+
+def run(
+    check: Check,
+    paths: Iterable[Path],
+    report: Callable[[Mismatch], None],
+    limit: int | None = None,
+    name: str | None = None,
+) -> int:
+    """Check the cases, report each mismatch, return how many passed."""
+    rows = (row for path in paths for row in read_rows(path))
+    chosen = (row for row in rows if name is None or name in str(row.get("id", "")))
+    passed = 0
+    for row in islice(chosen, limit):
+        text = _checked(check, row)
+        if text is None:
+            passed += 1
+        else:
+            report(Mismatch(str(row.get("id", "?")), text))
+    return passed
+
+
+def _checked(check: Check, row: Row) -> str | None:
+    try:
+        return check(row)
+    except Exception as error:  # a crash is a mismatch, and the run goes on
+        return f"raised {type(error).__name__}: {error}"
