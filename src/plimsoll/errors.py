@@ -38,7 +38,7 @@ class QuantityError(InputError):
 _QUANTITY_TEXTS = {
     "format": "{!r} is not a quantity: write a number with an optional suffix, such as 500m, 2, 1.5Gi or 1e3",
     "suffix": "{!r} has an unknown suffix: use n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent (e3)",
-    "numeric": "{!r} is out of range: exponents must lie between -1000 and 1000",
+    "numeric": "{!r} is no number in range: give at least one digit, and no more than 1e1000",
 }
 
 

@@ -97,7 +97,7 @@ class Quantity:
     def __init__(
         self, nano: int, format: Format = Format.DECIMAL_SI, scale: int | None = None, text: str | None = None
     ) -> None:
-        if nano.bit_length() >= _MAX_BITS:  # one comparison keeps every result printable
+        if nano.bit_length() >= _MAX_BITS and abs(nano) > _MAX_NANO:  # keeps every result printable
             nano = _MAX_NANO if nano > 0 else -_MAX_NANO
             scale = text = None
         put = object.__setattr__
@@ -314,9 +314,9 @@ def _parse_big(text: str, number: int, scale: int, format: Format, fast: bool) -
         return Quantity(1 if number > 0 else -1, format)
     if scale < -9:
         return Quantity(divide_up(number, 10 ** (-9 - scale)), format)
-    if scale + len(str(abs(number))) > _MAX_EXPONENT:
-        raise QuantityError("numeric", text)
     shifted = str(abs(number))
+    if scale + len(shifted) > _MAX_EXPONENT + 1 or abs(number) * 10 ** (scale + 9) > _MAX_NANO:
+        raise QuantityError("numeric", text)
     keeps = fast and scale % 3 == 0 and not shifted.endswith("000")
     return Quantity(number * 10 ** (scale + 9), format, scale if fast else None, text if keeps else None)
 

@@ -1,0 +1,51 @@
+"""Feature gates."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.api.gates import GATES, Gates
+from plimsoll.errors import GateError
+
+
+def test_every_gate_is_on_and_switchable() -> None:
+    for gate in GATES:
+        assert Gates.all_on().enabled(gate.name)
+        assert not Gates.of({gate.name: False}).enabled(gate.name)
+
+
+def test_upstream_defaults_leave_alpha_off() -> None:
+    upstream = Gates.upstream()
+    assert not upstream.enabled("DRANodeAllocatableResources")
+    assert upstream.enabled("DRAConsumableCapacity")
+
+
+def test_draft_name_is_an_alias() -> None:
+    gates = Gates.of({"DRANativeResources": False})
+    assert not gates.enabled("DRANodeAllocatableResources")
+    assert not gates.enabled("DRANativeResources")
+    with pytest.raises(GateError, match="on and off"):
+        Gates.of({"DRANativeResources": False, "DRANodeAllocatableResources": True})
+
+
+def test_a_gate_takes_along_what_needs_it() -> None:
+    gates = Gates.of({"DynamicResourceAllocation": False})
+    assert not any(on for gate, on in gates if gate.name.startswith("DRA"))
+    assert gates.enabled("PodLevelResources")
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(GateError, match="needs DRAResourceClaimDeviceStatus"):
+        Gates.of({"DRAResourceClaimDeviceStatus": False, "DRADeviceBindingConditions": True})
+    with pytest.raises(GateError, match="unknown feature gate 'Nope'"):
+        Gates.of({"Nope": True})
+    with pytest.raises(GateError, match="unknown"):
+        Gates.all_on().enabled("Nope")
+
+
+def test_reads_the_command_line_form() -> None:
+    gates = Gates.parse("DRAAdminAccess=false, DRAPrioritizedList=True,")
+    assert not gates.enabled("DRAAdminAccess")
+    assert gates.enabled("DRAPrioritizedList")
+    with pytest.raises(GateError, match="write Name=true"):
+        Gates.parse("DRAAdminAccess")
