@@ -1,0 +1,1 @@
+"""Device selectors: the CEL dialect of DRA, compiled to Python. Imports only api and errors."""

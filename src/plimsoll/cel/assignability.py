@@ -1,0 +1,183 @@
+"""Unification: which type may stand where another is wanted.
+
+Owns the bindings of type variables during one check. Implements cel-go v0.26's rules: dyn, any and error fit
+everywhere, null fits message-like types, a variable takes the most general type it has met, parameters must
+fit pairwise. Work is metered, because a hostile expression can make types of exponential size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.cel import types
+from plimsoll.cel.types import Kind, Type, is_dyn
+from plimsoll.errors import CelCompileError
+
+# DIFF: cel-go meters nothing here and can be made to hang; see test_checker.py::test_types_are_bounded.
+MAX_STEPS = 1_000_000
+
+_PARAMETRIC = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
+_PLAIN = frozenset(
+    {
+        Kind.BOOL,
+        Kind.BYTES,
+        Kind.DOUBLE,
+        Kind.INT,
+        Kind.STRING,
+        Kind.UINT,
+        Kind.DURATION,
+        Kind.TIMESTAMP,
+        Kind.STRUCT,
+    }
+)
+_NULLABLE = frozenset({Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP})
+_WILD = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
+
+
+class Bindings:
+    """What each type variable stands for so far."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Type] = {}
+        self._undo: list[tuple[str, Type | None]] = []
+        self._variables = 0
+        self._steps = MAX_STEPS
+
+    def fresh(self) -> Type:
+        """A new type variable."""
+        self._variables += 1
+        return types.param(f"_var{self._variables}")
+
+    def assignable(self, left: Type, right: Type) -> bool:
+        """Whether the two fit together; if so, keep the bindings that make them fit."""
+        return self.all_assignable((left,), (right,))
+
+    def all_assignable(self, left: Sequence[Type], right: Sequence[Type]) -> bool:
+        """The same for two lists of types, all or nothing."""
+        self._undo.clear()
+        if self._fit_all(left, right, 0):
+            return True
+        while self._undo:
+            name, before = self._undo.pop()
+            if before is None:
+                del self._bound[name]
+            else:
+                self._bound[name] = before
+        return False
+
+    def substitute(self, value: Type, to_dyn: bool = False) -> Type:
+        """Replace bound variables; `to_dyn` also turns free ones into dyn."""
+        return self._substitute(value, to_dyn, 0)
+
+    def _substitute(self, value: Type, to_dyn: bool, depth: int) -> Type:
+        self._step(depth)
+        if value.kind is Kind.PARAM:
+            bound = self._bound.get(value.name)
+            if bound is not None:
+                return self._substitute(bound, to_dyn, depth + 1)
+            return types.DYN if to_dyn else value
+        if not value.params:
+            return value
+        inner = tuple([self._substitute(one, to_dyn, depth + 1) for one in value.params])
+        if all(new is old for new, old in zip(inner, value.params, strict=True)):
+            return value
+        return value.with_params(inner)
+
+    def _step(self, depth: int) -> None:
+        self._steps -= 1
+        if self._steps < 0 or depth > types.MAX_DEPTH:
+            raise CelCompileError("expression has types too large to check")
+
+    def _bind(self, name: str, value: Type) -> None:
+        self._undo.append((name, self._bound.get(name)))
+        self._bound[name] = value
+
+    def _fit_all(self, left: Sequence[Type], right: Sequence[Type], depth: int) -> bool:
+        if len(left) != len(right):
+            return False
+        for one, other in zip(left, right, strict=True):
+            if one is other and one.kind in _PLAIN:
+                continue
+            if not self._fit(one, other, depth):
+                return False
+        return True
+
+    def _fit(self, left: Type, right: Type, depth: int) -> bool:
+        self._step(depth)
+        first, second = left.kind, right.kind
+        if second is Kind.PARAM:
+            fits, bound = self._stand_for(left, right, depth)
+            if fits:
+                return True
+            if bound:
+                return False
+        if first is Kind.PARAM:
+            return self._stand_for(right, left, depth)[0]
+        if first in _WILD or second in _WILD:
+            return True
+        if first is Kind.NULL:
+            return second in _NULLABLE or right.takes(left)
+        if second is Kind.NULL:
+            return first in _NULLABLE or left.takes(right)
+        if first in _PLAIN:
+            return right.takes(left)
+        if first is Kind.TYPE:
+            return second is Kind.TYPE
+        return (
+            first in _PARAMETRIC
+            and first is second
+            and left.name == right.name
+            and self._fit_all(left.params, right.params, depth + 1)
+        )
+
+    def _stand_for(self, value: Type, variable: Type, depth: int) -> tuple[bool, bool]:
+        """Whether the variable may stand for `value`, and whether it already stood for something."""
+        if value == variable:
+            return True, True
+        bound = self._bound.get(variable.name)
+        if bound is not None:
+            if value.kind is bound.kind and value == bound:
+                return True, True
+            if not self._fit(value, bound, depth + 1):
+                return False, True
+            wider = most_general(value, bound)
+            if self._free_of(variable, wider, depth + 1):
+                self._bind(variable.name, wider)
+            return True, True
+        if self._free_of(variable, value, depth + 1):
+            self._bind(variable.name, value)
+            return True, False
+        return False, False
+
+    def _free_of(self, variable: Type, value: Type, depth: int) -> bool:
+        """Whether the variable does not occur in the type, so that no type contains itself."""
+        self._step(depth)
+        if value == variable:
+            return False
+        if value.kind is Kind.PARAM:
+            bound = self._bound.get(value.name)
+            return bound is None or self._free_of(variable, bound, depth + 1)
+        if value.kind in _PARAMETRIC or value.kind is Kind.TYPE:
+            return all(self._free_of(variable, one, depth + 1) for one in value.params)
+        return True
+
+
+def most_general(left: Type, right: Type) -> Type:
+    return left if _as_general(left, right) else right
+
+
+def _as_general(left: Type, right: Type) -> bool:
+    """Whether `left` is the same as `right` or says less."""
+    if is_dyn(left) or left.kind is Kind.PARAM:
+        return True
+    if is_dyn(right) or right.kind is Kind.PARAM or left.kind is not right.kind:
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if left.kind in _PARAMETRIC:
+        return (
+            left.name == right.name
+            and len(left.params) == len(right.params)
+            and all(_as_general(one, other) for one, other in zip(left.params, right.params, strict=True))
+        )
+    return left == right

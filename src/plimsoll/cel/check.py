@@ -1,0 +1,47 @@
+"""From source text to a checked expression.
+
+Owns `check`, the one entry of the front end, and `Checked`, what the back ends and the validator consume.
+Promises that the result type is one a selector may have and that anything wrong with the text itself is a
+CelCompileError with a position, whatever the text. The limit of 10 240 bytes on selectors belongs to the
+validator; here text is refused beyond `parser.MAX_CODE_POINTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.cel import checker, parser
+from plimsoll.cel.ast import Expr
+from plimsoll.cel.checker import Reference
+from plimsoll.cel.environment import Environment
+from plimsoll.cel.types import Kind, Type
+from plimsoll.errors import CelCompileError
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A selector that compiles; `types` and `references` are keyed by node id."""
+
+    source: str
+    root: Expr
+    types: dict[int, Type]
+    references: dict[int, Reference]
+    environment: Environment
+    result: Type
+    estimated_cost: int
+
+
+def check(source: str, environment: Environment) -> Checked:
+    """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
+    root = parser.parse(source)
+    typed = checker.resolve(root, environment)
+    result = typed.types[typed.root.id]
+    if not _acceptable(result, environment):
+        raise CelCompileError(f"a selector must be of type bool, not {result}", typed.root.pos)
+    return Checked(source, typed.root, typed.types, typed.references, environment, result, 0)
+
+
+def _acceptable(result: Type, environment: Environment) -> bool:
+    if result.kind is Kind.BOOL:
+        return not result.nullable
+    return result.kind is Kind.ANY or (result.kind is Kind.DYN and environment.list_attributes)

@@ -1,0 +1,382 @@
+"""Type checking of the expanded tree.
+
+Owns the rules that give every node a type and every name and call a reference, and rewrites the tree so that
+names and functions are fully resolved (`a.b` becomes one name where `a.b` is declared; a call on a namespace
+becomes a global call). Implements cel-go v0.26's checker; the further rules Kubernetes adds are in
+`validators`. Promises a result or one CelCompileError for the first problem met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.cel import types
+from plimsoll.cel.assignability import Bindings, most_general
+from plimsoll.cel.ast import (
+    Call,
+    Comprehension,
+    Const,
+    Entry,
+    Expr,
+    Ident,
+    ListLit,
+    MapLit,
+    Select,
+    StructField,
+    StructLit,
+    Uint,
+)
+from plimsoll.cel.declarations import Overload
+from plimsoll.cel.environment import Environment
+from plimsoll.cel.trampoline import Task, run
+from plimsoll.cel.types import Kind, Type, is_dyn, unwrap_optional
+from plimsoll.errors import CelCompileError
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a node refers to: a declared name, or the overloads a call may resolve to."""
+
+    name: str = ""
+    overloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A resolved tree, with types and references by node id."""
+
+    root: Expr
+    types: dict[int, Type]
+    references: dict[int, Reference]
+
+
+def resolve(root: Expr, environment: Environment) -> Typed:
+    """Check `root`, or raise CelCompileError."""
+    checker = _Checker(environment)
+    root = run(checker.check(root))
+    final = {number: checker.bindings.substitute(one, to_dyn=True) for number, one in checker.types.items()}
+    return Typed(root, final, checker.references)
+
+
+_LITERAL_TYPES: dict[type, Type] = {
+    bool: types.BOOL,
+    bytes: types.BYTES,
+    float: types.DOUBLE,
+    int: types.INT,
+    type(None): types.NULL,
+    str: types.STRING,
+    Uint: types.UINT,
+}
+
+
+def qualified_name(expr: Expr) -> str | None:
+    """`a.b.c` for a chain of plain selections on a name, else None."""
+    fields: list[str] = []
+    while isinstance(expr, Select) and not expr.test:
+        fields.append(expr.field)
+        expr = expr.operand
+    if not isinstance(expr, Ident):
+        return None
+    return ".".join((expr.name, *reversed(fields)))
+
+
+class _Checker:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._functions = environment.functions
+        self._fields = environment.fields
+        self._scopes: list[dict[str, Type]] = []
+        self.bindings = Bindings()
+        self.types: dict[int, Type] = {}
+        self.references: dict[int, Reference] = {}
+
+    def check(self, expr: Expr) -> Task[Expr]:
+        match expr:
+            case Const():
+                self.types[expr.id] = _LITERAL_TYPES[type(expr.value)]
+                return expr
+            case Ident():
+                return self._ident(expr)
+            case Select():
+                return (yield from self._select(expr))
+            case Call(function="_?._"):
+                return (yield from self._optional_select(expr))
+            case Call():
+                return (yield from self._call(expr))
+            case ListLit():
+                return (yield from self._list(expr))
+            case MapLit():
+                return (yield from self._map(expr))
+            case StructLit():
+                return (yield from self._struct(expr))
+            case Comprehension():
+                return (yield from self._fold(expr))
+
+    # Names.
+
+    def _look_up(self, name: str) -> tuple[str, Type] | None:
+        name = name.removeprefix(".")
+        for scope in reversed(self._scopes):
+            found = scope.get(name)
+            if found is not None:
+                return name, found
+        declared = self._environment.variable(name)
+        return None if declared is None else (name, declared)
+
+    def _ident(self, expr: Ident) -> Expr:
+        found = self._look_up(expr.name)
+        if found is None:
+            raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
+        return self._resolved(expr, *found)
+
+    def _resolved(self, expr: Expr, name: str, declared: Type) -> Expr:
+        self.types[expr.id] = declared
+        self.references[expr.id] = Reference(name=name)
+        return Ident(expr.id, expr.pos, name)
+
+    # Selections.
+
+    def _select(self, expr: Select) -> Task[Expr]:
+        name = qualified_name(expr)
+        if name is not None:
+            found = self._look_up(name)
+            if found is not None:
+                return self._resolved(expr, *found)
+        operand = yield self.check(expr.operand)
+        result = self._field_type(expr, operand, expr.field)
+        if expr.test:
+            result = types.BOOL
+        self.types[expr.id] = self.bindings.substitute(result)
+        return Select(expr.id, expr.pos, operand, expr.field, expr.test)
+
+    def _optional_select(self, expr: Call) -> Task[Expr]:
+        operand = yield self.check(expr.args[0])
+        field = expr.args[1]
+        assert isinstance(field, Const)
+        assert isinstance(field.value, str)
+        result, _ = unwrap_optional(self._field_type(expr, operand, field.value))
+        self.types[expr.id] = self.bindings.substitute(types.optional_of(result))
+        self.types[field.id] = types.STRING
+        self.references[expr.id] = Reference(overloads=("select_optional_field",))
+        return Call(expr.id, expr.pos, expr.function, (operand, field))
+
+    def _field_type(self, expr: Expr, operand: Expr, field: str) -> Type:
+        target, optional = unwrap_optional(self.bindings.substitute(self.types[operand.id]))
+        match target.kind:
+            case Kind.MAP:
+                result = target.params[1]
+            case Kind.STRUCT:
+                result = self._message_field(expr.pos, target.name, field)
+            case Kind.PARAM:
+                # Nothing is known about the operand, and from here on nothing will be.
+                self.bindings.assignable(types.DYN, target)
+                result = types.DYN
+            case Kind.DYN | Kind.ANY | Kind.ERROR:
+                result = types.DYN
+            case _:
+                raise CelCompileError(f"type {target} has no fields", expr.pos)
+        return types.optional_of(result) if optional else result
+
+    def _message_field(self, pos: int, message: str, field: str) -> Type:
+        fields = self._fields.get(message)
+        if fields is None:
+            raise CelCompileError(f"type {message} has no fields", pos)
+        found = fields.get(field)
+        if found is None:
+            raise CelCompileError(f"undefined field {field!r}", pos)
+        return found
+
+    # Calls.
+
+    def _call(self, expr: Call) -> Task[Expr]:
+        args = []
+        for arg in expr.args:
+            args.append((yield self.check(arg)))
+        function, target = expr.function, expr.target
+        if target is not None:
+            prefix = qualified_name(target)
+            qualified = None if prefix is None else f"{prefix}.{function}".removeprefix(".")
+            if qualified in self._functions:
+                function, target = qualified, None
+            else:
+                target = yield self.check(target)
+        else:
+            function = function.removeprefix(".")
+        overloads = self._functions.get(function)
+        if overloads is None:
+            raise CelCompileError(f"undeclared reference to {function!r}", expr.pos)
+        result = Call(expr.id, expr.pos, function, tuple(args), target)
+        self._resolve_overload(result, overloads)
+        return result
+
+    def _resolve_overload(self, call: Call, overloads: tuple[Overload, ...]) -> None:
+        given = [self.types[arg.id] for arg in call.args]
+        if call.function in ("_&&_", "_||_"):
+            self._logical(call, overloads[0], given)
+            return
+        if call.target is not None:
+            given.insert(0, self.types[call.target.id])
+        member = call.target is not None
+        matched: list[str] = []
+        result: Type | None = None
+        for overload in overloads:
+            if overload.member is not member or len(overload.args) != len(given):
+                continue
+            wanted, produced = self._instantiate(overload)
+            if not self.bindings.all_assignable(given, wanted):
+                continue
+            matched.append(overload.id)
+            # The first match decides; others that disagree make the result dynamic.
+            produced = self.bindings.substitute(produced)
+            if result is None:
+                result = produced
+            elif not is_dyn(result) and produced != result:
+                result = types.DYN
+        if result is None:
+            raise self._no_overload(call, given)
+        self.types[call.id] = result
+        self.references[call.id] = Reference(overloads=tuple(matched))
+
+    def _logical(self, call: Call, overload: Overload, given: list[Type]) -> None:
+        for arg, one in zip(call.args, given, strict=True):
+            if not self.bindings.assignable(one, types.BOOL):
+                raise CelCompileError(f"expected type bool but found {one}", arg.pos)
+        self.types[call.id] = types.BOOL
+        self.references[call.id] = Reference(overloads=(overload.id,))
+
+    def _instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
+        """The overload with fresh type variables for its parameters."""
+        if not overload.params:
+            return overload.args, overload.result
+        fresh = {name: self.bindings.fresh() for name in overload.params}
+        return tuple([_rename(one, fresh) for one in overload.args]), _rename(overload.result, fresh)
+
+    def _no_overload(self, call: Call, given: list[Type]) -> CelCompileError:
+        shown = [str(self.bindings.substitute(one, to_dyn=True)) for one in given]
+        receiver = f"{shown.pop(0)}." if call.target is not None else ""
+        return CelCompileError(
+            f"no overload of {call.function!r} takes {receiver}({', '.join(shown)})", call.pos
+        )
+
+    # Literals.
+
+    def _list(self, expr: ListLit) -> Task[Expr]:
+        items = []
+        joined: Type | None = None
+        for index, item in enumerate(expr.items):
+            item = yield self.check(item)
+            items.append(item)
+            joined = self._join(joined, self._element_type(item, index in expr.optional))
+        self.types[expr.id] = types.list_of(joined or self.bindings.fresh())
+        return ListLit(expr.id, expr.pos, tuple(items), expr.optional)
+
+    def _map(self, expr: MapLit) -> Task[Expr]:
+        entries = []
+        keys: Type | None = None
+        values: Type | None = None
+        for entry in expr.entries:
+            key = yield self.check(entry.key)
+            keys = self._join(keys, self.types[key.id])
+            value = yield self.check(entry.value)
+            values = self._join(values, self._element_type(value, entry.optional))
+            entries.append(Entry(entry.id, key, value, entry.optional))
+        self.types[expr.id] = types.map_of(keys or self.bindings.fresh(), values or self.bindings.fresh())
+        return MapLit(expr.id, expr.pos, tuple(entries))
+
+    def _element_type(self, expr: Expr, optional: bool) -> Type:
+        one = self.types[expr.id]
+        if not optional:
+            return one
+        inner, was_optional = unwrap_optional(one)
+        if not was_optional and not is_dyn(inner):
+            raise CelCompileError(f"expected an optional value but found {one}", expr.pos)
+        return inner
+
+    def _join(self, before: Type | None, current: Type) -> Type:
+        if before is None:
+            return current
+        return most_general(before, current) if self.bindings.assignable(before, current) else types.DYN
+
+    def _struct(self, expr: StructLit) -> Task[Expr]:
+        found = self._look_up(expr.name)
+        if found is None:
+            raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
+        name, declared = found
+        if declared.kind is not Kind.TYPE:
+            raise CelCompileError(f"{expr.name!r} is not a type", expr.pos)
+        made = declared.params[0] if declared.params else types.TYPE
+        message = types.message_name(made)
+        if message is None:
+            raise CelCompileError(f"{made} is not a message type", expr.pos)
+        self.types[expr.id] = made
+        self.references[expr.id] = Reference(name=name)
+        fields = []
+        for field in expr.fields:
+            value = yield self.check(field.value)
+            wanted = self._message_field(expr.pos, message, field.name)
+            given = self._element_type(value, field.optional)
+            if not self.bindings.assignable(wanted, given):
+                raise CelCompileError(
+                    f"field {field.name!r} has type {wanted} but was given {given}", value.pos
+                )
+            fields.append(StructField(field.id, field.name, value, field.optional))
+        return StructLit(expr.id, expr.pos, name, tuple(fields))
+
+    # Comprehensions.
+
+    def _fold(self, expr: Comprehension) -> Task[Expr]:
+        over = yield self.check(expr.range)
+        init = yield self.check(expr.init)
+        accumulated = self.types[init.id]
+        first, second = self._iterated(over, expr.second is not None)
+        self._scopes.append({expr.accumulator: accumulated})
+        scope = {expr.variable: first}
+        if expr.second is not None:
+            scope[expr.second] = second
+        self._scopes.append(scope)
+        condition = yield self.check(expr.condition)
+        self._demand(condition, types.BOOL)
+        step = yield self.check(expr.step)
+        self._demand(step, accumulated)
+        self._scopes.pop()
+        result = yield self.check(expr.result)
+        self._scopes.pop()
+        self.types[expr.id] = self.bindings.substitute(self.types[result.id])
+        return Comprehension(
+            expr.id,
+            expr.pos,
+            expr.variable,
+            expr.second,
+            over,
+            expr.accumulator,
+            init,
+            condition,
+            step,
+            result,
+            expr.macro,
+        )
+
+    def _iterated(self, over: Expr, pairs: bool) -> tuple[Type, Type]:
+        """The types of the one or two iteration variables."""
+        iterated = self.bindings.substitute(self.types[over.id])
+        match iterated.kind:
+            case Kind.LIST:
+                return (types.INT, iterated.params[0]) if pairs else (iterated.params[0], types.DYN)
+            case Kind.MAP:
+                return iterated.params[0], iterated.params[1]
+            case Kind.DYN | Kind.ERROR | Kind.PARAM:
+                self.bindings.assignable(types.DYN, iterated)
+                return types.DYN, types.DYN
+        raise CelCompileError(f"type {iterated} cannot be iterated: only a list or a map can", over.pos)
+
+    def _demand(self, expr: Expr, wanted: Type) -> None:
+        if not self.bindings.assignable(wanted, self.types[expr.id]):
+            raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
+
+
+def _rename(one: Type, names: dict[str, Type]) -> Type:
+    if one.kind is Kind.PARAM:
+        return names[one.name]
+    if not one.params:
+        return one
+    return one.with_params(tuple([_rename(inner, names) for inner in one.params]))

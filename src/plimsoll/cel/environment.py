@@ -1,0 +1,107 @@
+"""Which names, fields, types and functions a selector may use.
+
+Owns `Environment`: the kind of environment and the two feature gates that change it. API writes are checked
+in "new", which honours the gates; the scheduler compiles in "stored", which declares everything. Implements
+section 10 of the API specification. Both kinds have the same libraries in this version, since the newest of
+them is older than the previous minor release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from plimsoll.cel import types
+from plimsoll.cel.declarations import Overload, functions
+from plimsoll.cel.types import Type
+
+DEVICE_VARIABLE = "device"
+
+# Names that denote types at run time too; any other type name may stand only in a message literal.
+RUNTIME_TYPES: dict[str, Type] = {
+    "bool": types.BOOL,
+    "bytes": types.BYTES,
+    "double": types.DOUBLE,
+    "google.protobuf.Duration": types.DURATION,
+    "google.protobuf.Empty": types.EMPTY,
+    "google.protobuf.Timestamp": types.TIMESTAMP,
+    "int": types.INT,
+    "list": types.list_of(types.param("A")),
+    "map": types.map_of(types.param("A"), types.param("B")),
+    "net.CIDR": types.CIDR,
+    "net.IP": types.IP,
+    "null_type": types.NULL,
+    "optional_type": types.OPTIONAL,
+    "string": types.STRING,
+    "type": types.TYPE,
+    "uint": types.UINT,
+}
+# Names of constants: protobuf enum values.
+CONSTANTS: dict[str, int] = {"google.protobuf.NullValue.NULL_VALUE": 0}
+
+_STATIC_TYPES: dict[str, Type] = {
+    **types.MESSAGES,
+    "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP,
+    **RUNTIME_TYPES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What an expression is compiled against."""
+
+    kind: Literal["new", "stored"] = "stored"
+    consumable_capacity: bool = True
+    list_attributes: bool = False
+
+    @property
+    def attribute_type(self) -> Type:
+        """An attribute may be anything; with list-valued attributes it may also be iterated."""
+        return types.DYN if self.list_attributes else types.ANY
+
+    @property
+    def functions(self) -> dict[str, tuple[Overload, ...]]:
+        return functions(self.kind == "stored" or self.list_attributes)
+
+    @property
+    def fields(self) -> dict[str, dict[str, Type]]:
+        """The fields of every message type, by type name."""
+        return _fields(self.attribute_type, self.kind == "stored" or self.consumable_capacity)
+
+    def variable(self, name: str) -> Type | None:
+        """The type of a declared variable or, as `type(T)`, of a type name; None if there is none."""
+        if name == DEVICE_VARIABLE:
+            return types.DEVICE
+        if name in CONSTANTS:
+            return types.INT
+        known = _STATIC_TYPES.get(name)
+        if known is None:
+            known = _device_types(self.attribute_type).get(name)
+        return None if known is None else types.type_of(known)
+
+
+@cache
+def _device_types(attribute: Type) -> dict[str, Type]:
+    return {
+        types.DEVICE.name: types.DEVICE,
+        f"{types.DEVICE.name}.attributes": _by_domain(attribute),
+        f"{types.DEVICE.name}.capacity": _by_domain(types.QUANTITY),
+    }
+
+
+@cache
+def _fields(attribute: Type, allow_multiple: bool) -> dict[str, dict[str, Type]]:
+    device = {
+        "driver": types.STRING,
+        "attributes": _by_domain(attribute),
+        "capacity": _by_domain(types.QUANTITY),
+    }
+    if allow_multiple:
+        device["allowMultipleAllocations"] = types.BOOL
+    return {**types.MESSAGE_FIELDS, types.DEVICE.name: device}
+
+
+def _by_domain(value: Type) -> Type:
+    return types.map_of(types.STRING, types.map_of(types.STRING, value))
