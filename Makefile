@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCHES := decode cel
 
 .PHONY: up install test lint types unit test-slow bench lock clean
 
@@ -34,7 +35,7 @@ test-slow: install
 	$(BIN)/python -m pytest -n auto -m slow
 
 bench: install
-	for b in bench/[a-z]*.py; do $(BIN)/python $$b || exit 1; done
+	for b in $(BENCHES); do $(BIN)/python -m bench.$$b || exit 1; done
 
 # Needs uv (`pip install uv`); the lock itself needs only pip.
 lock:

@@ -40,12 +40,20 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
 
 
 def _decode_leaf(wanted: type[Any], value: Any) -> Any:
+    """Called by msgspec for every quantity: a text seen before costs one look-up."""
     if wanted is Quantity:
         try:
-            return Quantity.from_json(value)
+            return _parse(value) if type(value) is str else Quantity.from_json(value)
+        except QuantityError:
+            pass
+        try:
+            return Quantity.from_json(value)  # the text may stand among blanks
         except QuantityError as error:
             raise ValueError(str(error)) from None
     raise NotImplementedError(wanted)
+
+
+_parse = Quantity.parse
 
 
 def _encode_leaf(value: Any) -> Any:

@@ -115,6 +115,7 @@ class Quantity:
     # -- making one
 
     @staticmethod
+    @lru_cache(maxsize=65536)
     def parse(text: str) -> Quantity:
         """Read a quantity; raises QuantityError with kind format, suffix or numeric."""
         return _parse(text)
@@ -132,11 +133,11 @@ class Quantity:
     def from_json(value: object) -> Quantity:
         """Take a decoded JSON value: a string, a number or null (which is zero of no format)."""
         if isinstance(value, str):
-            return _parse(value.strip(_JSON_BLANKS))
+            return Quantity.parse(value.strip(_JSON_BLANKS))
         if value is None:
             return Quantity(0, Format.UNSET, 0)
         if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
-            return _parse(repr(value))
+            return Quantity.parse(repr(value))
         raise QuantityError("format", repr(value))
 
     # -- text
@@ -268,7 +269,6 @@ def _fit_product(nano: int, scale: int) -> int | None:
     return _fit(nano, scale)
 
 
-@lru_cache(maxsize=65536)
 def _parse(text: str) -> Quantity:
     if len(text) > _MAX_TEXT:
         raise QuantityError("numeric", text)

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench.NAME`; each prints figures and ratios, none is a test."""
