@@ -1,0 +1,174 @@
+"""YAML as kubectl reads it: plain scalars by Go's rules, into the trees that `api.codec` takes.
+
+Owns the step from text to plain dicts and lists. Promises: numbers keep every digit, dates stay text, a key
+given twice and a document that does not parse are InputErrors with the line, and aliases cannot blow up
+memory. JSON is YAML too, so this reads both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import yaml
+
+from plimsoll.api import codec
+from plimsoll.api.quantity import Number
+from plimsoll.errors import DecodeError, InputError
+
+_BOOLS = {
+    word: value
+    for value, names in ((True, ("y", "yes", "true", "on")), (False, ("n", "no", "false", "off")))
+    for name in names
+    for word in (name, name.capitalize(), name.upper())
+}
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
+_MAX_NODES = 5_000_000
+_MAX_DEPTH = 500
+
+_Parser = cast(Any, getattr(yaml, "CParser", None) or yaml.SafeLoader)
+
+
+def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
+    """The documents of a stream as (line, tree); empty ones are left out."""
+    if text[:1] in ("{", "[", b"{", b"["):  # most likely JSON, which has a faster reader
+        try:
+            tree = codec.decode_tree(text)
+        except DecodeError:
+            pass
+        else:
+            yield 1, tree
+            return
+    try:
+        parser = _Parser(text)
+        while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+            if isinstance(event, yaml.DocumentStartEvent):
+                tree = _Builder(parser).build()
+                if tree is not None:
+                    yield _line(event), tree
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        raise InputError(f"{where}not YAML: {problem}") from None
+    except UnicodeDecodeError:
+        raise InputError("not YAML: the text is not UTF-8") from None
+
+
+class _Builder:
+    """Builds one document from parser events."""
+
+    def __init__(self, parser: Any) -> None:
+        self.parser = parser
+        self.anchors: dict[str, Any] = {}
+        self.nodes = 0
+
+    def build(self) -> Any:
+        return self.node(self.parser.get_event(), 0)
+
+    def node(self, event: Any, depth: int) -> Any:
+        self.nodes += 1
+        if depth > _MAX_DEPTH:
+            raise InputError(f"line {_line(event)}: nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise InputError(f"line {_line(event)}: unknown alias *{event.anchor}")
+            return self.copy(self.anchors[event.anchor], event)
+        if isinstance(event, yaml.ScalarEvent):
+            value: Any = _scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = []
+            while not isinstance(item := self.parser.get_event(), yaml.SequenceEndEvent):
+                value.append(self.node(item, depth + 1))
+        else:
+            value = self.mapping(depth)
+        if event.anchor:
+            self.anchors[event.anchor] = value
+        return value
+
+    def mapping(self, depth: int) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        while not isinstance(event := self.parser.get_event(), yaml.MappingEndEvent):
+            line = _line(event)
+            merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+            key = self.node(event, depth + 1)
+            value = self.node(self.parser.get_event(), depth + 1)
+            if merge:
+                merged = _merge(merged, value, line)
+                continue
+            name = _key(key, line)
+            if name in tree:
+                raise InputError(f"line {line}: key {name!r} is given twice")
+            tree[name] = value
+        return {**merged, **tree} if merged else tree
+
+    def copy(self, value: Any, event: Any) -> Any:
+        """What an alias stands for; copies are counted, so that aliases of aliases cannot multiply."""
+        self.nodes += 1
+        if self.nodes > _MAX_NODES:
+            raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_NODES:,} values")
+        if isinstance(value, dict):
+            return {key: self.copy(item, event) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.copy(item, event) for item in value]
+        return value
+
+
+def _merge(into: dict[str, Any], value: Any, line: int) -> dict[str, Any]:
+    for source in value if isinstance(value, list) else [value]:
+        if not isinstance(source, dict):
+            raise InputError(f"line {line}: << must be given a mapping")
+        into = {**source, **into}
+    return into
+
+
+def _key(key: Any, line: int) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if key is None or isinstance(key, (dict, list)):
+        raise InputError(f"line {line}: a key must be a word")
+    return str(key)
+
+
+def _scalar(event: Any) -> Any:
+    text: str = event.value
+    if not event.implicit[0]:
+        text = _join_surrogates(text)
+    if event.tag == "tag:yaml.org,2002:str" or not event.implicit[0]:
+        return text
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    first = text[0]
+    if first.isdigit() or first in "+-.":
+        if _INT.fullmatch(text) and len(text) < 400:
+            return _integer(text)
+        if _FLOAT.fullmatch(text):
+            return Number(text)
+    return text
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "")
+    bare = digits.lstrip("+-")
+    if len(bare) > 1 and bare[0] == "0" and bare[1].isdigit():
+        return int(digits, 8)  # a leading zero means octal, as in Go
+    return int(digits, 0)
+
+
+def _join_surrogates(text: str) -> str:
+    """JSON writes characters past U+FFFF as two escapes; YAML reads them one by one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1

@@ -1,0 +1,1 @@
+"""Golden vectors inside the test suite, where they are at hand."""

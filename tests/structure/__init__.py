@@ -1,0 +1,1 @@
+"""Tests of the code's shape rather than of what it does."""

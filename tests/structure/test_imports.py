@@ -1,0 +1,144 @@
+"""Data flows one way: which package may import which, read from the code itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "plimsoll"
+
+#: Package -> the packages of ours it may import. The order is the order in which the data flows.
+ARROWS: dict[str, set[str]] = {
+    "errors": set(),
+    "api": {"errors"},
+    "cel": {"api"},
+    "validate": {"api", "cel"},
+    "ledger": {"api"},
+    "allocate": {"api", "cel"},
+    "schedule": {"api", "cel", "ledger", "allocate"},
+    "cluster": {"api", "validate"},
+    "wire": set(),
+    "node": {"api", "ledger", "wire", "cluster"},
+    "drivers": {"api", "wire", "cluster"},
+    "tools": {"api", "cel", "validate", "ledger", "allocate", "schedule", "cluster", "wire"},
+    "run": {
+        "api",
+        "cel",
+        "validate",
+        "ledger",
+        "allocate",
+        "schedule",
+        "cluster",
+        "wire",
+        "node",
+        "drivers",
+        "tools",
+    },
+    "cli": {"run", "tools"},
+}
+
+#: Packages whose functions depend on nothing but their arguments.
+PURE = {"api", "cel", "validate", "ledger", "allocate", "schedule"}
+IMPURE_MODULES = {
+    "asyncio",
+    "concurrent",
+    "glob",
+    "http",
+    "io",
+    "logging",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib.request",
+    "uuid",
+}
+IMPURE_CALLS = {"open", "print", "input", "exec"}
+#: Where compiled Python source is made on purpose.
+MAKES_CODE = {"cel/generate.py"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Every module a file imports, with the line; relative imports are resolved."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: write imports out in full"
+            yield node.module or "", node.lineno
+            if node.module == "plimsoll":
+                for alias in node.names:
+                    yield f"plimsoll.{alias.name}", node.lineno
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    package = package_of(path)
+    if package == "__init__":
+        return
+    assert package in ARROWS, f"{package} is not in the table of packages; add it with its arrows"
+    allowed = ARROWS[package] | {package, "errors"}
+    for module, line in imports(path):
+        ours = module.split(".")[1] if module.startswith("plimsoll.") else None
+        assert ours is None or ours in allowed, f"{path}:{line}: {package} may not import {module}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if package_of(p) in PURE], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_the_core_is_pure(path: Path) -> None:
+    for module, line in imports(path):
+        root = module.split(".")[0]
+        assert not {module, root} & IMPURE_MODULES, f"{path}:{line}: the core does no I/O, {module}"
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            made_here = node.func.id == "exec" and path.relative_to(SOURCE).as_posix() in MAKES_CODE
+            assert made_here, f"{path}:{node.lineno}: the core does not call {node.func.id}()"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_module_says_what_it_owns_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+    assert text.count("\n") <= 600, f"{path} has grown past 600 lines; split it"
+
+
+#: Packages that count in whole numbers only. (CEL has doubles of its own.)
+EXACT = {"api", "validate", "ledger", "allocate", "schedule"}
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if package_of(p) in EXACT], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_no_float_where_amounts_are_counted(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        literal = isinstance(node, ast.Constant) and isinstance(node.value, float)
+        made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float"
+        divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        assert not (literal or made or divided), (
+            f"{path}:{getattr(node, 'lineno', 0)}: amounts are exact, no float"
+        )

@@ -1,0 +1,55 @@
+"""The conformance runner itself: it can fail, and says how."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.__main__ import main
+
+GOOD = {"id": "q-1", "op": "cmp", "in": {"a": "1", "b": "1000m"}, "want": {"cmp": 0, "equal": True}}
+BAD = {"id": "q-2", "op": "cmp", "in": {"a": "1", "b": "2"}, "want": {"cmp": 0, "equal": True}}
+BROKEN = {"id": "q-3", "op": "cmp", "in": {"a": "nonsense", "b": "2"}, "want": {"cmp": 0, "equal": True}}
+
+
+def write(path: Path, *rows: dict[str, object]) -> str:
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
+    return str(path)
+
+
+def test_passes_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quantity", write(tmp_path / "a.jsonl", GOOD), write(tmp_path / "b.jsonl", GOOD)]) == 0
+    assert capsys.readouterr().out == "2 passed, 0 failed\n"
+
+
+def test_mismatches_and_crashes_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quantity", write(tmp_path / "a.jsonl", GOOD, BAD, BROKEN)]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "q-2: cmp: got -1, wanted 0"
+    assert out[1].startswith("q-3: raised QuantityError")
+    assert out[-1] == "1 passed, 2 failed"
+
+
+def test_reads_gzip_and_picks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        file.write(json.dumps(GOOD) + "\n" + json.dumps(BAD) + "\n")
+    assert main(["quantity", str(path), "--name", "q-1"]) == 0
+    assert main(["quantity", str(path), "--limit", "1"]) == 0
+    assert main(["quantity", str(path), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["failed"] == 1
+    assert report["mismatches"] == [{"name": "q-2", "text": "cmp: got -1, wanted 0"}]
+
+
+def test_nothing_to_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quantity", write(tmp_path / "a.jsonl", GOOD), "--name", "zzz"]) == 2
+    assert main(["quantity", str(tmp_path / "missing.jsonl")]) == 2
+    (tmp_path / "broken.jsonl").write_text("{")
+    assert main(["quantity", str(tmp_path / "broken.jsonl")]) == 2
+    assert "line 1: not JSON" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["no-such-suite", "x"])
