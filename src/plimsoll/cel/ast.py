@@ -132,3 +132,30 @@ class Comprehension:
 
 
 Expr: TypeAlias = "Const | Ident | Select | Call | ListLit | MapLit | StructLit | Comprehension"
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly below a node, receiver first, in the order they are written."""
+    match expr:
+        case Const() | Ident():
+            return ()
+        case Select():
+            return (expr.operand,)
+        case Call():
+            return expr.args if expr.target is None else (expr.target, *expr.args)
+        case ListLit():
+            return expr.items
+        case MapLit():
+            return tuple(part for entry in expr.entries for part in (entry.key, entry.value))
+        case StructLit():
+            return tuple(field.value for field in expr.fields)
+        case Comprehension():
+            return (expr.range, expr.init, expr.condition, expr.step, expr.result)
+
+
+def descend(root: Expr) -> list[Expr]:
+    """Every node of a tree, parents before children; read it backwards for children before parents."""
+    nodes = [root]
+    for node in nodes:
+        nodes.extend(children(node))
+    return nodes

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel import checker, parser
+from plimsoll.cel import checker, folding, parser, validators
 from plimsoll.cel.ast import Expr
 from plimsoll.cel.checker import Reference
 from plimsoll.cel.environment import Environment
+from plimsoll.cel.estimate import estimate
 from plimsoll.cel.types import Kind, Type
 from plimsoll.errors import CelCompileError
 
@@ -33,12 +34,24 @@ class Checked:
 
 def check(source: str, environment: Environment) -> Checked:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
+    if not source.isascii():
+        _require_characters(source)
     root = parser.parse(source)
     typed = checker.resolve(root, environment)
+    validators.validate(typed)
     result = typed.types[typed.root.id]
     if not _acceptable(result, environment):
         raise CelCompileError(f"a selector must be of type bool, not {result}", typed.root.pos)
-    return Checked(source, typed.root, typed.types, typed.references, environment, result, 0)
+    folding.fold(typed)
+    return Checked(source, typed.root, typed.types, typed.references, environment, result, estimate(typed))
+
+
+def _require_characters(source: str) -> None:
+    """Refuse halves of surrogate pairs, which no text in UTF-8 can hold."""
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise CelCompileError("text is not valid Unicode", error.start) from None
 
 
 def _acceptable(result: Type, environment: Environment) -> bool:

@@ -1,0 +1,121 @@
+"""What is already evaluated when an expression is compiled, and may fail there.
+
+Owns the constants of a checked tree: literals, lists and maps of constants, type names, and type conversions
+of constants. A conversion that fails, a constant pattern that is no regular expression, a constant index of a
+type that indexes nothing and a variable that holds a type are compile errors, as they are when Kubernetes
+turns a checked expression into a program.
+"""
+
+from __future__ import annotations
+
+from plimsoll.cel.ast import Call, Const, Expr, Ident, ListLit, MapLit, Uint, descend
+from plimsoll.cel.checker import Typed
+from plimsoll.cel.environment import CONSTANTS, RUNTIME_TYPES
+from plimsoll.cel.functions import standard
+from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.cel.types import Kind
+from plimsoll.cel.values import TypeValue, Value, no_overload
+from plimsoll.errors import CelCompileError, CelRuntimeError
+
+_NOT_CONSTANT = object()
+# A constant whose evaluation fails: harmless until something uses it.
+_FAILED = object()
+
+_CONVERSIONS = {
+    function.name: function
+    for function in standard.FUNCTIONS
+    if function.name
+    in ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+}
+
+
+def fold(typed: Typed) -> None:
+    """Raise CelCompileError if something that is evaluated at compile time fails."""
+    folder = _Folder(typed)
+    for expr in reversed(descend(typed.root)):
+        value = folder.value(expr)
+        if value is not _NOT_CONSTANT:
+            folder.constants[expr.id] = value
+
+
+class _Folder:
+    def __init__(self, typed: Typed) -> None:
+        self._typed = typed
+        self.constants: dict[int, Value] = {}
+
+    def _known(self, expr: Expr) -> Value:
+        return self.constants.get(expr.id, _NOT_CONSTANT)
+
+    def value(self, expr: Expr) -> Value:
+        """The constant value of a node whose children are done, or _NOT_CONSTANT."""
+        match expr:
+            case Const():
+                return expr.value
+            case Ident():
+                return self._name(expr)
+            case ListLit():
+                return self._list(expr)
+            case MapLit():
+                parts = [self._known(part) for entry in expr.entries for part in (entry.key, entry.value)]
+                # Nothing that happens to a constant map depends on what is in it.
+                return _joined(parts, {})
+            case Call():
+                return self._call(expr)
+        return _NOT_CONSTANT
+
+    def _name(self, expr: Ident) -> Value:
+        if self._typed.types[expr.id].kind is Kind.TYPE:
+            known = RUNTIME_TYPES.get(expr.name)
+            if known is None:
+                raise CelCompileError(f"{expr.name!r} holds a type and cannot be used as a value", expr.pos)
+            return TypeValue(known.name)
+        return CONSTANTS.get(expr.name, _NOT_CONSTANT)
+
+    def _list(self, expr: ListLit) -> Value:
+        items = [self._known(item) for item in expr.items]
+        # No constant is an optional value, so a constant optional item always fails.
+        return _joined(items, _FAILED if expr.optional else items)
+
+    def _call(self, expr: Call) -> Value:
+        args = [self._known(arg) for arg in expr.args]
+        if expr.target is not None:
+            args.insert(0, self._known(expr.target))
+        if expr.function in _CONVERSIONS and len(args) == 1 and args[0] is not _NOT_CONSTANT:
+            return _convert(expr, args[0])
+        if expr.function in ("matches", "find", "findAll") and isinstance(args[1], str):
+            _compile(expr, args[1])
+        elif expr.function in ("_[_]", "_[?_]") and not isinstance(args[1], str | int | Uint | float):
+            if args[1] is not _NOT_CONSTANT:
+                raise CelCompileError("a value of this type cannot be an index", expr.args[1].pos)
+        elif self._typed.references[expr.id].overloads == ("in_list",) and args[1] == []:
+            return False
+        return _NOT_CONSTANT
+
+
+def _joined(parts: list[Value], whole: Value) -> Value:
+    """The value of a container of these parts."""
+    if any(part is _NOT_CONSTANT for part in parts):
+        return _NOT_CONSTANT
+    return _FAILED if any(part is _FAILED for part in parts) else whole
+
+
+def _convert(expr: Call, value: Value) -> Value:
+    function = _CONVERSIONS[expr.function]
+    try:
+        if value is _FAILED:
+            raise CelRuntimeError("its argument fails")
+        if function.whole is not None:
+            return function.whole(value)
+        for overload in function.overloads:
+            if overload.accepts((value,)):
+                return overload.call(value)
+        raise no_overload(expr.function, value)
+    except CelRuntimeError as error:
+        raise CelCompileError(f"{expr.function}() fails on a constant: {error}", expr.pos) from None
+
+
+def _compile(expr: Call, pattern: str) -> None:
+    try:
+        compile_pattern(pattern)
+    except CelRuntimeError as error:
+        raise CelCompileError(str(error), expr.pos) from None

@@ -1,0 +1,88 @@
+"""How a value is reached from the device, and how large Kubernetes lets it be.
+
+Owns the declared sizes of the device's parts (driver and domains 63 characters, ids 32, values 64, 32 entries
+per map) and `Path`, which names a part. Used by the cost estimate only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.cel.environment import DEVICE_VARIABLE
+from plimsoll.cel.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The declared size of a part of the device, and of what it contains."""
+
+    size: int
+    fields: dict[str, _Shape] | None = None
+    keys: _Shape | None = None
+    values: _Shape | None = None
+    # Whether any name selects a value, as attribute names do but capacity names do not.
+    named: bool = False
+
+    def part(self, step: str) -> _Shape | None:
+        if step in ("@items", "@values"):
+            return self.values
+        if step == "@keys":
+            return self.keys
+        if self.fields is not None:
+            return self.fields.get(step)
+        return self.values if self.named else None
+
+
+def _by_domain(value: _Shape, named: bool) -> _Shape:
+    inner = _Shape(32, keys=_Shape(32), values=value, named=named)
+    return _Shape(32, keys=_Shape(63), values=inner)
+
+
+_DEVICE = _Shape(
+    0,
+    fields={
+        "driver": _Shape(63),
+        "allowMultipleAllocations": _Shape(1),
+        "attributes": _by_domain(_Shape(64), named=True),
+        "capacity": _by_domain(_Shape(0), named=False),
+    },
+)
+
+
+class Path:
+    """Steps from a variable: field names, @items, @indices, @keys, @values.
+
+    Behaves like a Go slice, because upstream extends paths in place: two extensions of the same path may
+    share their last step, and then the later one wins. For that reason `device.attributes["d"].all(k, v, ...)`
+    sees the keys with the size of values.
+    """
+
+    __slots__ = ("_length", "_steps")
+
+    def __init__(self, steps: list[str], length: int) -> None:
+        self._steps = steps
+        self._length = length
+
+    @classmethod
+    def of(cls, variable: str) -> Path:
+        return cls([variable], 1)
+
+    def to(self, step: str) -> Path:
+        steps, length = self._steps, self._length
+        if length == len(steps):
+            steps = steps + [""] * max(length, 1)
+        steps[length] = step
+        return Path(steps, length + 1)
+
+    def declared_size(self, *more: str) -> Range | None:
+        """The declared size of what is at the path, or None if nothing is declared there."""
+        steps = self._steps[: self._length]
+        if not steps or steps[0] != DEVICE_VARIABLE:
+            return None
+        shape: _Shape | None = _DEVICE
+        for step in (*steps[1:], *more):
+            shape = None if shape is None else shape.part(step)
+        return None if shape is None else Range(0, shape.size)
+
+
+NO_PATH = Path([], 0)

@@ -1,0 +1,148 @@
+"""Rules on literals that Kubernetes adds to type checking.
+
+Owns the checks of literal arguments of `matches` and `format`, and the rule that the items of a list literal,
+and the keys and values of a map literal, have one exact type. Implements the validators of cel-go v0.26 that
+the Kubernetes environment switches on; literals inside a `format` call are exempt from the rule on items.
+The validators of `duration` and `timestamp` refuse nothing that `folding` does not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from plimsoll.cel.ast import Call, Const, Expr, ListLit, MapLit, children
+from plimsoll.cel.checker import Typed
+from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.cel.types import Kind, Type, unwrap_optional
+from plimsoll.errors import CelCompileError, CelRuntimeError
+
+
+def validate(typed: Typed) -> None:
+    """Raise CelCompileError for the first literal that breaks a rule."""
+    pending: list[tuple[Expr, bool]] = [(typed.root, False)]
+    while pending:
+        expr, exempt = pending.pop()
+        match expr:
+            case ListLit() if not exempt:
+                _same_items(typed, expr)
+            case MapLit() if not exempt:
+                _same_entries(typed, expr)
+            case Call(function="matches"):
+                _pattern(expr)
+            case Call(function="format"):
+                exempt = True
+                _format(typed, expr)
+        pending.extend((child, exempt) for child in children(expr))
+
+
+def _type(typed: Typed, expr: Expr, optional: bool = False) -> Type:
+    one = typed.types[expr.id]
+    return unwrap_optional(one)[0] if optional else one
+
+
+def _same_items(typed: Typed, expr: ListLit) -> None:
+    first: Type | None = None
+    for index, item in enumerate(expr.items):
+        first = _same(first, _type(typed, item, index in expr.optional), item)
+
+
+def _same_entries(typed: Typed, expr: MapLit) -> None:
+    key: Type | None = None
+    value: Type | None = None
+    for entry in expr.entries:
+        key = _same(key, _type(typed, entry.key), entry.key)
+        value = _same(value, _type(typed, entry.value, entry.optional), entry.value)
+
+
+def _same(first: Type | None, current: Type, expr: Expr) -> Type:
+    if first is not None and first != current:
+        raise CelCompileError(
+            f"expected type {first} but found {current}: literals must not mix types", expr.pos
+        )
+    return current
+
+
+def _pattern(call: Call) -> None:
+    """Check the first argument: the pattern of a method call but, by accident, the text of a global one."""
+    arg = call.args[0]
+    if isinstance(arg, Const) and isinstance(arg.value, str):
+        try:
+            compile_pattern(arg.value)
+        except CelRuntimeError as error:
+            raise CelCompileError(str(error), arg.pos) from None
+
+
+# Format strings.
+
+_CLAUSE = re.compile(r"%(?:%|(?P<precision>\.[0-9]*)?(?P<verb>.)?)", re.DOTALL)
+_TEXT = frozenset(
+    {
+        Kind.BOOL,
+        Kind.BYTES,
+        Kind.DOUBLE,
+        Kind.DURATION,
+        Kind.INT,
+        Kind.LIST,
+        Kind.MAP,
+        Kind.NULL,
+        Kind.STRING,
+        Kind.TIMESTAMP,
+        Kind.TYPE,
+        Kind.UINT,
+    }
+)
+_WHOLE = frozenset({Kind.INT, Kind.UINT})
+# Strings may stand for NaN and the infinities.
+_REAL = frozenset({Kind.DOUBLE, Kind.STRING})
+_VERBS = {
+    "s": _TEXT,
+    "d": _WHOLE,
+    "f": _REAL,
+    "e": _REAL,
+    "b": _WHOLE | {Kind.BOOL},
+    "x": _WHOLE | {Kind.STRING, Kind.BYTES},
+    "X": _WHOLE | {Kind.STRING, Kind.BYTES},
+    "o": _WHOLE,
+}
+
+
+def _format(typed: Typed, call: Call) -> None:
+    """Check a literal format string against a literal list of arguments."""
+    if not isinstance(call.target, Const) or not isinstance(call.target.value, str):
+        return
+    if len(call.args) != 1 or not isinstance(call.args[0], ListLit):
+        return
+    args = call.args[0].items
+    used = 0
+    for clause in _CLAUSE.finditer(call.target.value):
+        if clause.group() == "%%":
+            continue
+        _clause(typed, call, clause, args[used] if used < len(args) else None)
+        used += 1
+    if used < len(args):
+        raise CelCompileError(f"format takes {used} arguments but was given {len(args)}", call.pos)
+
+
+def _clause(typed: Typed, call: Call, clause: re.Match[str], arg: Expr | None) -> None:
+    verb, precision = clause["verb"], clause["precision"]
+    if verb is None:
+        raise CelCompileError("format string ends within a clause", call.pos)
+    if arg is None:
+        raise CelCompileError("format string has more clauses than arguments", call.pos)
+    if precision is not None and not _readable(precision[1:]):
+        raise CelCompileError(f"format clause {clause.group()[:24]!r} has a wrong precision", call.pos)
+    if verb not in _VERBS:
+        raise CelCompileError(f"unknown format clause {clause.group()!r}", call.pos)
+    pending: list[Expr] = [arg]
+    while pending:
+        expr = pending.pop()
+        one = typed.types[expr.id]
+        if one.kind is not Kind.DYN and one.kind not in _VERBS[verb]:
+            raise CelCompileError(f"format clause %{verb} does not take a value of type {one}", expr.pos)
+        if verb == "s" and isinstance(expr, ListLit | MapLit):
+            pending.extend(children(expr))
+
+
+def _readable(digits: str) -> bool:
+    """Whether a precision is there and fits in 64 bits."""
+    return bool(digits) and int(digits.lstrip("0")[:20] or "0") < 1 << 63
