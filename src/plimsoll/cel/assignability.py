@@ -71,17 +71,14 @@ class Bindings:
 
     def _substitute(self, value: Type, to_dyn: bool, depth: int) -> Type:
         self._step(depth)
+        if not value.open:
+            return value
         if value.kind is Kind.PARAM:
             bound = self._bound.get(value.name)
             if bound is not None:
                 return self._substitute(bound, to_dyn, depth + 1)
             return types.DYN if to_dyn else value
-        if not value.params:
-            return value
-        inner = tuple([self._substitute(one, to_dyn, depth + 1) for one in value.params])
-        if all(new is old for new, old in zip(inner, value.params, strict=True)):
-            return value
-        return value.with_params(inner)
+        return value.with_params(tuple([self._substitute(one, to_dyn, depth + 1) for one in value.params]))
 
     def _step(self, depth: int) -> None:
         self._steps -= 1

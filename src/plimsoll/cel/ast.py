@@ -23,7 +23,7 @@ class Uint:
     value: int
 
 
-Literal: TypeAlias = "None | bool | int | Uint | float | str | bytes"
+Literal: TypeAlias = "bool | int | Uint | float | str | bytes | None"
 
 
 @dataclass(frozen=True, slots=True)

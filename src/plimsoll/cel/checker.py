@@ -99,9 +99,9 @@ class _Checker:
                 return self._ident(expr)
             case Select():
                 return (yield from self._select(expr))
-            case Call(function="_?._"):
-                return (yield from self._optional_select(expr))
             case Call():
+                if expr.function == "_?._":
+                    return (yield from self._optional_select(expr))
                 return (yield from self._call(expr))
             case ListLit():
                 return (yield from self._list(expr))
@@ -132,6 +132,8 @@ class _Checker:
     def _resolved(self, expr: Expr, name: str, declared: Type) -> Expr:
         self.types[expr.id] = declared
         self.references[expr.id] = Reference(name=name)
+        if isinstance(expr, Ident) and expr.name == name:
+            return expr
         return Ident(expr.id, expr.pos, name)
 
     # Selections.
@@ -154,14 +156,14 @@ class _Checker:
         field = expr.args[1]
         assert isinstance(field, Const)
         assert isinstance(field.value, str)
-        result, _ = unwrap_optional(self._field_type(expr, operand, field.value))
-        self.types[expr.id] = self.bindings.substitute(types.optional_of(result))
+        result = self._field_type(expr, operand, field.value, optional=True)
+        self.types[expr.id] = self.bindings.substitute(result)
         self.types[field.id] = types.STRING
         self.references[expr.id] = Reference(overloads=("select_optional_field",))
         return Call(expr.id, expr.pos, expr.function, (operand, field))
 
-    def _field_type(self, expr: Expr, operand: Expr, field: str) -> Type:
-        target, optional = unwrap_optional(self.bindings.substitute(self.types[operand.id]))
+    def _field_type(self, expr: Expr, operand: Expr, field: str, optional: bool = False) -> Type:
+        target, from_optional = unwrap_optional(self.bindings.substitute(self.types[operand.id]))
         match target.kind:
             case Kind.MAP:
                 result = target.params[1]
@@ -175,7 +177,7 @@ class _Checker:
                 result = types.DYN
             case _:
                 raise CelCompileError(f"type {target} has no fields", expr.pos)
-        return types.optional_of(result) if optional else result
+        return types.optional_of(result) if optional or from_optional else result
 
     def _message_field(self, pos: int, message: str, field: str) -> Type:
         fields = self._fields.get(message)
@@ -220,7 +222,7 @@ class _Checker:
         matched: list[str] = []
         result: Type | None = None
         for overload in overloads:
-            if overload.member is not member or len(overload.args) != len(given):
+            if overload.member is not member or not _may_take(overload, given):
                 continue
             wanted, produced = self._instantiate(overload)
             if not self.bindings.all_assignable(given, wanted):
@@ -374,9 +376,22 @@ class _Checker:
             raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
 
 
+def _may_take(overload: Overload, given: list[Type]) -> bool:
+    """A quick look at numbers and kinds, which settles most overloads without instantiating them."""
+    if len(overload.args) != len(given):
+        return False
+    for wanted, one in zip(overload.args, given, strict=True):
+        if one.kind is not wanted.kind and one.kind not in _FLEXIBLE and wanted.kind not in _FLEXIBLE:
+            return False
+    return True
+
+
+_FLEXIBLE = frozenset({Kind.ANY, Kind.DYN, Kind.ERROR, Kind.NULL, Kind.PARAM})
+
+
 def _rename(one: Type, names: dict[str, Type]) -> Type:
     if one.kind is Kind.PARAM:
         return names[one.name]
-    if not one.params:
+    if not one.open:
         return one
     return one.with_params(tuple([_rename(inner, names) for inner in one.params]))

@@ -92,7 +92,7 @@ class _Estimator:
             case Select():
                 return (yield from self._select(expr))
             case Call(function="dyn"):
-                cost = yield self.cost(expr.args[0])
+                cost: Range = yield self.cost(expr.args[0])
                 self._copy_sizes(expr, expr.args[0])
                 return ONE.plus(cost)
             case Call():
@@ -165,7 +165,7 @@ class _Estimator:
     # Selections and literals.
 
     def _select(self, expr: Select) -> Task[Range]:
-        total = yield self.cost(expr.operand)
+        total: Range = yield self.cost(expr.operand)
         if expr.test:
             return total
         if self._types[expr.operand.id].kind in (Kind.MAP, Kind.STRUCT):
@@ -196,7 +196,7 @@ class _Estimator:
     # Comprehensions.
 
     def _bind(self, expr: Comprehension) -> Task[Range]:
-        total = yield self.cost(expr.range)
+        total: Range = yield self.cost(expr.range)
         total = total.plus((yield self.cost(expr.init)))
         self._push_value(expr.accumulator, expr.init)
         total = total.plus((yield self.cost(expr.result)))
@@ -205,12 +205,12 @@ class _Estimator:
         return total
 
     def _fold(self, expr: Comprehension) -> Task[Range]:
-        total = yield self.cost(expr.range)
+        total: Range = yield self.cost(expr.range)
         total = total.plus((yield self.cost(expr.init)))
         self._push_value(expr.accumulator, expr.init)
         self._push_variables(expr)
-        each = yield self.cost(expr.condition)
-        each = (yield self.cost(expr.step)).plus(each)
+        each: Range = yield self.cost(expr.condition)
+        each = each.plus((yield self.cost(expr.step)))
         self._locals[expr.variable].pop()
         if expr.second is not None:
             self._locals[expr.second].pop()
@@ -347,8 +347,8 @@ def _is_bind(expr: Comprehension) -> bool:
 
 def _literal_size(expr: Expr) -> Range | None:
     match expr:
-        case Const(value=str() | bytes()):
-            return fixed(len(expr.value))
+        case Const(value=str() | bytes() as text):
+            return fixed(len(text))
         case Const():
             return ONE
         case ListLit():

@@ -115,7 +115,7 @@ def expand(nodes: Nodes, pos: int, function: str, target: Expr | None, args: tup
 
 def _has(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     (field,) = args
-    if not isinstance(field, Select) or field.test:
+    if not isinstance(field, Select):
         raise CelCompileError("has() needs a field selection, such as has(a.b)", field.pos)
     return Select(make.nodes.fresh(make.pos), make.pos, field.operand, field.field, test=True)
 

@@ -53,8 +53,8 @@ class Path:
     """Steps from a variable: field names, @items, @indices, @keys, @values.
 
     Behaves like a Go slice, because upstream extends paths in place: two extensions of the same path may
-    share their last step, and then the later one wins. For that reason `device.attributes["d"].all(k, v, ...)`
-    sees the keys with the size of values.
+    share their last step, and then the later one wins. In `device.attributes["d"].all(k, v, ...)`, for
+    instance, the keys are given the size of values.
     """
 
     __slots__ = ("_length", "_steps")

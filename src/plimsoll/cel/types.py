@@ -37,6 +37,9 @@ class Kind(enum.Enum):
     TYPE = "type"
     UINT = "uint"
 
+    # Members are singletons; the hash Enum would compute costs a Python call.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
@@ -48,6 +51,8 @@ class Type:
     nullable: bool = field(default=False, compare=False)
     depth: int = field(default=1, compare=False, repr=False)
     size: int = field(default=1, compare=False, repr=False)
+    # Whether a type parameter occurs in it.
+    open: bool = field(default=False, compare=False, repr=False)
 
     def with_params(self, params: tuple[Type, ...]) -> Type:
         """The same type with other parameters; refuse one that is absurdly large."""
@@ -55,7 +60,8 @@ class Type:
         size = 1 + sum([one.size for one in params])
         if depth > MAX_DEPTH or size > MAX_SIZE:
             raise CelCompileError("expression has types too large to check")
-        return Type(self.kind, self.name, params, self.nullable, depth, size)
+        open_ = any(one.open for one in params)
+        return Type(self.kind, self.name, params, self.nullable, depth, size, open_)
 
     def __str__(self) -> str:
         if self.kind in _SHORT:
@@ -133,7 +139,7 @@ def type_of(value: Type) -> Type:
 
 
 def param(name: str) -> Type:
-    return Type(Kind.PARAM, name)
+    return Type(Kind.PARAM, name, open=True)
 
 
 def nullable(wrapped: Type) -> Type:
