@@ -1,0 +1,71 @@
+"""What is filled in where a client said nothing (section 3 of the API semantics).
+
+Owns the defaults of the DRA kinds. Works on canonical trees (`trees.canonicalise`) and fills in place;
+runs on the new object and on the stored one, as both are read through the same door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from plimsoll.validate.trees import Tree, part
+
+
+def fill_defaults(kind: str, tree: Tree, now: str) -> None:
+    """Fill in the defaults of this kind; `now` is the moment for times that are missing."""
+    fill = _BY_KIND.get(kind)
+    if fill is not None:
+        fill(tree, now)
+
+
+def _fill_slice(tree: Tree, now: str) -> None:
+    for device in part(tree, "spec").get("devices", ()):
+        for taint in device.get("taints", ()):
+            taint.setdefault("timeAdded", now)
+        for mapping in device.get("nodeAllocatableResourceMappings", {}).values():
+            mapping.setdefault("allocationMultiplier", "1")
+
+
+def _fill_claim(tree: Tree, now: str) -> None:
+    _fill_claim_spec(part(tree, "spec"))
+    for result in part(tree, "status", "allocation", "devices").get("results", ()):
+        _fill_tolerations(result)
+
+
+def _fill_template(tree: Tree, now: str) -> None:
+    _fill_claim_spec(part(tree, "spec", "spec"))
+
+
+def _fill_taint_rule(tree: Tree, now: str) -> None:
+    tree.setdefault("spec", {}).setdefault("taint", {}).setdefault("timeAdded", now)
+
+
+def _fill_claim_spec(spec: Tree) -> None:
+    for request in part(spec, "devices").get("requests", ()):
+        if "exactly" in request:
+            _fill_request(request["exactly"])
+        for alternative in request.get("firstAvailable", ()):
+            _fill_request(alternative)
+
+
+def _fill_request(request: Tree) -> None:
+    if not request.get("allocationMode"):
+        request["allocationMode"] = "ExactCount"
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+    _fill_tolerations(request)
+
+
+def _fill_tolerations(holder: Tree) -> None:
+    """An operator can therefore never be missing."""
+    for toleration in holder.get("tolerations", ()):
+        if not toleration.get("operator"):
+            toleration["operator"] = "Equal"
+
+
+_BY_KIND: Mapping[str, Callable[[Tree, str], None]] = {
+    "ResourceSlice": _fill_slice,
+    "ResourceClaim": _fill_claim,
+    "ResourceClaimTemplate": _fill_template,
+    "DeviceTaintRule": _fill_taint_rule,
+}

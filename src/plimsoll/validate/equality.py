@@ -1,0 +1,55 @@
+"""When two objects say the same.
+
+Owns the comparison behind "immutable" and "unchanged": an absent list or map equals an empty one, amounts are
+compared by value, and free-form JSON (`parameters`, `data`) by its text, key order included, as it is stored.
+Fields that no view knows play no part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.shape import members, strip_optional
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether two views say the same."""
+    if isinstance(old, msgspec.Struct) and type(old) is type(new):
+        return all(
+            _same_member(getattr(old, member.attribute), getattr(new, member.attribute), member.type)
+            for member in members(type(old))
+        )
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(same, old, new))
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(same(value, new[key]) for key, value in old.items())
+    if isinstance(old, Quantity) or isinstance(new, Quantity):
+        return bool(old == new)
+    return type(old) is type(new) and bool(old == new)
+
+
+def _same_member(old: Any, new: Any, wanted: Any) -> bool:
+    if strip_optional(wanted) is Any:
+        return codec.encode(old) == codec.encode(new)
+    if old is None or new is None:
+        return not old and not new and (old is new or old == () or new == ())
+    return same(old, new)
+
+
+def same_tree(old: Any, new: Any) -> bool:
+    """Whether two plain trees say the same; null, absent and an empty list or text are one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(same_tree(old.get(key), new.get(key)) for key in old.keys() | new.keys())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(same_tree, old, new))
+    if _is_nothing(old) or _is_nothing(new):
+        return _is_nothing(old) and _is_nothing(new)
+    return type(old) is type(new) and bool(old == new)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or value == [] or value == ""

@@ -1,0 +1,83 @@
+"""The state of one write while it is being prepared.
+
+Owns the working copies (trees that may be changed, views decoded from them on demand) and the small steps
+that several endpoints share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from plimsoll.api.codec import convert
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Wire
+from plimsoll.validate.drop import drop_disabled
+from plimsoll.validate.metadata_view import WholeObjectMeta
+from plimsoll.validate.permissions import Caller
+from plimsoll.validate.problems import Problem
+from plimsoll.validate.trees import Tree, copy_tree
+
+T = TypeVar("T", bound=Wire)
+
+_LAST_GENERATION = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Job(Generic[T]):
+    """A write: the new tree, the stored one (empty on create), and what the rules depend on."""
+
+    view: type[T]
+    creates: bool
+    tree: Tree
+    old_tree: Tree
+    gates: Gates
+    now: str
+    namespace_labels: Mapping[str, str] | None
+    caller: Caller | None
+    _old: T | None = field(default=None, init=False)
+
+    def decode(self) -> T:
+        """A view of the new object as it is now."""
+        return convert(self.tree, self.view)
+
+    @property
+    def old(self) -> T:
+        """A view of the stored object."""
+        if self._old is None:
+            self._old = convert(self.old_tree, self.view)
+        return self._old
+
+    def metadata(self) -> WholeObjectMeta:
+        return convert(self.tree.get("metadata", {}), WholeObjectMeta)
+
+    def old_metadata(self) -> WholeObjectMeta:
+        return convert(self.old_tree.get("metadata", {}), WholeObjectMeta)
+
+    def meta_tree(self) -> Tree:
+        return cast(Tree, self.tree.setdefault("metadata", {}))
+
+    def take_back(self, *names: str) -> None:
+        """Give fields of the object their stored value again."""
+        for name in names:
+            self.tree.pop(name, None)
+            if name in self.old_tree:
+                self.tree[name] = copy_tree(self.old_tree[name])
+
+    def drop(self, kind: str, subresource: str = "") -> None:
+        """Take out what belongs to switched-off gates."""
+        drop_disabled((kind, subresource), self.tree, None if self.creates else self.old_tree, self.gates)
+
+    def set_generation(self, generation: int) -> None:
+        self.meta_tree()["generation"] = min(generation, _LAST_GENERATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What one kind of write does after decoding and defaulting: prepare the tree, then check it."""
+
+    view: type[Wire]
+    prepare: Callable[[Job[Any]], None]
+    check: Callable[[Job[Any]], Iterable[Problem]]
+    warn: Callable[[Job[Any]], Iterable[str]] = lambda job: ()

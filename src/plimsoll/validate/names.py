@@ -1,0 +1,232 @@
+"""The formats of names and other short texts (section 4 of the API semantics).
+
+Owns every format check that is not about one field. A format is a function from a text to the complaints
+about it, because one bad name can break several rules at once and each is reported. Lengths count bytes.
+All checks are linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_interface
+from typing import TypeAlias
+
+from plimsoll.validate.problems import Path, Problems, invalid, required, too_long
+
+Format: TypeAlias = Callable[[str], list[str]]
+
+LABEL_MAX = 63
+SUBDOMAIN_MAX = 253
+DRIVER_NAME_MAX = 63
+IDENTIFIER_MAX = 32
+POOL_NAME_MAX = 253
+ATTRIBUTE_VALUE_MAX = 64
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_LABEL_KEY_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_VERSION_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_VERSION_WORD = re.compile(r"[0-9A-Za-z-]+")
+_PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}")
+_LONGEST_ADDRESS = 64
+
+_LABEL_RULE = "must be lower case letters, digits and '-', with a letter or digit at both ends"
+_KEY_RULE = "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
+
+def byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+# -- formats
+
+
+def dns_label(text: str) -> list[str]:
+    """A DNS label: `gpu-0`."""
+    found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
+    if not _LABEL.fullmatch(text):
+        found.append("must not contain dots" if _is_subdomain(text) else _LABEL_RULE)
+    return found
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """A DNS subdomain, labels joined with dots: `gpu.example.com`."""
+    found = [f"must be at most {SUBDOMAIN_MAX} bytes long"] if byte_length(text) > SUBDOMAIN_MAX else []
+    if not _is_subdomain(text):
+        found.append(f"{_LABEL_RULE}, or several such parts joined with '.'")
+    return found
+
+
+def _is_subdomain(text: str) -> bool:
+    return all(_LABEL.fullmatch(part) for part in text.split("."))
+
+
+def label_key(text: str) -> list[str]:
+    """A label key, also used for taints, conditions and resource names: `[prefix/]name`."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        return [f"must be a name or prefix/name with a single '/'; the name {_KEY_RULE}"]
+    found = []
+    if slash and not prefix:
+        found.append("must have a prefix before the '/'")
+    elif slash:
+        found.extend(f"the prefix {complaint}" for complaint in dns_subdomain(prefix))
+    if not name:
+        found.append("must have a name")
+    elif byte_length(name) > LABEL_MAX:
+        found.append(f"the name must be at most {LABEL_MAX} bytes long")
+    if not _LABEL_KEY_NAME.fullmatch(name):
+        found.append(f"the name {_KEY_RULE}")
+    return found
+
+
+def label_value(text: str) -> list[str]:
+    """A label value: empty, or like the name of a label key."""
+    found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
+    if text and not _LABEL_KEY_NAME.fullmatch(text):
+        found.append(f"must be empty, or {_KEY_RULE}")
+    return found
+
+
+def condition_reason(text: str) -> list[str]:
+    if _REASON.fullmatch(text):
+        return []
+    return ["must start with a letter, go on with letters, digits and '_,:', and not end with ',' or ':'"]
+
+
+def normal_uuid(text: str) -> list[str]:
+    """A UUID in the one spelling that is stored; other spellings of a UUID are refused."""
+    if _UUID.fullmatch(text):
+        return []
+    return ["must be a UUID in lower case: 8, 4, 4, 4 and 12 hexadecimal digits joined with '-'"]
+
+
+def semantic_version(text: str) -> list[str]:
+    """A strict semver 2.0.0: three numbers, no `v`, optional pre-release and build parts."""
+    rest, plus, build = text.partition("+")
+    core, dash, release = rest.partition("-")
+    numbers = core.split(".")
+    fine = (
+        len(numbers) == 3
+        and all(_VERSION_NUMBER.fullmatch(number) for number in numbers)
+        and (not dash or all(_is_release_word(word) for word in release.split(".")))
+        and (not plus or all(_VERSION_WORD.fullmatch(word) for word in build.split(".")))
+    )
+    return [] if fine else ["must be a semantic version 2.0.0 such as 1.2.3 or 1.2.3-rc.1+build"]
+
+
+def _is_release_word(word: str) -> bool:
+    if not _VERSION_WORD.fullmatch(word):
+        return False
+    return not word.isdecimal() or bool(_VERSION_NUMBER.fullmatch(word))
+
+
+def interface_address(text: str) -> list[str]:
+    """An IP address with the length of its network, in the canonical spelling; host bits may be set."""
+    complaint = [
+        "must be an IP address and prefix length in canonical form, such as 10.9.8.7/24 or fd00::1/64"
+    ]
+    address, slash, length = text.partition("/")
+    if len(text) > _LONGEST_ADDRESS or not slash or not _PREFIX_LENGTH.fullmatch(length) or "%" in address:
+        return complaint
+    try:
+        parsed = ip_interface(text)
+    except ValueError:
+        return complaint
+    ip = parsed.ip
+    mapped = isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None
+    return complaint if mapped or str(ip) != address else []
+
+
+# -- resource names
+
+
+def is_node_allocatable(name: str) -> bool:
+    """A resource a node itself has: no slash, or of `kubernetes.io/`."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended_resource(name: str) -> bool:
+    """A resource of somebody else, `example.com/gpu`, whose name also works in a quota."""
+    if is_node_allocatable(name) or name.startswith("requests."):
+        return False
+    return not label_key(f"requests.{name}")
+
+
+# -- checks of one field
+
+
+def check_format(text: str, path: Path, format: Format) -> Problems:
+    for complaint in format(text):
+        yield invalid(path, text, complaint)
+
+
+def check_label(text: str, path: Path) -> Problems:
+    return check_format(text, path, dns_label)
+
+
+def check_subdomain(text: str, path: Path) -> Problems:
+    return check_format(text, path, dns_subdomain)
+
+
+def check_label_key(text: str, path: Path) -> Problems:
+    return check_format(text, path, label_key)
+
+
+def check_driver(name: str, path: Path) -> Problems:
+    """A driver name: a subdomain of at most 63 bytes in which upper case is let through."""
+    if not name:
+        yield required(path, "must be the name of a driver, such as gpu.example.com")
+        return
+    if byte_length(name) > DRIVER_NAME_MAX:
+        yield too_long(path, DRIVER_NAME_MAX)
+    for complaint in dns_subdomain(name.lower()):
+        yield invalid(path, name, complaint)
+
+
+def check_pool(name: str, path: Path) -> Problems:
+    """A pool name: subdomains joined with slashes."""
+    if not name:
+        yield required(path, "must be the name of a pool")
+        return
+    if byte_length(name) > POOL_NAME_MAX:
+        yield too_long(path, POOL_NAME_MAX)
+    # No name within the limit has more parts than bytes, so a hostile one is not taken apart any further.
+    for part in name.split("/", POOL_NAME_MAX)[:POOL_NAME_MAX]:
+        for complaint in dns_subdomain(part):
+            yield invalid(path, name, f"each part between slashes {complaint}")
+
+
+def check_qualified_name(name: str, path: Path) -> Problems:
+    """The name of an attribute or capacity: `identifier` or `domain/identifier`.
+
+    With two or more slashes nothing is checked, as in Kubernetes 1.36.
+    """
+    parts = name.split("/")
+    if len(parts) > 2:
+        return
+    if len(parts) == 2:
+        if parts[0]:
+            yield from check_driver(parts[0], path)
+        else:
+            yield invalid(path, name, "must have a domain before the '/'")
+        if not parts[1]:
+            yield invalid(path, name, "must have an identifier after the '/'")
+            return
+    yield from _check_identifier(parts[-1], path)
+
+
+def check_fully_qualified_name(name: str, path: Path) -> Problems:
+    yield from check_qualified_name(name, path)
+    if "/" not in name:
+        yield invalid(path, name, "must name the domain too: domain/identifier")
+
+
+def _check_identifier(text: str, path: Path) -> Problems:
+    if byte_length(text) > IDENTIFIER_MAX:
+        yield too_long(path, IDENTIFIER_MAX)
+    if not _IDENTIFIER.fullmatch(text):
+        yield invalid(path, text, "must be an identifier: letters, digits and '_', no digit first")

@@ -1,0 +1,198 @@
+"""What validation finds: problems, each with the path of a field, a type and a text.
+
+Owns `Path` and `Problem`, and the checks that every list, set and map of the API shares. Promises the
+path style and the wire names of section 1 of the API semantics:
+`spec.devices[0].capacity[vendor.io/x].value`, bad map keys reported on the map, a list over its limit
+reported once and not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+_SHORTEST_KEY = 16
+_SHOWN = 120
+
+
+class ProblemType(StrEnum):
+    """The reasons of a Kubernetes status cause."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    DUPLICATE = "FieldValueDuplicate"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    NOT_FOUND = "FieldValueNotFound"
+    INTERNAL = "InternalError"
+
+
+class Path:
+    """Where a field is: `Path("spec").child("devices").index(0).key("vendor.io/x")`."""
+
+    __slots__ = ("_parent", "_step")
+
+    def __init__(self, step: str, parent: Path | None = None) -> None:
+        self._step = step
+        self._parent = parent
+
+    def child(self, *names: str) -> Path:
+        path = self
+        for name in names:
+            path = Path(f".{name}", path)
+        return path
+
+    def index(self, index: int) -> Path:
+        return Path(f"[{index}]", self)
+
+    def key(self, key: str) -> Path:
+        return Path(f"[{key}]", self)
+
+    def __str__(self) -> str:
+        steps = []
+        path: Path | None = self
+        while path is not None:
+            steps.append(path._step)
+            path = path._parent
+        return "".join(reversed(steps))
+
+    def __repr__(self) -> str:
+        return f"Path({str(self)!r})"
+
+
+#: The whole object, in the spelling of the API server.
+WHOLE = Path("[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why an object is refused."""
+
+    field: str
+    type: ProblemType
+    detail: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" ({_show(self.value)})"
+        return f"{self.field}: {self.detail}{shown}"
+
+
+Problems: TypeAlias = Iterator[Problem]
+CheckItem: TypeAlias = Callable[[T, Path], Iterable[Problem]]
+
+
+def required(path: Path, detail: str = "must be given") -> Problem:
+    return Problem(str(path), ProblemType.REQUIRED, detail)
+
+
+def invalid(path: Path, value: Any, detail: str) -> Problem:
+    return Problem(str(path), ProblemType.INVALID, detail, _brief(value))
+
+
+def duplicate(path: Path, value: Any) -> Problem:
+    return Problem(str(path), ProblemType.DUPLICATE, "is given twice; each must be unique", _brief(value))
+
+
+def not_supported(path: Path, value: Any, allowed: Iterable[str]) -> Problem:
+    detail = f"must be one of: {', '.join(allowed)}"
+    return Problem(str(path), ProblemType.NOT_SUPPORTED, detail, _brief(value))
+
+
+def forbidden(path: Path, detail: str) -> Problem:
+    return Problem(str(path), ProblemType.FORBIDDEN, detail)
+
+
+def too_long(path: Path, limit: int) -> Problem:
+    return Problem(str(path), ProblemType.TOO_LONG, f"must be at most {limit} bytes long")
+
+
+def too_many(path: Path, count: int, limit: int) -> Problem:
+    return Problem(str(path), ProblemType.TOO_MANY, f"must have at most {limit} items", count)
+
+
+def not_found(path: Path, value: Any, detail: str) -> Problem:
+    return Problem(str(path), ProblemType.NOT_FOUND, detail, _brief(value))
+
+
+def internal(path: Path, detail: str) -> Problem:
+    return Problem(str(path), ProblemType.INTERNAL, detail)
+
+
+def check_list(items: Sequence[T], limit: int | None, check_item: CheckItem[T], path: Path) -> Problems:
+    """Check each item; a list over its limit is reported once and its items are not looked at."""
+    if limit is not None and len(items) > limit:
+        yield too_many(path, len(items), limit)
+        return
+    for place, item in enumerate(items):
+        yield from check_item(item, path.index(place))
+
+
+def check_set(
+    items: Sequence[T],
+    limit: int | None,
+    check_item: CheckItem[T],
+    key: Callable[[T], Hashable],
+    path: Path,
+) -> Problems:
+    """Like `check_list`, and no two items may have the same key."""
+    yield from check_list(items, limit, check_item, path)
+    if limit is not None and len(items) > limit:
+        return
+    seen: set[Hashable] = set()
+    for place, item in enumerate(items):
+        found = key(item)
+        if found in seen:
+            yield duplicate(path.index(place), found)
+        seen.add(found)
+
+
+def check_map(
+    items: Mapping[str, T],
+    limit: int | None,
+    longest_key: int,
+    check_key: CheckItem[str],
+    check_item: CheckItem[T],
+    path: Path,
+) -> Problems:
+    """Check keys (reported on the map) and values (reported on `map[key]`, long keys shortened)."""
+    if limit is not None and len(items) > limit:
+        yield too_many(path, len(items), limit)
+        return
+    for key, item in items.items():
+        yield from check_key(key, path)
+        yield from check_item(item, path.key(shorten(key, longest_key)))
+
+
+def shorten(text: str, longest: int) -> str:
+    """Cut a text in the middle so that at most `longest` bytes (never below 16) are left."""
+    longest = max(longest, _SHORTEST_KEY)
+    raw = text.encode(errors="replace")
+    if len(raw) <= longest:
+        return text
+    left = longest - len("...")
+    return (raw[: (left + 1) // 2] + b"..." + raw[len(raw) - left // 2 :]).decode(errors="replace")
+
+
+def name_some(names: Iterable[str], most: int = 10) -> str:
+    """A few of the names for a message, so that a message stays short whatever the object holds."""
+    listed = sorted(names)
+    text = ", ".join(shorten(name, 64) for name in listed[:most])
+    return f"{text} and {len(listed) - most} more" if len(listed) > most else text
+
+
+def _brief(value: Any) -> Any:
+    """The value as a problem keeps it: scalars only, cut to a length one can read."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    return shorten(str(value), _SHOWN)
+
+
+def _show(value: Any) -> str:
+    return f"got {value!r}" if isinstance(value, str) else f"got {value}"

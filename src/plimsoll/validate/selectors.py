@@ -1,0 +1,58 @@
+"""Device selectors: CEL expressions of requests and classes (section 6 of the API semantics).
+
+Owns the limits on length and estimated cost. The language itself is in `plimsoll.cel`; `check_expression` is
+the only place where validation meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.gates import Gates
+from plimsoll.api.resource import DeviceSelector
+from plimsoll.cel.check import check
+from plimsoll.cel.environment import Environment
+from plimsoll.errors import CelCompileError
+from plimsoll.validate.names import byte_length
+from plimsoll.validate.problems import Path, Problems, check_list, forbidden, invalid, required, too_long
+
+SELECTORS_MAX = 32
+EXPRESSION_MAX = 10 * 1024
+COST_MAX = 1_000_000
+
+
+def check_selectors(
+    selectors: Sequence[DeviceSelector], path: Path, gates: Gates, *, stored: bool = False
+) -> Problems:
+    """A list of selectors; `stored` ones are taken as they were when they were written."""
+
+    def check_selector(selector: DeviceSelector, at: Path) -> Problems:
+        if selector.cel is None:
+            yield required(at.child("cel"), "must be a CEL expression about a device")
+        else:
+            yield from check_expression(
+                selector.cel.expression, at.child("cel", "expression"), gates, stored=stored
+            )
+
+    return check_list(selectors, SELECTORS_MAX, check_selector, path)
+
+
+def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> Problems:
+    """One expression: it must compile, give a truth value, and not be able to cost too much."""
+    if byte_length(source) > EXPRESSION_MAX:
+        yield too_long(path, EXPRESSION_MAX)
+        return
+    environment = Environment(
+        kind="stored" if stored else "new",
+        consumable_capacity=gates.enabled("DRAConsumableCapacity"),
+        list_attributes=gates.enabled("DRAListTypeAttributes"),
+    )
+    try:
+        checked = check(source, environment)
+    except CelCompileError as error:
+        yield invalid(path, source, str(error))
+        return
+    if checked.estimated_cost > COST_MAX:
+        yield forbidden(
+            path, f"too complex: may cost {checked.estimated_cost}, at most {COST_MAX} is allowed"
+        )

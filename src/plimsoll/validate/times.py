@@ -1,0 +1,46 @@
+"""Timestamps as the API writes them: RFC 3339, UTC, whole seconds.
+
+Owns reading what a client may send (any offset, fractions) and the one spelling that is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from plimsoll.errors import DecodeError
+
+_SHAPE = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,][0-9]+)?"
+    r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+
+#: How a timestamp that was never set is written.
+ZERO = "0001-01-01T00:00:00Z"
+
+
+def normalise_time(text: str, field: str) -> str:
+    """The stored spelling of a timestamp; raises DecodeError naming the field."""
+    shape = _SHAPE.fullmatch(text) if len(text) <= 64 else None
+    if shape is None:
+        raise _refuse(text, field)
+    year, month, day, hour, minute, second = (int(part) for part in shape.groups()[:6])
+    sign, hours, minutes = shape.groups()[6:]
+    offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _refuse(text, field) from None
+    return write_time(moment)
+
+
+def write_time(moment: datetime) -> str:
+    """A moment in the stored spelling, cut to whole seconds."""
+    moment = moment.astimezone(UTC).replace(microsecond=0, tzinfo=None)
+    return f"{moment.isoformat()}Z"
+
+
+def _refuse(text: str, field: str) -> DecodeError:
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return DecodeError(f"must be a time such as 2025-06-01T12:00:00Z, not {shown!r}", field)

@@ -1,0 +1,187 @@
+"""The JSON tree of an object on its way into storage.
+
+Owns the copy that a write works on: `canonicalise` gives a fresh tree in which quantities and times have
+their stored spelling and null stands nowhere a view knows the field, so that defaulting and dropping need
+not ask. What no view knows is copied as it is. Promises that the caller's tree is never changed, and that
+a tree which is no JSON (cycles, foreign objects, depth without end) is a DecodeError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeAlias, get_args, get_origin
+
+import msgspec
+
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.quantity import Number, Quantity
+from plimsoll.api.resource import Counter, DeviceCapacity
+from plimsoll.api.shape import members, strip_optional
+from plimsoll.errors import DecodeError, QuantityError
+from plimsoll.validate.metadata_view import WholeObjectMeta
+from plimsoll.validate.times import normalise_time
+
+Tree: TypeAlias = "dict[str, Any]"
+
+#: DIFF: deeper objects are refused; upstream goes down to 10,000 levels (test_depth_is_limited).
+MAX_DEPTH = 150
+_BIG = 2**63
+_LONGEST_NUMBER = 4096  # bits
+
+#: Fields that hold a timestamp.
+_TIMES = frozenset(
+    (
+        "allocationTimestamp",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "lastHeartbeatTime",
+        "lastProbeTime",
+        "lastTransitionTime",
+        "startTime",
+        "time",
+        "timeAdded",
+    )
+)
+
+#: Amounts that are always stored, "0" where none was given.
+_ALWAYS_STORED: frozenset[type] = frozenset((Counter, DeviceCapacity))
+
+
+def canonicalise(tree: Any, view: type[msgspec.Struct]) -> Tree:
+    """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
+    if not isinstance(tree, dict):
+        raise DecodeError("must be an object")
+    return _copy_struct(tree, view, "", 0)
+
+
+def copy_tree(value: Any) -> Any:
+    """A deep copy of plain JSON."""
+    return _copy_plain(value, "", 0)
+
+
+def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DecodeError("is nested too deeply", path)
+    wanted = strip_optional(wanted)
+    if wanted is Any:
+        return _copy_plain(value, path, depth)
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        return _copy_struct({} if value is None else value, wanted, path, depth)
+    origin = get_origin(wanted)
+    if origin is tuple:
+        item = get_args(wanted)[0]
+        value = [] if value is None else value
+        _expect(isinstance(value, (list, tuple)), "a list", path)
+        return [_copy(v, item, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]
+    if origin is dict:
+        item = get_args(wanted)[1]
+        value = {} if value is None else value
+        _expect(isinstance(value, dict), "an object", path)
+        return {_key(k, path): _copy(v, item, f"{path}[{k}]", depth + 1) for k, v in value.items()}
+    if wanted is Quantity:
+        return _copy_quantity(value, path)
+    if value is None:
+        return wanted()
+    return _copy_plain(value, path, depth)
+
+
+def _copy_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) -> Tree:
+    _expect(isinstance(value, dict), "an object", path)
+    if view is ObjectMeta:
+        view = WholeObjectMeta
+    known = {member.wire: member.type for member in members(view)}
+    copied: Tree = {}
+    for key, item in value.items():
+        place = f"{path}.{_key(key, path)}" if path else _key(key, path)
+        wanted = known.get(key)
+        if wanted is None:
+            copied[key] = _copy_plain(item, place, depth + 1)
+        elif item is not None:
+            if key in _TIMES and isinstance(item, str) and strip_optional(wanted) is str:
+                copied[key] = normalise_time(item, place)
+            else:
+                copied[key] = _copy(item, wanted, place, depth + 1)
+    if view in _ALWAYS_STORED:
+        copied.setdefault("value", "0")
+    return copied
+
+
+def _copy_quantity(value: Any, path: str) -> str:
+    try:
+        return str(Quantity.from_json(value))
+    except QuantityError as error:
+        raise DecodeError(str(error), path) from None
+
+
+def _copy_plain(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DecodeError("is nested too deeply", path)
+    if type(value) is str:
+        return _text(value, path)
+    if value is None or isinstance(value, (bool, Number)):
+        return value
+    if isinstance(value, dict):
+        return {_key(k, path): _copy_plain(v, path, depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copy_plain(v, path, depth + 1) for v in value]
+    if isinstance(value, int):
+        if -_BIG <= value < _BIG:
+            return value
+        if value.bit_length() <= _LONGEST_NUMBER:
+            return Number(str(value))  # no encoder keeps such a number, its text survives
+    elif isinstance(value, float) and math.isfinite(value):
+        return value
+    raise DecodeError("must be JSON", path)
+
+
+def _key(key: Any, path: str) -> str:
+    _expect(type(key) is str, "an object with text keys", path)
+    return _text(key, path)
+
+
+def _text(text: str, path: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DecodeError("must be Unicode text", path) from None
+    return text
+
+
+def _expect(ok: bool, what: str, path: str) -> None:
+    if not ok:
+        raise DecodeError(f"must be {what}", path)
+
+
+# -- finding fields by a written path: `spec.devices[].capacity{}.requestPolicy`
+
+
+def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
+    """Each object that holds the field at the end of the path, with the field's name.
+
+    `[]` goes into each item of a list and `{}` into each value of a map. Paths end in a field.
+    """
+    head, _, rest = path.partition(".")
+    name = head.rstrip("[]{}")
+    if not isinstance(tree, dict) or name not in tree:
+        return
+    if not rest:
+        yield tree, name
+        return
+    found = tree[name]
+    if head.endswith("[]"):
+        for item in found:
+            yield from find(item, rest)
+    elif head.endswith("{}"):
+        for item in found.values():
+            yield from find(item, rest)
+    else:
+        yield from find(found, rest)
+
+
+def part(tree: Tree, *names: str) -> Tree:
+    """The object inside the object, or an empty one where it is missing."""
+    for name in names:
+        tree = tree.get(name) or {}
+    return tree

@@ -1,0 +1,86 @@
+"""START HERE: a write on its way into storage.
+
+Owns the pipeline of section 1 of the API semantics for the DRA kinds and the DRA parts of Pod:
+
+    decode -> default -> prepare (reset, drop, count) -> validate
+
+`prepare` takes a `Write` and gives back a `Prepared`: the tree to store, the problems that forbid storing
+it, and warnings. It is pure: the trees of the caller stay as they are, and the time comes with the write.
+JSON that is not an object of its kind raises DecodeError (HTTP 400); an object that breaks a rule has
+problems (HTTP 422).
+
+What each endpoint resets, drops and checks is in `endpoints.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from plimsoll.api.codec import convert
+from plimsoll.api.gates import Gates
+from plimsoll.errors import InputError
+from plimsoll.validate.defaults import fill_defaults
+from plimsoll.validate.endpoints import ENDPOINTS
+from plimsoll.validate.job import Job
+from plimsoll.validate.permissions import Caller
+from plimsoll.validate.problems import Problem
+from plimsoll.validate.times import write_time
+from plimsoll.validate.trees import Tree, canonicalise
+
+_ALL_ON = Gates.all_on()
+
+Operation: TypeAlias = Literal["create", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request to write an object.
+
+    `object` is the JSON tree as it came, name generated and metadata filled in by storage already; `old`
+    is the stored one, for updates. `namespace_labels` are the labels of the object's namespace, None
+    where it could not be read. Without a `caller` every part of a claim's status may be written.
+    """
+
+    kind: str
+    operation: Operation
+    object: Any
+    now: datetime
+    old: Any = None
+    subresource: str = ""
+    gates: Gates = _ALL_ON
+    namespace_labels: Mapping[str, str] | None = None
+    caller: Caller | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The tree as it would be stored, and why it may not be."""
+
+    tree: Tree
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def prepare(write: Write) -> Prepared:
+    """Take a write through the pipeline."""
+    endpoint = ENDPOINTS.get((write.operation, write.kind, write.subresource))
+    if endpoint is None:
+        what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
+        raise InputError(f"there is no {write.operation} of {what}")
+    if (write.old is None) != (write.operation == "create"):
+        raise InputError("an update needs the stored object, a create has none")
+    creates, now = write.operation == "create", write_time(write.now)
+    tree = canonicalise(write.object, endpoint.view)
+    old = {} if creates else canonicalise(write.old, endpoint.view)
+    # Wrong types are found here, before anything looks into the trees.
+    convert(tree, endpoint.view)
+    convert(old, endpoint.view)
+    fill_defaults(write.kind, tree, now)
+    if not creates:
+        fill_defaults(write.kind, old, now)
+    job = Job(endpoint.view, creates, tree, old, write.gates, now, write.namespace_labels, write.caller)
+    endpoint.prepare(job)
+    return Prepared(job.tree, tuple(endpoint.check(job)), tuple(endpoint.warn(job)))

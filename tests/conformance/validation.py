@@ -1,0 +1,44 @@
+"""Suite `validation`: what is refused, where and why.
+
+Compares the multiset of (field, type). One deliberate difference is checked against our rule instead: a
+request policy whose step is negative is refused at `step` (test_step_must_be_positive), where Kubernetes 1.36
+takes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.conformance.api_rows import prepare_row
+
+from plimsoll.api.quantity import Quantity
+
+
+def check(row: dict[str, Any]) -> str | None:
+    prepared = prepare_row(row)
+    found = Counter((problem.field, problem.type.value) for problem in prepared.problems)
+    wanted = Counter((error["field"], error["type"]) for error in row["expect"])
+    for step in _negative_steps(prepared.tree):
+        if found and any(field == step for field, _ in found):
+            wanted = Counter({key: count for key, count in wanted.items() if key[0] != step})
+            wanted[step, "FieldValueInvalid"] = 1
+    if found != wanted:
+        missing, extra = sorted((wanted - found).elements()), sorted((found - wanted).elements())
+        return f"missing {missing}, extra {extra}"
+    if row.get("warnings") and row["kind"] == "ResourceSlice" and not prepared.warnings:
+        return f"no warning, wanted {row['warnings']}"
+    return None
+
+
+def _negative_steps(tree: dict[str, Any]) -> list[str]:
+    """The paths of negative steps, which are our difference."""
+    found = []
+    for place, device in enumerate((tree.get("spec") or {}).get("devices", ())):
+        if not isinstance(device, dict) or not device.get("allowMultipleAllocations"):
+            continue
+        for key, capacity in device.get("capacity", {}).items():
+            step = capacity.get("requestPolicy", {}).get("validRange", {}).get("step")
+            if step is not None and Quantity.parse(step).sign() < 0:
+                found.append(f"spec.devices[{place}].capacity[{key}].requestPolicy.validRange.step")
+    return found
