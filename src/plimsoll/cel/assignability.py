@@ -13,7 +13,7 @@ from plimsoll.cel import types
 from plimsoll.cel.types import Kind, Type, is_dyn
 from plimsoll.errors import CelCompileError
 
-# DIFF: cel-go meters nothing here and can be made to hang; see test_checker.py::test_types_are_bounded.
+# DIFF: cel-go meters nothing here and can be made to hang; see test_types_are_bounded.
 MAX_STEPS = 1_000_000
 
 _PARAMETRIC = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})

@@ -142,6 +142,6 @@ def _decode_char(found: re.Match[str]) -> str:
         value = int(code[1:], 8)
     else:
         return _SIMPLE[code[1]]
-    if 0xD800 <= value <= 0xDFFF:
-        raise ValueError("surrogate")
+    if value > 0x10FFFF or 0xD800 <= value <= 0xDFFF:
+        raise ValueError("no such code point")
     return chr(value)

@@ -30,7 +30,7 @@ from plimsoll.cel.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
 # optMap and optFlatMap copy their target, so a chain of them doubles the tree at every link.
-# DIFF: cel-go has no such limit and runs out of memory; see test_macros.py::test_tree_size_is_bounded.
+# DIFF: cel-go has no such limit and runs out of memory; see test_tree_size_is_bounded.
 MAX_NODES = 50_000
 
 ACCUMULATOR = "@result"

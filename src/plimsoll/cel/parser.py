@@ -94,7 +94,7 @@ class _Parser:
 
     def _unexpected(self, hint: str) -> CelCompileError:
         token = self._token
-        seen = "end of text" if token.kind == lexer.END else repr(token.text)
+        seen = "end of text" if token.kind == lexer.END else repr(token.text[:40])
         return CelCompileError(f"syntax error at {seen}: {hint}", token.pos)
 
     def _peek(self, ahead: int) -> str:
@@ -372,21 +372,21 @@ def _number(text: str) -> int:
 def _int(text: str, pos: int) -> int:
     value = -_number(text[1:]) if text[0] == "-" else _number(text)
     if not -(1 << 63) <= value < 1 << 63:
-        raise CelCompileError(f"int literal {text} is out of range", pos)
+        raise CelCompileError("int literal is out of range: it must fit in 64 bits", pos)
     return value
 
 
 def _uint(text: str, pos: int) -> Uint:
     value = _number(text[:-1])
     if value >= 1 << 64:
-        raise CelCompileError(f"uint literal {text} is out of range", pos)
+        raise CelCompileError("uint literal is out of range: it must fit in 64 bits", pos)
     return Uint(value)
 
 
 def _float(text: str, pos: int) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise CelCompileError(f"double literal {text} is out of range", pos)
+        raise CelCompileError("double literal is out of range", pos)
     return value
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from plimsoll.errors import CelCompileError
 
-# DIFF: cel-go has no such limits and can be made to hang; see test_checker.py::test_types_are_bounded.
+# DIFF: cel-go has no such limits and can be made to hang; see test_types_are_bounded.
 MAX_DEPTH = 260
 MAX_SIZE = 5_000
 
