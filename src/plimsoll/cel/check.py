@@ -34,6 +34,14 @@ class Checked:
 
 def check(source: str, environment: Environment) -> Checked:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
+    try:
+        return _check(source, environment)
+    except RecursionError:
+        # Trees need no stack, but types nest too, and the caller may have left little of it.
+        raise CelCompileError("expression has types nested too deeply for the stack that is left") from None
+
+
+def _check(source: str, environment: Environment) -> Checked:
     if not source.isascii():
         _require_characters(source)
     root = parser.parse(source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
 
 import pytest
@@ -177,3 +179,14 @@ def test_long_texts_are_soon_done(source: str) -> None:
     compiles(source, ENVIRONMENTS[0])
     # A generous bound: the worst of these takes a few tenths of a second on a slow machine.
     assert time.process_time() - before < 5
+
+
+def test_a_full_stack_is_no_excuse() -> None:
+    nested = "[" * 240 + "]" * 240 + " == []"
+
+    def descend(levels: int) -> bool:
+        return compiles(nested, ENVIRONMENTS[0]) if levels == 0 else descend(levels - 1)
+
+    left = sys.getrecursionlimit() - len(inspect.stack())
+    assert descend(left - 800)
+    assert not descend(left - 150)
