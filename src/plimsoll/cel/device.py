@@ -1,0 +1,176 @@
+"""A device as selectors see it: flattened once, then read by every program.
+
+`flatten` takes a device as the API has it (`plimsoll.api.resource.Device`, or the same as plain JSON) and
+the name of its driver. Names without a domain live under the driver's; versions and quantities are parsed,
+and equal values are one object across devices. What cannot be read is remembered in `problem` instead of
+raised, because to a selector it is a run-time error of that device. Implements section 10 of the API
+semantics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from sys import intern
+from typing import Any
+
+from plimsoll.api import resource
+from plimsoll.api.quantity import Quantity
+from plimsoll.cel.functions.semver import parse as parse_semver
+from plimsoll.cel.values import Domains, Value
+from plimsoll.errors import CelRuntimeError, QuantityError
+
+#: Longest string or list for which the generated code's cost bound holds; longer ones take the exact way.
+MAX_PLAIN_SIZE = 4096
+
+
+class Device:
+    """A flattened device.
+
+    `plain` and `listed` are the attributes again if generated code may read this device (`listed` also where
+    some are lists), else None: then every read fails and the exact back end takes over.
+    """
+
+    __slots__ = (
+        "allow_multiple",
+        "attributes",
+        "capacity",
+        "driver",
+        "listed",
+        "lists",
+        "plain",
+        "problem",
+        "variable",
+    )
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Domains,
+        capacity: Domains,
+        allow_multiple: bool,
+        lists: str | None,
+        problem: str | None,
+        longest: int,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple = allow_multiple
+        self.lists = lists  #: name of an attribute with a list, which needs the gate for list attributes
+        self.problem = problem
+        readable = longest <= MAX_PLAIN_SIZE and problem is None
+        self.listed: Domains | None = attributes if readable else None
+        self.plain: Domains | None = attributes if readable and lists is None else None
+        self.variable: dict[str, Value] = {
+            "driver": driver,
+            "allowMultipleAllocations": allow_multiple,
+            "attributes": attributes,
+            "capacity": capacity,
+        }
+
+
+def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> Device:
+    """Read a device for selectors."""
+    reader = _Reader(driver)
+    values, amounts = Domains(), Domains()
+    if isinstance(device, resource.Device):
+        for name, attribute in device.attributes.items():
+            reader.put(values, name, reader.typed(name, attribute))
+        for name, entry in device.capacity.items():
+            reader.put(amounts, name, _ZERO if entry.value is None else entry.value)
+        allow_multiple = device.allow_multiple_allocations
+    else:
+        for name, fields in (device.get("attributes") or {}).items():
+            reader.put(values, name, reader.untyped(name, fields))
+        for name, fields in (device.get("capacity") or {}).items():
+            reader.put(amounts, name, reader.amount(name, fields.get("value")))
+        allow_multiple = device.get("allowMultipleAllocations")
+    return Device(
+        reader.driver, values, amounts, bool(allow_multiple), reader.lists, reader.problem, reader.longest
+    )
+
+
+_ZERO = Quantity.from_json(None)
+
+
+class _Reader:
+    """Collects the domains of one device and what is wrong with it."""
+
+    def __init__(self, driver: str) -> None:
+        self.driver = intern(driver)
+        self.lists: str | None = None
+        self.problem: str | None = None
+        self.longest = len(driver)
+
+    def put(self, domains: Domains, name: str, value: Value) -> None:
+        domain, slash, key = name.partition("/")
+        if not slash:
+            domain, key = self.driver, name
+        entries = domains.get(domain)
+        if entries is None:
+            entries = domains[intern(domain)] = {}
+        entries[intern(key)] = value
+
+    def typed(self, name: str, attribute: resource.DeviceAttribute) -> Value:
+        if attribute.string_value is not None:
+            return self._string(attribute.string_value)
+        if attribute.int_value is not None:
+            return attribute.int_value
+        if attribute.bool_value is not None:
+            return attribute.bool_value
+        if attribute.version_value is not None:
+            return self._version(name, attribute.version_value)
+        plain = attribute.int_values, attribute.bool_values, attribute.string_values
+        return self._list(name, *plain, attribute.version_values)
+
+    def untyped(self, name: str, fields: Mapping[str, Any]) -> Value:
+        get = fields.get
+        if (text := get("string")) is not None:
+            return self._string(text)
+        for field in ("int", "bool"):
+            if (value := get(field)) is not None:
+                return value
+        if (text := get("version")) is not None:
+            return self._version(name, text)
+        return self._list(name, get("ints"), get("bools"), get("strings"), get("versions"))
+
+    def amount(self, name: str, value: Any) -> Value:
+        try:
+            return Quantity.from_json(value)
+        except QuantityError as error:
+            self.problem = f"capacity {name}: {error}"
+            return None
+
+    def _string(self, text: str) -> str:
+        if len(text) > self.longest:
+            self.longest = len(text)
+        return intern(text)
+
+    def _list(
+        self,
+        name: str,
+        ints: Sequence[int] | None,
+        bools: Sequence[bool] | None,
+        strings: Sequence[str] | None,
+        versions: Sequence[str] | None,
+    ) -> Value:
+        for values in (ints, bools, strings, versions):
+            if values is not None:
+                break
+        else:
+            self.problem = f"attribute {name}: unsupported attribute value"
+            return None
+        self.lists = name
+        self.longest = max(self.longest, len(values))
+        if values is versions:
+            return [self._version(name, text) for text in versions]
+        if values is strings:
+            return [self._string(text) for text in strings]
+        return list(values)
+
+    def _version(self, name: str, text: str) -> Value:
+        try:
+            return parse_semver(text)
+        except CelRuntimeError as error:
+            self.problem = f"attribute {name}: parse semantic version: {error}"
+            return None

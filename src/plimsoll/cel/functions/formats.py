@@ -1,0 +1,143 @@
+"""Named string formats: `format.dns1123Label().validate(x)` gives none, or the list of what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from plimsoll.cel.functions.registry import FORMAT, STRING, Function, Overload, function
+from plimsoll.cel.functions.time import days_in
+from plimsoll.cel.functions.urls import request_error
+from plimsoll.cel.values import NONE, NamedFormat, Optional
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_LABEL = re.compile(_LABEL)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_DNS_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_UUID = re.compile("[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}")
+_BASE64 = re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_DATE = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_CLOCK = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
+
+#: Sizes of the patterns upstream uses; the cost of a validation is charged by them.
+_UUID_SIZE, _CLOCK_SIZE, _BASE64_SIZE, _URI_SIZE = 70, 71, 84, 1103
+
+
+def _limited(pattern: re.Pattern[str], limit: int, rule: str) -> Callable[[str], list[str]]:
+    def check(text: str) -> list[str]:
+        problems = [f"must be no more than {limit} characters"] if len(text.encode()) > limit else []
+        if not pattern.fullmatch(text):
+            problems.append(rule)
+        return problems
+
+    return check
+
+
+def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """A name that something will be appended to may end in a dash."""
+
+    def masked(text: str) -> list[str]:
+        return check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
+
+    return masked
+
+
+_label = _limited(
+    _DNS_LABEL, 63, "must be lower case letters, digits or '-', and begin and end with a letter or digit"
+)
+_subdomain = _limited(_DNS_SUBDOMAIN, 253, "must be DNS labels joined by dots, such as example.com")
+_label_1035 = _limited(_DNS_1035, 63, "must be lower case letters, digits or '-', and begin with a letter")
+
+
+def _qualified_name(text: str) -> list[str]:
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        return ["must be a name with an optional DNS subdomain prefix, such as example.com/MyName"]
+    problems: list[str] = []
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        problems += [f"prefix part {problem}" for problem in _subdomain(prefix)]
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name.encode()) > 63:
+        problems.append("name part must be no more than 63 characters")
+    if not _NAME.fullmatch(name):
+        problems.append(
+            "name part must be letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+        )
+    return problems
+
+
+def _label_value(text: str) -> list[str]:
+    problems = ["must be no more than 63 characters"] if len(text.encode()) > 63 else []
+    if text and not _NAME.fullmatch(text):
+        problems.append("must be empty, or letters, digits, '-', '_' or '.' between letters or digits")
+    return problems
+
+
+def _uri(text: str) -> list[str]:
+    problem = request_error(text)
+    return [] if problem is None else [problem]
+
+
+def _single(test: Callable[[str], bool], problem: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if test(text) else [problem]
+
+
+def _is_date(text: str) -> bool:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day = (int(group) for group in match.groups())
+    return 1 <= month <= 12 and 1 <= day <= days_in(year, month)
+
+
+def _is_datetime(text: str) -> bool:
+    parts = text.lower().split("t")
+    if len(text) < 4 or len(parts) < 2 or not _is_date(parts[0]):
+        return False
+    match = _CLOCK.fullmatch(parts[1])
+    return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
+
+
+FORMATS: dict[str, NamedFormat] = {
+    "dns1123Label": NamedFormat("DNS1123Label", _label, 30),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", _subdomain, 60),
+    "dns1035Label": NamedFormat("DNS1035Label", _label_1035, 30),
+    "qualifiedName": NamedFormat("QualifiedName", _qualified_name, 60),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(_label), 30),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(_subdomain), 60),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(_label_1035), 30),
+    "labelValue": NamedFormat("LabelValue", _label_value, 40),
+    "uri": NamedFormat("URI", _uri, _URI_SIZE),
+    "uuid": NamedFormat("uuid", _single(lambda t: _UUID.fullmatch(t) is not None, "not a UUID"), _UUID_SIZE),
+    "byte": NamedFormat(
+        "byte", _single(lambda t: _BASE64.fullmatch(t) is not None, "invalid base64"), _BASE64_SIZE
+    ),
+    "date": NamedFormat("date", _single(_is_date, "invalid date"), _CLOCK_SIZE),
+    "datetime": NamedFormat("datetime", _single(_is_datetime, "invalid datetime"), _CLOCK_SIZE),
+}
+
+
+def validate(named: NamedFormat, text: str) -> Optional:
+    problems = named.validate(text)
+    return Optional(problems) if problems else NONE
+
+
+def named_format(name: str) -> Optional:
+    found = FORMATS.get(name)
+    return NONE if found is None else Optional(found)
+
+
+def _constant(name: str) -> Function:
+    found = FORMATS[name]
+    return function(f"format.{name}", Overload(f"format.{name}", (), lambda: found, early=True))
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    function("validate", Overload("format-validate", (FORMAT, STRING), validate)),
+    function("format.named", Overload("format-named", (STRING,), named_format)),
+    *(_constant(name) for name in FORMATS),
+)

@@ -1,0 +1,124 @@
+"""Regular expressions in the RE2 dialect: `matches`, `find`, `findAll`.
+
+google-re2 does the work in linear time. What it accepts beyond Go's dialect (`\\C`, nesting past 1000) is
+refused here. Texts are searched as UTF-8 bytes, which saves the binding from mapping offsets.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from plimsoll.cel.comparison import Meter
+from plimsoll.cel.functions.registry import INT, STRING, Function, Overload, function
+from plimsoll.errors import CelRuntimeError
+
+_MAX_NESTING = 1000
+
+
+class PatternError(CelRuntimeError):
+    """A text that is no regular expression."""
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str) -> Any:
+    """The compiled pattern; raises PatternError."""
+    _refuse_extras(pattern)
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise PatternError(f"error parsing regexp: {_message(error)}") from None
+
+
+def _message(error: Exception) -> str:
+    text = error.args[0] if error.args else str(error)
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
+def _refuse_extras(pattern: str) -> None:
+    """Find what RE2 takes and Go does not: `\\C` and too many open groups."""
+    at, depth, in_class = 0, 0, False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            escaped = pattern[at + 1 : at + 2]
+            if escaped == "Q" and not in_class:
+                end = pattern.find("\\E", at + 2)
+                at = len(pattern) if end < 0 else end + 2
+                continue
+            if escaped == "C":
+                raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
+            at += 2
+            continue
+        if in_class:
+            in_class = char != "]"
+        elif char == "[":
+            in_class = True
+            at += 2 if pattern[at + 1 : at + 2] == "^" else 1
+            at += pattern[at : at + 1] == "]"  # a bracket right at the start stands for itself
+            continue
+        elif char == "(":
+            depth += 1
+            if depth >= _MAX_NESTING:
+                raise PatternError("error parsing regexp: expression nests too deeply")
+        elif char == ")":
+            depth -= 1
+        at += 1
+
+
+def match_pattern(text: str, pattern: str) -> bool:
+    """Whether the pattern matches anywhere in the text."""
+    return compile_pattern(pattern).search(text.encode()) is not None
+
+
+def find(text: str, pattern: str) -> str:
+    """The first match, or an empty text."""
+    match = compile_pattern(pattern).search(text.encode())
+    return match.group().decode("utf-8", "replace") if match is not None else ""
+
+
+def find_all(meter: Meter, text: str, pattern: str, limit: int = -1) -> list[str]:
+    """All matches from left to right, at most `limit` of them if that is not negative."""
+    compiled = compile_pattern(pattern)
+    data = text.encode()
+    found: list[str] = []
+    at, previous_end = 0, -1
+    while at <= len(data) and (limit < 0 or len(found) < limit):
+        match = compiled.search(data, at)
+        if match is None:
+            break
+        meter.spend(1)
+        start, end = match.span()
+        accept = True
+        if end == at:
+            accept = start != previous_end  # no empty match right behind another match
+            at += _width(data, at)
+        else:
+            at = end
+        previous_end = end
+        if accept:
+            found.append(data[start:end].decode("utf-8", "replace"))
+    return found
+
+
+def _width(data: bytes, at: int) -> int:
+    """Bytes of the character at an offset; one past the end."""
+    if at >= len(data):
+        return 1
+    lead = data[at]
+    return 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    function("find", Overload("string_find_string", (STRING, STRING), find)),
+    function(
+        "findAll",
+        Overload("string_find_all_string", (STRING, STRING), find_all, metered=True),
+        Overload("string_find_all_string_int", (STRING, STRING, INT), find_all, early=True, metered=True),
+    ),
+)

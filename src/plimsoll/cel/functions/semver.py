@@ -1,0 +1,116 @@
+"""Semantic versions in CEL: `semver("1.2.3")`, normalised with a second argument `true`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from plimsoll.cel.functions.numbers import parse_uint
+from plimsoll.cel.functions.registry import BOOL, SEMVER, STRING, Function, Overload, function
+from plimsoll.cel.values import Semver
+from plimsoll.errors import CelRuntimeError
+
+_WORD = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
+
+
+@lru_cache(maxsize=16384)
+def parse(text: str) -> Semver:
+    """A version `major.minor.patch[-pre][+build]`; raises CelRuntimeError."""
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise CelRuntimeError("No Major.Minor.Patch elements found" if text else "Version string empty")
+    rest, plus, build = parts[2].partition("+")
+    patch, dash, pre = rest.partition("-")
+    numbers = tuple(
+        _number(part, name) for part, name in ((parts[0], "major"), (parts[1], "minor"), (patch, "patch"))
+    )
+    labels = tuple(_label(part) for part in pre.split(".")) if dash else ()
+    if plus:
+        for part in build.split("."):
+            if not part or not _WORD.issuperset(part):
+                raise CelRuntimeError(f"invalid build metadata {part[:80]!r}")
+    # A version without a pre-release label comes after all that have one.
+    return Semver((*numbers, not labels, labels), text)
+
+
+def _number(part: str, name: str) -> int:
+    if len(part) > 1 and part[0] == "0":
+        raise CelRuntimeError(f"{name} number must not contain leading zeroes {part[:80]!r}")
+    value = parse_uint(part)
+    if value is None:
+        raise CelRuntimeError(f"invalid {name} number {part[:80]!r}")
+    return value
+
+
+def _label(part: str) -> tuple[bool, Any]:
+    """A pre-release identifier: numbers come before words."""
+    if part.isascii() and part.isdigit():
+        if len(part) > 1 and part[0] == "0":
+            raise CelRuntimeError(f"numeric pre-release must not contain leading zeroes {part[:80]!r}")
+        value = parse_uint(part)
+        if value is None:
+            raise CelRuntimeError(f"pre-release number out of range {part[:80]!r}")
+        return False, value
+    if not part or not _WORD.issuperset(part):
+        raise CelRuntimeError(f"invalid pre-release {part[:80]!r}")
+    return True, part
+
+
+def normalise(text: str) -> str:
+    """Drop a leading v and leading zeros, and fill up a short version."""
+    parts = text.removeprefix("v").split(".", 2)
+    for index, part in enumerate(parts):
+        if len(part) > 1:
+            trimmed = part.lstrip("0")
+            parts[index] = trimmed if trimmed and trimmed[0] in "0123456789" else "0" + trimmed
+    if len(parts) < 3:
+        if "+" in parts[-1] or "-" in parts[-1]:
+            raise CelRuntimeError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return ".".join(parts)
+
+
+def parse_with(text: str, normal: bool) -> Semver:
+    return parse(normalise(text) if normal else text)
+
+
+def is_semver(text: str, normal: bool = False) -> bool:
+    try:
+        parse_with(text, normal)
+    except CelRuntimeError:
+        return False
+    return True
+
+
+def compare(a: Semver, b: Semver) -> int:
+    return (a.key > b.key) - (a.key < b.key)
+
+
+def _part(index: int) -> Any:
+    def read(version: Semver) -> int:
+        value: int = version.key[index]
+        return value if value < 2**63 else value - 2**64  # an int holds no more
+
+    return read
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    function(
+        "semver",
+        Overload("string_to_semver", (STRING,), parse),
+        Overload("string_bool_to_semver", (STRING, BOOL), parse_with),
+    ),
+    function(
+        "isSemver",
+        Overload("is_semver_string", (STRING,), is_semver),
+        Overload("is_semver_string_bool", (STRING, BOOL), is_semver),
+    ),
+    function(
+        "isGreaterThan", Overload("semver_is_greater_than", (SEMVER, SEMVER), lambda a, b: a.key > b.key)
+    ),
+    function("isLessThan", Overload("semver_is_less_than", (SEMVER, SEMVER), lambda a, b: a.key < b.key)),
+    function("compareTo", Overload("semver_compare_to", (SEMVER, SEMVER), compare)),
+    function("major", Overload("semver_major", (SEMVER,), _part(0))),
+    function("minor", Overload("semver_minor", (SEMVER,), _part(1))),
+    function("patch", Overload("semver_patch", (SEMVER,), _part(2))),
+)
