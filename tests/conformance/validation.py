@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.conformance.api_rows import prepare_row
-
 from plimsoll.api.quantity import Quantity
+from tests.conformance.api_rows import prepare_row
 
 
 def check(row: dict[str, Any]) -> str | None:

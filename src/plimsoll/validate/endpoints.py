@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from plimsoll.api.codec import convert
 from plimsoll.api.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -24,7 +23,7 @@ from plimsoll.validate.claim_status import check_admin_results, check_claim_stat
 from plimsoll.validate.claims import check_admin_requests, check_device_claim
 from plimsoll.validate.classes import check_class_spec
 from plimsoll.validate.equality import same
-from plimsoll.validate.job import Endpoint, Job
+from plimsoll.validate.job import Endpoint, Job, look_at_metadata
 from plimsoll.validate.metadata import (
     IMMUTABLE,
     check_metadata,
@@ -32,7 +31,6 @@ from plimsoll.validate.metadata import (
     check_template_metadata,
     reset_for_status,
 )
-from plimsoll.validate.metadata_view import WholeObjectMeta
 from plimsoll.validate.permissions import check_permissions
 from plimsoll.validate.pod_endpoints import POD_ENDPOINTS
 from plimsoll.validate.problems import WHOLE, Path, Problems, forbidden, invalid
@@ -66,7 +64,7 @@ def _check_slice(job: Job[ResourceSlice]) -> Problems:
 
 
 def _warn_slice(job: Job[ResourceSlice]) -> Iterable[str]:
-    driver = job.decode().spec.driver
+    driver = part(job.tree, "spec").get("driver", "")
     if driver != driver.lower():
         yield f"spec.driver: driver names should be in lower case, {driver!r} is not"
 
@@ -135,9 +133,7 @@ def _check_template_create(job: Job[ResourceClaimTemplate]) -> Problems:
 def _check_template_update(job: Job[ResourceClaimTemplate]) -> Problems:
     yield from _check_template(job)
     yield from check_metadata_update(job.metadata(), job.old_metadata())
-    metadata, old_metadata = (
-        convert(part(tree, "spec", "metadata"), WholeObjectMeta) for tree in (job.tree, job.old_tree)
-    )
+    metadata, old_metadata = (look_at_metadata(part(tree, "spec")) for tree in (job.tree, job.old_tree))
     if not same(old_metadata, metadata) or not same(job.old.spec.spec, job.decode().spec.spec):
         yield invalid(_SPEC, None, IMMUTABLE)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from plimsoll.api.codec import convert
+from plimsoll.api import codec
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
 from plimsoll.validate.drop import drop_disabled
-from plimsoll.validate.metadata_view import WholeObjectMeta
+from plimsoll.validate.metadata_view import Head, WholeObjectMeta
 from plimsoll.validate.permissions import Caller
 from plimsoll.validate.problems import Problem
 from plimsoll.validate.trees import Tree, copy_tree
@@ -22,6 +22,15 @@ from plimsoll.validate.trees import Tree, copy_tree
 T = TypeVar("T", bound=Wire)
 
 _LAST_GENERATION = 2**63 - 1
+
+
+def look(tree: Tree, view: type[T]) -> T:
+    """A view of a canonical tree; by way of its text, which is the faster way."""
+    return codec.decode(codec.encode(tree), view)
+
+
+def look_at_metadata(tree: Tree) -> WholeObjectMeta:
+    return look({"metadata": tree.get("metadata", {})}, Head).metadata
 
 
 @dataclass(slots=True)
@@ -40,20 +49,20 @@ class Job(Generic[T]):
 
     def decode(self) -> T:
         """A view of the new object as it is now."""
-        return convert(self.tree, self.view)
+        return look(self.tree, self.view)
 
     @property
     def old(self) -> T:
         """A view of the stored object."""
         if self._old is None:
-            self._old = convert(self.old_tree, self.view)
+            self._old = look(self.old_tree, self.view)
         return self._old
 
     def metadata(self) -> WholeObjectMeta:
-        return convert(self.tree.get("metadata", {}), WholeObjectMeta)
+        return look_at_metadata(self.tree)
 
     def old_metadata(self) -> WholeObjectMeta:
-        return convert(self.old_tree.get("metadata", {}), WholeObjectMeta)
+        return look_at_metadata(self.old_tree)
 
     def meta_tree(self) -> Tree:
         return cast(Tree, self.tree.setdefault("metadata", {}))

@@ -23,3 +23,9 @@ class ManagedFields(Wire, frozen=True):
 class WholeObjectMeta(ObjectMeta, frozen=True):
     managed_fields: tuple[ManagedFields, ...] = ()
     self_link: str = ""
+
+
+class Head(Wire, frozen=True):
+    """Any object, seen by its whole metadata."""
+
+    metadata: WholeObjectMeta = WholeObjectMeta()

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from plimsoll.api.codec import convert
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.validate.defaults import fill_defaults
 from plimsoll.validate.endpoints import ENDPOINTS
-from plimsoll.validate.job import Job
+from plimsoll.validate.job import Job, look, look_at_metadata
 from plimsoll.validate.permissions import Caller
 from plimsoll.validate.problems import Problem
 from plimsoll.validate.times import write_time
@@ -76,8 +75,9 @@ def prepare(write: Write) -> Prepared:
     tree = canonicalise(write.object, endpoint.view)
     old = {} if creates else canonicalise(write.old, endpoint.view)
     # Wrong types are found here, before anything looks into the trees.
-    convert(tree, endpoint.view)
-    convert(old, endpoint.view)
+    for given in (tree, old):
+        look(given, endpoint.view)
+        look_at_metadata(given)
     fill_defaults(write.kind, tree, now)
     if not creates:
         fill_defaults(write.kind, old, now)
