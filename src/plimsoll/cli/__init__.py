@@ -1,0 +1,1 @@
+"""The command line: argument parsing only; the answers come from `tools`."""

@@ -1,0 +1,131 @@
+"""The `plimsoll` command.
+
+Owns the arguments and exit codes: 0 all well, 1 the answer is no, 2 the question could not be asked.
+Anything wrong with the input is one line on standard error; no traceback reaches a user.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from plimsoll.api.gates import Gates
+from plimsoll.cluster.dump import read_objects
+from plimsoll.errors import PlimsollError
+from plimsoll.tools import check, columns, convert, demo, select, switches
+
+FILES = click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="YAML or JSON file or folder; - is standard input. May be given several times.",
+)
+GATES = click.option(
+    "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
+)
+OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("plimsoll"), prog_name="plimsoll")
+def plimsoll() -> None:
+    """One ledger for a Kubernetes node: pod requests and DRA claims on the same line."""
+
+
+@plimsoll.command(name="demo")
+def run_demo() -> None:
+    """Show one node, its two books, and what they add up to."""
+    for line in demo.tell(datetime.now(UTC)):
+        click.echo(line)
+
+
+@plimsoll.command(name="check")
+@FILES
+@GATES
+@OUTPUT
+def run_check(files: tuple[str, ...], gates: str, output: str) -> None:
+    """Check objects as the API server would on create.
+
+    \b
+    plimsoll check -f slices/
+    kubectl get resourceslices -o yaml | plimsoll check -f -
+    """
+    report = check.check_all(read_objects(files), datetime.now(UTC), Gates.parse(gates))
+    if output == "json":
+        click.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        for line in report.lines():
+            click.echo(line)
+    sys.exit(1 if report.refused else 0)
+
+
+@plimsoll.command(name="select")
+@click.argument("expression")
+@FILES
+@GATES
+@OUTPUT
+def run_select(expression: str, files: tuple[str, ...], gates: str, output: str) -> None:
+    """Say which devices of the given ResourceSlices a CEL selector matches.
+
+    \b
+    plimsoll select 'device.driver == "gpu.example.com"' -f slices.yaml
+    """
+    answers = list(select.select_devices(expression, read_objects(files), Gates.parse(gates)))
+    if output == "json":
+        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
+    else:
+        rows = [("DEVICE", "ANSWER"), *((answer.device, answer.text) for answer in answers)]
+        for line in columns.lay_out(rows):
+            click.echo(line)
+    sys.exit(0 if any(answer.matched for answer in answers) else 1)
+
+
+@plimsoll.command(name="convert")
+@FILES
+@click.option("--form", required=True, type=click.Choice(convert.FORMS), help="The form to write.")
+def run_convert(files: tuple[str, ...], form: str) -> None:
+    """Rewrite node-allocatable fields in another wire form, as JSON lines.
+
+    What the form has no room for is said on standard error, and the exit code is then 1.
+    """
+    lossless = True
+    for converted in convert.convert_all(read_objects(files), form):
+        click.echo(converted.json())
+        for loss in converted.losses:
+            lossless = False
+            click.echo(f"lost: {loss}", err=True)
+    sys.exit(0 if lossless else 1)
+
+
+@plimsoll.command(name="gates")
+@GATES
+def run_gates(gates: str) -> None:
+    """List the feature gates and what they switch."""
+    for line in columns.lay_out(switches.table(Gates.parse(gates))):
+        click.echo(line)
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Run the command line; returns only through SystemExit."""
+    try:
+        plimsoll.main(args=argv, prog_name="plimsoll")
+    except PlimsollError as error:
+        click.echo(f"plimsoll: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

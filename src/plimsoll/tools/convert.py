@@ -1,0 +1,84 @@
+"""Objects rewritten in another wire form of node-allocatable data, and what that loses.
+
+Owns the conversion of whole objects; the rules are in `api.forms`. Fields no form knows stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import (
+    ClassPolicy,
+    Form,
+    device_forms,
+    read_class,
+    read_device,
+    read_status,
+    status_form,
+    write_class,
+    write_device,
+    write_status,
+)
+from plimsoll.api.meta import Wire
+from plimsoll.api.record import carry
+from plimsoll.api.resource import DeviceClass, ResourceSlice
+from plimsoll.cluster.dump import Found
+from plimsoll.errors import InputError
+
+FORMS = tuple(form.value for form in Form)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """An object in the form asked for, and what that form had no room for."""
+
+    tree: dict[str, Any]
+    losses: tuple[str, ...]
+
+    def json(self) -> str:
+        return codec.encode(self.tree).decode()
+
+
+def convert_all(objects: Iterable[Found], form: str) -> Iterator[Converted]:
+    """Rewrite many objects; an error names the object's place."""
+    for found in objects:
+        try:
+            yield convert_object(found.tree, Form(form))
+        except InputError as error:
+            raise InputError(f"{found.where}: {error}") from None
+
+
+def convert_object(tree: dict[str, Any], form: Form) -> Converted:
+    """Rewrite one object; an object without node-allocatable data comes back unchanged."""
+    view = codec.view_type(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
+    before = codec.convert(tree, view)
+    after, losses = _convert_view(before, form)
+    fresh = codec.decode_tree(codec.encode(tree))
+    return Converted(carry(fresh, before, after), losses)
+
+
+def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:
+    if isinstance(view, ResourceSlice):
+        if view.spec.devices is None:
+            return view, ()
+        losses: list[str] = []
+        devices = []
+        for device in view.spec.devices:
+            if device_forms(device):
+                written = write_device(device, read_device(device), form)
+                losses += written.losses
+                device = written.view
+            devices.append(device)
+        return replace(view, spec=replace(view.spec, devices=tuple(devices))), tuple(losses)
+    if isinstance(view, Pod) and status_form(view.status):
+        status = write_status(view.status, read_status(view.status), form)
+        return replace(view, status=status.view), status.losses
+    if isinstance(view, DeviceClass) and read_class(view.spec) != ClassPolicy():
+        return replace(view, spec=write_class(view.spec, read_class(view.spec), form)), ()
+    return view, ()

@@ -1,0 +1,18 @@
+"""The feature gates as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.gates import Gates
+
+
+def table(gates: Gates) -> Iterator[tuple[str, str, str, str]]:
+    """A heading and a row a gate: its name, whether it is on, upstream's default, what it switches."""
+    yield "GATE", "ON", "KUBERNETES 1.36", "SWITCHES"
+    for gate, on in gates:
+        yield gate.name, _word(on), _word(gate.upstream_default), gate.about
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"
