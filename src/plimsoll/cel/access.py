@@ -137,7 +137,7 @@ def resolver(attribute: Attribute | Conditional) -> Closure:
     if isinstance(attribute, Conditional):
         return _conditional(attribute)
     qualifiers = attribute.qualifiers
-    if attribute.of_device and (direct := _from_device(qualifiers)) is not None:
+    if (direct := device_reader(attribute, 3)) is not None:
         return direct
     if not qualifiers:
         return _bare(attribute.root)
@@ -161,11 +161,12 @@ def _conditional(attribute: Conditional) -> Closure:
     return choose
 
 
-def _from_device(qualifiers: tuple[Qualifier, ...]) -> Closure | None:
+def device_reader(attribute: Attribute, cost: int) -> Closure | None:
     """The usual reads, `device.attributes["domain"].id` and its like, without walking the chain."""
-    if len(qualifiers) != 3 or any(
-        type(q.key) is not str or q.dynamic or q.optional or q.test for q in qualifiers
-    ):
+    qualifiers = attribute.qualifiers
+    if not attribute.of_device or len(qualifiers) != 3:
+        return None
+    if any(type(q.key) is not str or q.dynamic or q.optional or q.test for q in qualifiers):
         return None
     field, domain, name = (q.key for q in qualifiers)
     if field not in ("attributes", "capacity"):
@@ -173,7 +174,7 @@ def _from_device(qualifiers: tuple[Qualifier, ...]) -> Closure | None:
     capacity = field == "capacity"
 
     def read(run: Run) -> Value:
-        run.left -= 3
+        run.left -= cost
         if run.left < 0:
             raise over_limit(run)
         device = run.device

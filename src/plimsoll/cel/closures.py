@@ -9,11 +9,18 @@ children directly, so an evaluation needs one Python frame per level of the expr
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from plimsoll.cel import calls, folds, messages
-from plimsoll.cel.access import Attribute, Closure, Conditional, Qualifier, is_key, resolver
+from plimsoll.cel.access import (
+    Attribute,
+    Closure,
+    Conditional,
+    Qualifier,
+    device_reader,
+    is_key,
+    resolver,
+)
 from plimsoll.cel.ast import (
     Call,
     Comprehension,
@@ -60,8 +67,7 @@ _DEEP = 120
 Scope: TypeAlias = dict[str, Closure]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an evaluation ended: a bool or an error, and what it cost."""
 
     result: bool | None
@@ -127,19 +133,27 @@ class Program:
     def evaluate(self, device: Device, limit: int = COST_LIMIT) -> Outcome:
         """Evaluate for one device, counting the cost; an error is part of the outcome."""
         run = Run(device, limit, self._slots)
-        if self._depth > _DEEP:
-            _make_room(self._depth)
         try:
-            if device.problem is not None:
-                raise CelRuntimeError(device.problem)
-            if device.lists is not None and not self._lists:
-                raise CelRuntimeError(f"attribute {device.lists}: unsupported attribute value")
-            result = as_bool(self._closure(run))
-            if run.left < 0:
-                raise over_limit(run)
+            return Outcome(self._evaluate(run), None, run.cost)
         except CelRuntimeError as error:
             return Outcome(None, error, run.cost)
-        return Outcome(result, None, run.cost)
+
+    def matches(self, device: Device) -> bool:
+        """Evaluate for one device; raises CelRuntimeError."""
+        return self._evaluate(Run(device, COST_LIMIT, self._slots))
+
+    def _evaluate(self, run: Run) -> bool:
+        device = run.device
+        if device.problem is not None:
+            raise CelRuntimeError(device.problem)
+        if device.lists is not None and not self._lists:
+            raise CelRuntimeError(f"attribute {device.lists}: unsupported attribute value")
+        if self._depth > _DEEP:
+            _make_room(self._depth)
+        value = self._closure(run)
+        if run.left < 0:
+            raise over_limit(run)
+        return value if value is True or value is False else as_bool(value)
 
 
 def as_bool(value: Value) -> bool:
@@ -175,6 +189,8 @@ def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closur
         return check
     if isinstance(attribute, Conditional):
         return resolve
+    if (direct := device_reader(attribute, 4)) is not None:
+        return direct
 
     def read(run: Run) -> Value:
         run.left -= 1

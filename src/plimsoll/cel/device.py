@@ -19,15 +19,16 @@ from plimsoll.cel.functions.semver import parse as parse_semver
 from plimsoll.cel.values import Domains, Value
 from plimsoll.errors import CelRuntimeError, QuantityError
 
-#: Longest string or list for which the generated code's cost bound holds; longer ones take the exact way.
+#: Longest string and list for which the generated code's cost bound holds; longer ones take the exact way.
 MAX_PLAIN_SIZE = 4096
+MAX_PLAIN_LIST = 64
 
 
 class Device:
     """A flattened device.
 
-    `plain` and `listed` are the attributes again if generated code may read this device (`listed` also where
-    some are lists), else None: then every read fails and the exact back end takes over.
+    `plain` and `listed` are the attributes again, there only if generated code may read this device (`listed`
+    also where some are lists). Without them the first read fails and the exact back end takes over.
     """
 
     __slots__ = (
@@ -41,6 +42,9 @@ class Device:
         "problem",
         "variable",
     )
+
+    listed: Domains
+    plain: Domains
 
     def __init__(
         self,
@@ -58,9 +62,10 @@ class Device:
         self.allow_multiple = allow_multiple
         self.lists = lists  #: name of an attribute with a list, which needs the gate for list attributes
         self.problem = problem
-        readable = longest <= MAX_PLAIN_SIZE and problem is None
-        self.listed: Domains | None = attributes if readable else None
-        self.plain: Domains | None = attributes if readable and lists is None else None
+        if longest <= MAX_PLAIN_SIZE and problem is None:
+            self.listed = attributes
+            if lists is None:
+                self.plain = attributes
         self.variable: dict[str, Value] = {
             "driver": driver,
             "allowMultipleAllocations": allow_multiple,
@@ -161,7 +166,8 @@ class _Reader:
             self.problem = f"attribute {name}: unsupported attribute value"
             return None
         self.lists = name
-        self.longest = max(self.longest, len(values))
+        if len(values) > MAX_PLAIN_LIST:
+            self.longest = MAX_PLAIN_SIZE + 1
         if values is versions:
             return [self._version(name, text) for text in versions]
         if values is strings:

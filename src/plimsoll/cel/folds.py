@@ -250,7 +250,11 @@ def _merge(run: Run, target: dict[Value, Value], entries: Value) -> None:
 
 
 def bind(slot: int, result: Closure) -> Closure:
-    """`cel.bind`: the value is computed when it is first read."""
+    """`cel.bind`: the value is computed when it is first read.
+
+    DIFF: adding to a bound empty list leaves the variable alone; upstream appends to it
+    (test_bound_empty_list_does_not_change).
+    """
 
     def evaluate(run: Run) -> Value:
         run.slots[slot] = UNSET

@@ -33,7 +33,8 @@ class Run:
         self.limit = limit
         self.left = limit
         self.allowance = ALLOWANCE
-        self.slots: list[Value] = [None] * slots
+        if slots:
+            self.slots: list[Value] = [None] * slots
 
     @property
     def cost(self) -> int:

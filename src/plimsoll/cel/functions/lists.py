@@ -166,7 +166,10 @@ def sort(items: Value) -> list[Value]:
 
 
 def sort_by_keys(items: Value, keys: Value) -> list[Value]:
-    """The list in the order that sorting the keys gives."""
+    """The list in the order that sorting the keys gives.
+
+    DIFF: elements with equal keys keep their order in long lists too (test_sorting_is_stable).
+    """
     if type(items) is not list or type(keys) is not list:
         raise no_overload("sort", items)
     if len(items) != len(keys):

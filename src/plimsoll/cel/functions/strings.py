@@ -11,8 +11,8 @@ from plimsoll.cel.functions.registry import INT, LIST, STRING, Function, Overloa
 from plimsoll.cel.values import Value
 from plimsoll.errors import CelRuntimeError
 
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _BLANKS = (
     "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     + ("\u2028\u2029\u202f\u205f\u3000")
@@ -132,8 +132,8 @@ FUNCTIONS: tuple[Function, ...] = (
         Overload("string_last_index_of_string", (STRING, STRING), last_index_of),
         Overload("string_last_index_of_string_int", (STRING, STRING, INT), last_index_of_from, early=True),
     ),
-    function("lowerAscii", Overload("string_lower_ascii", (STRING,), lambda text: text.translate(_LOWER))),
-    function("upperAscii", Overload("string_upper_ascii", (STRING,), lambda text: text.translate(_UPPER))),
+    function("lowerAscii", Overload("string_lower_ascii", (STRING,), lambda text: text.translate(LOWER))),
+    function("upperAscii", Overload("string_upper_ascii", (STRING,), lambda text: text.translate(UPPER))),
     function(
         "replace",
         Overload("string_replace_string_string", (STRING, STRING, STRING), replace, early=True, metered=True),

@@ -1,0 +1,162 @@
+"""What is kept between evaluations: programs, flattened devices and matches, each bounded.
+
+Programs are kept by expression and environment, refusals included, so that a bad selector costs its
+compilation once. Devices and matches are kept by slice version (uid and resourceVersion): a new version of a
+slice is a new key, and the old one is dropped with everything that was computed for it. Not thread-safe; each
+user holds its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from plimsoll.api import resource
+from plimsoll.cel.device import Device, flatten
+from plimsoll.cel.environment import Environment
+from plimsoll.cel.selector import Selector, compile_selector
+from plimsoll.errors import CelCompileError, CelRuntimeError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Lru(Generic[K, V]):
+    """A mapping that forgets what was not asked for the longest."""
+
+    __slots__ = ("_entries", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._size = size
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value for a key, made if it is not there."""
+        entries = self._entries
+        if key in entries:
+            entries.move_to_end(key)
+            return entries[key]
+        value = entries[key] = make()
+        if len(entries) > self._size:
+            entries.popitem(last=False)
+        return value
+
+    def pop(self, key: K) -> None:
+        self._entries.pop(key, None)
+
+
+class Programs:
+    """Compiled selectors by expression and environment; an expression that does not compile is kept too."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, size: int = 4096) -> None:
+        self._known: Lru[tuple[str, Environment], Selector | CelCompileError] = Lru(size)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def compile(self, expression: str, environment: Environment) -> Selector:
+        """The selector for an expression; raises CelCompileError, the same one each time."""
+        found = self._known.get((expression, environment), lambda: _compiled(expression, environment))
+        if isinstance(found, CelCompileError):
+            raise found.with_traceback(None)
+        return found
+
+
+def _compiled(expression: str, environment: Environment) -> Selector | CelCompileError:
+    try:
+        return compile_selector(expression, environment)
+    except CelCompileError as error:
+        return error
+
+
+class SliceVersion(NamedTuple):
+    """A version of a ResourceSlice."""
+
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Which devices of a slice a selector matches: bit i is device i. Devices that raised match nothing."""
+
+    bits: int
+    errors: Mapping[int, CelRuntimeError]
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self.bits >> index & 1)
+
+
+@dataclass(slots=True)
+class _Slice:
+    devices: tuple[Device, ...]
+    matches: Lru[tuple[str, Environment], Matches] = field(default_factory=lambda: Lru(256))
+
+
+class Slices:
+    """Flattened devices and matches of the slices in use; one version per slice."""
+
+    __slots__ = ("_slices", "_versions")
+
+    def __init__(self, size: int = 65_536) -> None:
+        self._slices: Lru[SliceVersion, _Slice] = Lru(size)
+        self._versions: Lru[str, str] = Lru(size)
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    def devices(
+        self, version: SliceVersion, driver: str, devices: Iterable[resource.Device | Mapping[str, Any]]
+    ) -> tuple[Device, ...]:
+        """The devices of a slice version, flattened at the first call."""
+        return self._slice(version, driver, devices).devices
+
+    def matches(
+        self,
+        selector: Selector,
+        version: SliceVersion,
+        driver: str,
+        devices: Iterable[resource.Device | Mapping[str, Any]],
+    ) -> Matches:
+        """What a selector says of a slice version, evaluated at the first call."""
+        known = self._slice(version, driver, devices)
+        key = (selector.expression, selector.environment)
+        return known.matches.get(key, lambda: match_all(selector, known.devices))
+
+    def forget(self, uid: str) -> None:
+        """Drop a slice that is gone."""
+        if uid in self._versions:
+            self._slices.pop(SliceVersion(uid, self._versions.get(uid, str)))
+            self._versions.pop(uid)
+
+    def _slice(
+        self, version: SliceVersion, driver: str, devices: Iterable[resource.Device | Mapping[str, Any]]
+    ) -> _Slice:
+        if version not in self._slices:
+            self.forget(version.uid)
+            self._versions.get(version.uid, lambda: version.resource_version)
+        return self._slices.get(version, lambda: _Slice(tuple(flatten(device, driver) for device in devices)))
+
+
+def match_all(selector: Selector, devices: Iterable[Device]) -> Matches:
+    """Ask a selector about a row of devices."""
+    bits, bit = 0, 1
+    errors: dict[int, CelRuntimeError] = {}
+    for index, device in enumerate(devices):
+        try:
+            if selector.matches(device):
+                bits |= bit
+        except CelRuntimeError as error:
+            errors[index] = error.with_traceback(None)
+        bit <<= 1
+    return Matches(bits, errors)

@@ -1,0 +1,78 @@
+"""Compiled device selectors: the public face of the CEL compiler.
+
+`compile_selector` gives a `Selector`; `matches` asks it about a flattened device and is meant to be called
+often. It runs generated code where the expression has one of the usual shapes and the exact closures
+otherwise; both give the same answers. Errors of a device are raised as CelRuntimeError (CelCostError past the
+cost limit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plimsoll.cel.check import Checked, check
+from plimsoll.cel.closures import Outcome, Program
+from plimsoll.cel.device import Device
+from plimsoll.cel.environment import Environment
+from plimsoll.cel.generate import generate
+from plimsoll.cel.run import COST_LIMIT
+from plimsoll.cel.types import Type
+
+
+class Selector:
+    """One expression, ready to be asked about devices."""
+
+    __slots__ = ("_checked", "_program", "is_fast", "matches")
+
+    #: Whether a device matches; raises CelRuntimeError if the expression fails on it.
+    matches: Callable[[Device], bool]
+    #: Whether generated code is used; known after the first `matches`.
+    is_fast: bool | None
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._program = Program(checked)
+        self.is_fast = None
+        # Most compiled expressions are only ever validated, so code is generated when first asked for.
+        self.matches = self._first_match
+
+    @property
+    def expression(self) -> str:
+        return self._checked.source
+
+    @property
+    def environment(self) -> Environment:
+        return self._checked.environment
+
+    @property
+    def result_type(self) -> Type:
+        return self._checked.result
+
+    @property
+    def estimated_cost(self) -> int:
+        """The worst-case cost, which admission compares with the limit."""
+        return self._checked.estimated_cost
+
+    @property
+    def too_expensive(self) -> bool:
+        """Whether admission would refuse the expression."""
+        return self.estimated_cost > COST_LIMIT
+
+    def evaluate_exact(self, device: Device, cost_limit: int = COST_LIMIT) -> Outcome:
+        """The result or error, and the cost, as the reference back end has them."""
+        return self._program.evaluate(device, cost_limit)
+
+    def matches_exact(self, device: Device) -> bool:
+        """`matches` without generated code."""
+        return self._program.matches(device)
+
+    def _first_match(self, device: Device) -> bool:
+        generated = generate(self._checked, self._program.matches, COST_LIMIT)
+        self.is_fast = generated is not None
+        self.matches = generated or self._program.matches
+        return self.matches(device)
+
+
+def compile_selector(expression: str, environment: Environment | None = None) -> Selector:
+    """Compile an expression; raises CelCompileError."""
+    return Selector(check(expression, environment or Environment()))
