@@ -1,0 +1,161 @@
+"""The command line from outside: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from plimsoll.cli.main import main
+
+SLICE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: gpu.example.com
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {model: {string: a100}}
+    nodeAllocatableResources: {cpu: {mapping: {deviceMultiplier: "2"}, overhead: {perPod: 10m}}}
+  - name: gpu-1
+    attributes: {model: {string: h100}}
+"""
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+Run: TypeAlias = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> Result:
+        with pytest.raises(SystemExit) as exit:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        code = exit.value.code
+        assert isinstance(code, int)
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def slices(tmp_path: Path) -> str:
+    path = tmp_path / "slices.yaml"
+    path.write_text(SLICE)
+    return str(path)
+
+
+def test_demo_adds_up(run: Run) -> None:
+    result = run("demo")
+    assert result.code == 0
+    assert "all        4.6           5.5         10.1" in result.out
+    assert "One book says: 2.1 CPUs past the line." in result.out
+    assert "gpu.example.com/node-1/gpu-0      matches" in result.out
+    assert "spec.devices.requests[0].exactly.allocationMode: must be one of" in result.out
+
+
+def test_check_says_what_is_wrong(run: Run, slices: str, tmp_path: Path) -> None:
+    fine = run("check", "-f", slices)
+    assert (fine.code, fine.out) == (0, "1 checked, 1 fine, 0 refused\n")
+    (tmp_path / "slices.yaml").write_text(SLICE.replace("gpu-1", "GPU_1") + "---\nkind: Service\n")
+    wrong = run("check", "-f", slices)
+    assert wrong.code == 1
+    assert f"ResourceSlice s ({slices}, document 1, line 2):" in wrong.out
+    assert "  spec.devices[1].name: " in wrong.out
+    assert wrong.out.endswith("1 checked, 0 fine, 1 refused; 1 of kinds without rules here\n")
+    report = json.loads(run("check", "-f", slices, "-o", "json").out)
+    assert [entry["checked"] for entry in report] == [True, False]
+    assert report[0]["problems"][0].startswith("spec.devices[1].name: ")
+
+
+def test_check_honours_gates(run: Run, slices: str) -> None:
+    both = SLICE.replace(
+        "    attributes: {model: {string: h100}}", "    taints: [{key: broken, effect: Sometimes}]"
+    )
+    Path(slices).write_text(both)
+    assert run("check", "-f", slices).code == 1
+    assert run("check", "-f", slices, "--feature-gates", "DRADeviceTaints=false").code == 0
+
+
+def test_check_reports_what_cannot_be_decoded(run: Run, slices: str) -> None:
+    Path(slices).write_text(SLICE.replace("generation: 1", "generation: one"))
+    result = run("check", "-f", slices)
+    assert result.code == 1
+    assert "  spec.pool.generation: must be a whole number, not a string" in result.out
+
+
+def test_select_lists_every_device(run: Run, slices: str) -> None:
+    expression = 'device.attributes["gpu.example.com"].model == "a100"'
+    result = run("select", expression, "-f", slices)
+    assert result.code == 0
+    assert result.out == (
+        "DEVICE                         ANSWER\n"
+        "gpu.example.com/node-1/gpu-0   matches\n"
+        "gpu.example.com/node-1/gpu-1   no match\n"
+    )
+    answers = json.loads(run("select", expression, "-f", slices, "-o", "json").out)
+    assert [answer["matches"] for answer in answers] == [True, False]
+    assert run("select", "false", "-f", slices).code == 1
+    missing = run("select", 'device.attributes["gpu.example.com"].nope == 1', "-f", slices)
+    assert missing.code == 1
+    assert "error: no such key: nope" in missing.out
+
+
+def test_convert_rewrites_and_tells_losses(run: Run, slices: str) -> None:
+    newer = run("convert", "-f", slices, "--form", "1.37")
+    assert (newer.code, newer.err) == (0, "")
+    older = run("convert", "-f", slices, "--form", "1.36")
+    assert older.code == 1
+    assert older.err == "lost: gpu-0: cpu: overhead of 10m per pod\n"
+    devices = json.loads(older.out)["spec"]["devices"]
+    assert devices[0]["nodeAllocatableResourceMappings"] == {"cpu": {"allocationMultiplier": "2"}}
+    assert "nodeAllocatableResources" not in devices[0]
+    assert devices[1] == {"name": "gpu-1", "attributes": {"model": {"string": "h100"}}}
+
+
+def test_gates_are_listed(run: Run) -> None:
+    result = run("gates", "--feature-gates", "DRANativeResources=false")
+    line = next(line for line in result.out.splitlines() if line.startswith("DRANodeAllocatableResources"))
+    assert line.split()[1:3] == ["off", "off"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("check", "-f", "/does/not/exist"), "plimsoll: /does/not/exist: no such file or folder\n"),
+        (("select", "device.driver ==", "-f", "/dev/null"), "plimsoll: "),
+        (("gates", "--feature-gates", "Nope=true"), "plimsoll: unknown feature gate 'Nope'"),
+        (("gates", "--feature-gates", "Nope"), "plimsoll: 'Nope' is no feature gate setting"),
+    ],
+)
+def test_bad_questions_get_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.err.startswith(message)
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+
+
+def test_broken_files_are_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("kind: Pod\n---\n{")
+    result = run("check", "-f", str(path))
+    assert result.code == 2
+    assert result.err.startswith(f"plimsoll: {path}, document 2: line ")
+
+
+def test_help_and_version(run: Run) -> None:
+    assert "One ledger for a Kubernetes node" in run("--help").out
+    assert run("--version").out.startswith("plimsoll, version ")
+    assert run("nonsense").code == 2
