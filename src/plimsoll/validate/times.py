@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from plimsoll.errors import DecodeError
+from plimsoll.errors import DecodeError, InputError
 
 _SHAPE = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,][0-9]+)?"
@@ -37,6 +37,8 @@ def normalise_time(text: str, field: str) -> str:
 
 def write_time(moment: datetime) -> str:
     """A moment in the stored spelling, cut to whole seconds."""
+    if moment.tzinfo is None:
+        raise InputError("a moment needs a time zone; the local one would be a guess")
     moment = moment.astimezone(UTC).replace(microsecond=0, tzinfo=None)
     return f"{moment.isoformat()}Z"
 

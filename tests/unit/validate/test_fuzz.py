@@ -133,7 +133,7 @@ def _damage(tree: dict[str, Any], chance: random.Random) -> dict[str, Any]:
             other, name = chance.choice(places)
             holder[key] = copy.deepcopy(other[name]) if name in _keys(other) else None
         else:
-            holder[key] = chance.choice(VALUES)
+            holder[key] = copy.deepcopy(chance.choice(VALUES))
     return tree
 
 

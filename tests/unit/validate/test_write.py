@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
@@ -249,6 +250,16 @@ def test_depth_is_limited() -> None:
 def test_there_are_no_other_writes(kind: str, operation: Any, subresource: str, old: Any) -> None:
     with pytest.raises(InputError):
         prepare(Write(kind, operation, {}, NOW, old=old, subresource=subresource))
+
+
+def test_the_time_of_a_write_has_a_zone() -> None:
+    with pytest.raises(InputError, match="time zone"):
+        prepare(Write("ResourceSlice", "create", slice_(), NOW.replace(tzinfo=None)))
+    east = NOW.astimezone(timezone(timedelta(hours=5)))
+    assert (
+        prepare(Write("DeviceTaintRule", "create", taint_rule(), east)).tree["spec"]["taint"]["timeAdded"]
+        == NOW_TEXT
+    )
 
 
 def test_an_empty_stored_object_is_a_stored_object() -> None:
