@@ -44,6 +44,8 @@ def test_claims_of_a_pod(claims: list[Any], problems: list[str]) -> None:
         ([{"name": "gpus", "request": "A"}], ["[0].request Invalid"]),
         ([{"name": "gpus"}] * 3, ["[1] Duplicate", "[2] Duplicate"]),
         ([{"name": "gpus", "request": "a"}] * 2, ["[1] Duplicate"]),
+        ([*[{"name": "gpus", "request": "a"}] * 2, {"name": "gpus"}], ["[1] Duplicate", "[2] Duplicate"]),
+        ([{"name": "cpus"}, {"name": "gpus"}], []),
         ([{"name": "gpus"}, {"name": "gpus", "request": "A"}], ["[1] Duplicate"]),
         (
             [{"name": "gpus", "request": "a"}, {"name": "gpus", "request": "b"}, {"name": "gpus"}],

@@ -164,6 +164,13 @@ def test_generation_counts_changes_of_the_spec() -> None:
     assert run(tainted, old, gates={"DRADeviceTaints": False}).tree["metadata"]["generation"] == 5
 
 
+def test_the_last_generation_does_not_wrap() -> None:
+    old = stored(slice_(), generation=2**63 - 1)
+    prepared = run(edit(old, {"spec.devices": []}), old)
+    assert prepared.problems == ()
+    assert prepared.tree["metadata"]["generation"] == 2**63 - 1
+
+
 def test_upper_case_drivers_give_a_warning() -> None:
     prepared = run(edit(slice_(), {"spec.driver": "GPU.example.com"}))
     assert prepared.problems == ()
