@@ -35,11 +35,7 @@ _POINTERS = frozenset(
     )
 )
 
-_POD_STATUS = (
-    "resourceClaimStatuses",
-    "extendedResourceClaimStatus",
-    "nodeAllocatableResourceClaimStatuses",
-)
+_CHARGES = ("extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses")
 
 
 def check(row: dict[str, Any]) -> str | None:
@@ -61,11 +57,21 @@ def _dra_parts(pod: dict[str, Any]) -> dict[str, Any]:
         "generation": pod["metadata"].get("generation"),
         "resourceClaims": spec.get("resourceClaims"),
         "claims": [
-            [container.get("resources", {}).get("claims") for container in spec.get(group, ())]
+            [container.get("resources", {}).get("claims") or None for container in spec.get(group, ())]
             for group in ("containers", "initContainers")
         ],
-        **{name: status.get(name) for name in _POD_STATUS},
+        "resourceClaimStatuses": status.get("resourceClaimStatuses"),
+        # Here the claim's name is no pointer upstream, so "" and absent are one.
+        **{name: _drop_empty_names(status.get(name)) for name in _CHARGES},
     }
+
+
+def _drop_empty_names(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_drop_empty_names(item) for item in value]
+    if isinstance(value, dict) and not value.get("resourceClaimName"):
+        return {name: item for name, item in value.items() if name != "resourceClaimName"}
+    return value
 
 
 def _settle(value: Any, key: str = "") -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ BAD = {"id": "q-2", "op": "cmp", "in": {"a": "1", "b": "2"}, "want": {"cmp": 0, 
 BROKEN = {"id": "q-3", "op": "cmp", "in": {"a": "nonsense", "b": "2"}, "want": {"cmp": 0, "equal": True}}
 
 
-def write(path: Path, *rows: dict[str, object]) -> str:
+def write(path: Path, *rows: Mapping[str, object]) -> str:
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
     return str(path)
 

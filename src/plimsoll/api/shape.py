@@ -81,7 +81,7 @@ def mend(value: Any, wanted: Any, path: str = "", depth: int = 0) -> Any:
         _, item = get_args(wanted)
         _expect(isinstance(value, dict), value, "an object", path)
         return {
-            str(k): zero(item) if v is None else mend(v, item, f"{path}[{k}]", depth + 1)
+            str(k): zero(item) if v is None else mend(v, item, f"{path}[{_brief(k)}]", depth + 1)
             for k, v in value.items()
         }
     return _mend_leaf(value, wanted, path)
@@ -114,6 +114,12 @@ def _mend_leaf(value: Any, wanted: Any, path: str) -> Any:
     else:
         raise NotImplementedError(wanted)
     return value
+
+
+def _brief(key: object) -> str:
+    """A map's key in a path; a long one is shortened in the middle."""
+    text = str(key)
+    return text if len(text) <= 63 else f"{text[:30]}...{text[-30:]}"
 
 
 def _expect(ok: bool, value: Any, what: str, path: str) -> None:
