@@ -68,8 +68,13 @@ IMPURE_MODULES = {
     "uuid",
 }
 IMPURE_CALLS = {"open", "print", "input", "exec"}
+#: Uses that have no effect of their own, file by file.
+HARMLESS = {
+    ("cel/device.py", "sys"): "sys.intern",
+    ("cel/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
+}
 #: Where compiled Python source is made on purpose.
-MAKES_CODE = {"cel/generate.py"}
+MAKES_CODE = {"cel/generate.py", "cel/source.py"}
 
 
 def modules() -> list[Path]:
@@ -111,12 +116,15 @@ def test_imports_follow_the_arrows(path: Path) -> None:
     "path", [p for p in modules() if package_of(p) in PURE], ids=lambda p: str(p.relative_to(SOURCE))
 )
 def test_the_core_is_pure(path: Path) -> None:
+    file = path.relative_to(SOURCE).as_posix()
     for module, line in imports(path):
         root = module.split(".")[0]
+        if (file, root) in HARMLESS:
+            continue
         assert not {module, root} & IMPURE_MODULES, f"{path}:{line}: the core does no I/O, {module}"
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
-            made_here = node.func.id == "exec" and path.relative_to(SOURCE).as_posix() in MAKES_CODE
+            made_here = node.func.id == "exec" and file in MAKES_CODE
             assert made_here, f"{path}:{node.lineno}: the core does not call {node.func.id}()"
 
 
