@@ -132,18 +132,21 @@ def _show(key: Value) -> str:
 # -- the chain
 
 
-def resolver(attribute: Attribute | Conditional) -> Closure:
-    """A closure that resolves the chain and charges for its qualifiers."""
+def resolver(attribute: Attribute | Conditional, extra: int = 0) -> Closure:
+    """A closure that resolves the chain and charges for its qualifiers, and `extra` for evaluating it.
+
+    Evaluating a choice is free, so a Conditional takes no extra.
+    """
     if isinstance(attribute, Conditional):
         return _conditional(attribute)
     qualifiers = attribute.qualifiers
-    if (direct := device_reader(attribute, 3)) is not None:
+    if attribute.of_device and (direct := _from_device(qualifiers, 3 + extra)) is not None:
         return direct
     if not qualifiers:
-        return _bare(attribute.root)
+        return _bare(attribute.root, extra)
     if all(q.dynamic is None and not q.optional and not q.test for q in qualifiers):
-        return _plain_chain(attribute.root, tuple(q.key for q in qualifiers))
-    return _chain(attribute.root, qualifiers)
+        return _plain_chain(attribute.root, tuple(q.key for q in qualifiers), extra)
+    return _chain(attribute.root, qualifiers, extra)
 
 
 def _conditional(attribute: Conditional) -> Closure:
@@ -161,12 +164,11 @@ def _conditional(attribute: Conditional) -> Closure:
     return choose
 
 
-def device_reader(attribute: Attribute, cost: int) -> Closure | None:
+def _from_device(qualifiers: tuple[Qualifier, ...], cost: int) -> Closure | None:
     """The usual reads, `device.attributes["domain"].id` and its like, without walking the chain."""
-    qualifiers = attribute.qualifiers
-    if not attribute.of_device or len(qualifiers) != 3:
-        return None
-    if any(type(q.key) is not str or q.dynamic or q.optional or q.test for q in qualifiers):
+    if len(qualifiers) != 3 or any(
+        type(q.key) is not str or q.dynamic or q.optional or q.test for q in qualifiers
+    ):
         return None
     field, domain, name = (q.key for q in qualifiers)
     if field not in ("attributes", "capacity"):
@@ -188,18 +190,22 @@ def device_reader(attribute: Attribute, cost: int) -> Closure | None:
     return read
 
 
-def _bare(root: Closure) -> Closure:
+def _bare(root: Closure, extra: int) -> Closure:
     def read(run: Run) -> Value:
+        run.left -= extra
+        if run.left < 0:
+            raise over_limit(run)
         value = root(run)
         return value if type(value) is not Optional else _rewrap(value)
 
     return read
 
 
-def _plain_chain(root: Closure, keys: tuple[Value, ...]) -> Closure:
+def _plain_chain(root: Closure, keys: tuple[Value, ...], extra: int) -> Closure:
     wrapped = tuple(Qualifier(key) for key in keys)
 
     def read(run: Run) -> Value:
+        run.left -= extra
         value = root(run)
         if type(value) is Optional:
             return _walk(run, value, wrapped)
@@ -213,8 +219,12 @@ def _plain_chain(root: Closure, keys: tuple[Value, ...]) -> Closure:
     return read
 
 
-def _chain(root: Closure, qualifiers: tuple[Qualifier, ...]) -> Closure:
-    return lambda run: _walk(run, root(run), qualifiers)
+def _chain(root: Closure, qualifiers: tuple[Qualifier, ...], extra: int) -> Closure:
+    def read(run: Run) -> Value:
+        run.left -= extra
+        return _walk(run, root(run), qualifiers)
+
+    return read
 
 
 def _walk(run: Run, value: Value, qualifiers: tuple[Qualifier, ...]) -> Value:

@@ -150,13 +150,16 @@ class Slices:
 
 def match_all(selector: Selector, devices: Iterable[Device]) -> Matches:
     """Ask a selector about a row of devices."""
-    bits, bit = 0, 1
+    marks = bytearray()
     errors: dict[int, CelRuntimeError] = {}
     for index, device in enumerate(devices):
         try:
-            if selector.matches(device):
-                bits |= bit
+            marks.append(_ONE if selector.matches(device) else _NOUGHT)
         except CelRuntimeError as error:
+            marks.append(_NOUGHT)
             errors[index] = error.with_traceback(None)
-        bit <<= 1
-    return Matches(bits, errors)
+    marks.reverse()
+    return Matches(int(marks or b"0", 2), errors)
+
+
+_NOUGHT, _ONE = b"01"

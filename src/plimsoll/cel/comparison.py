@@ -36,6 +36,9 @@ from plimsoll.cel.values import (
 )
 from plimsoll.errors import CelRuntimeError
 
+#: What comparing one element of a container costs the meter; it takes several times as long as a copy.
+_COMPARED = 4
+
 
 class Meter(Protocol):
     """Something that pays for work which the cost model does not see."""
@@ -76,7 +79,7 @@ def same(a: Value, b: Value, meter: Meter) -> bool:
 def _same_list(a: list[Value], b: list[Value], meter: Meter) -> bool:
     if len(a) != len(b):
         return False
-    meter.spend(len(a))
+    meter.spend(_COMPARED * len(a))
     for x, y in zip(a, b, strict=True):
         try:
             if not equal(x, y, meter):
@@ -91,7 +94,7 @@ def _same_list(a: list[Value], b: list[Value], meter: Meter) -> bool:
 def _same_map(a: dict[Value, Value], b: dict[Value, Value], meter: Meter) -> bool:
     if len(a) != len(b):
         return False
-    meter.spend(len(a))
+    meter.spend(_COMPARED * len(a))
     for key, x in a.items():
         y = find(b, from_key(key))
         if y is MISSING:

@@ -249,7 +249,7 @@ def _merge(run: Run, target: dict[Value, Value], entries: Value) -> None:
         insert(target, from_key(key), value)
 
 
-def bind(slot: int, result: Closure) -> Closure:
+def bind(slots: tuple[int, ...], result: Closure) -> Closure:
     """`cel.bind`: the value is computed when it is first read.
 
     DIFF: adding to a bound empty list leaves the variable alone; upstream appends to it
@@ -257,7 +257,8 @@ def bind(slot: int, result: Closure) -> Closure:
     """
 
     def evaluate(run: Run) -> Value:
-        run.slots[slot] = UNSET
+        for slot in slots:
+            run.slots[slot] = UNSET
         return result(run)
 
     return evaluate

@@ -13,19 +13,31 @@ literal, keys included, is an entry of a table of constants.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from plimsoll.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, Select
 from plimsoll.cel.check import Checked
-from plimsoll.cel.device import MAX_PLAIN_LIST, MAX_PLAIN_SIZE, Device
-from plimsoll.cel.functions import semver, standard
+from plimsoll.cel.device import MAX_PLAIN_LIST, Device
+from plimsoll.cel.functions import semver
 from plimsoll.cel.functions.attributes import MAX_VALUES
-from plimsoll.cel.functions.quantity import as_integer
 from plimsoll.cel.functions.quantity import parse as parse_quantity
 from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.functions.strings import LOWER, UPPER
-from plimsoll.cel.values import EMPTY_DOMAIN, INT_MAX, INT_MIN, Value
+from plimsoll.cel.source import (
+    ARITHMETIC,
+    BY_SIGNS,
+    FIELDS,
+    MIRRORED,
+    NAMES,
+    OPERATORS,
+    PARTS,
+    TESTS,
+    WALK,
+    Code,
+    Unsupported,
+    literal,
+)
+from plimsoll.cel.values import INT_MAX, Value
 from plimsoll.errors import CelRuntimeError
 
 Matcher: TypeAlias = Callable[[Device], bool]
@@ -33,30 +45,6 @@ Matcher: TypeAlias = Callable[[Device], bool]
 _MAX_DEPTH = 60
 _MAX_TEXT = 20_000
 _MAX_UNROLLED = 16
-_WALK = -(-MAX_PLAIN_SIZE // 10) + 1  # the most that walking one string costs
-
-
-class _Unsupported(Exception):
-    """A shape that the exact back end must evaluate."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """A piece of source, the kind of value it gives, and the most it can cost.
-
-    Kinds: bool, str, int, dyn (an attribute's value), quantity, semver; device, domains, entries (one domain;
-    `safe` reads it as empty where it is missing) and optional (`safe` is the domain, `key` the entry). A
-    constant has its `value`.
-    """
-
-    kind: str
-    text: str = ""
-    bound: int = 1
-    safe: str = ""
-    key: str = ""
-    item: str = "dyn"
-    constant: bool = False
-    value: Value = None
 
 
 def generate(checked: Checked, exact: Matcher, limit: int) -> Matcher | None:
@@ -67,7 +55,7 @@ def generate(checked: Checked, exact: Matcher, limit: int) -> Matcher | None:
         body = emitter.condition(code)
         if code.bound > limit or len(body) > _MAX_TEXT:
             return None
-    except _Unsupported:
+    except (Unsupported, RecursionError):
         return None
     attributes = "listed" if checked.environment.list_attributes else "plain"
     lines = [
@@ -78,7 +66,8 @@ def generate(checked: Checked, exact: Matcher, limit: int) -> Matcher | None:
         *(f"        {line}" for line in emitter.prelude),
         f"        return {body}",
         "    except Exception:",
-        "        return X(d)",
+        "        pass",
+        "    return X(d)",
     ]
     names: dict[str, Any] = {**emitter.names(), "X": exact}
     try:
@@ -89,58 +78,7 @@ def generate(checked: Checked, exact: Matcher, limit: int) -> Matcher | None:
     return function
 
 
-def _give_up() -> bool:
-    raise _Unsupported
-
-
-def _same(a: Value, b: Value) -> bool:
-    """Equality of two attribute values; unless both are of one plain type the exact back end decides."""
-    kind = a.__class__
-    if kind is not b.__class__ or (kind is not str and kind is not int and kind is not bool):
-        raise _Unsupported
-    return bool(a == b)
-
-
-def _on_ints(apply: Callable[[int, int], Value]) -> Callable[[Value, Value], int]:
-    """Arithmetic on two ints, checked for overflow; anything else is for the exact back end."""
-
-    def calculate(a: Value, b: Value) -> int:
-        if a.__class__ is not int or b.__class__ is not int:
-            raise _Unsupported
-        return int(apply(a, b))
-
-    return calculate
-
-
-_ARITHMETIC: dict[str, tuple[str, Callable[[int, int], Value]]] = {
-    "_+_": ("ADD", lambda a, b: standard.checked_int(a + b)),
-    "_-_": ("SUB", standard.subtract),
-    "_*_": ("MUL", standard.multiply),
-    "_/_": ("DIV", standard.divide),
-    "_%_": ("MOD", standard.modulo),
-}
-_OPERATORS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
-_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_", "_!=_": "_!=_"}
-_TESTS: dict[str, Callable[[int, int], bool]] = {
-    "_<_": lambda a, b: a < b,
-    "_<=_": lambda a, b: a <= b,
-    "_>_": lambda a, b: a > b,
-    "_>=_": lambda a, b: a >= b,
-    "_==_": lambda a, b: a == b,
-    "_!=_": lambda a, b: a != b,
-}
-#: Which of -1, 0, 1 pass a test of `compareTo` decides how the two sides are compared.
-_BY_SIGNS = {
-    (False, False, True): ">",
-    (False, True, False): "==",
-    (True, False, False): "<",
-    (False, True, True): ">=",
-    (True, True, False): "<=",
-    (True, False, True): "!=",
-}
-_PARTS = {"major": 0, "minor": 1, "patch": 2}
-
-_Scope: TypeAlias = dict[str, _Code]
+_Scope: TypeAlias = dict[str, Code]
 
 
 class _Emitter:
@@ -154,19 +92,7 @@ class _Emitter:
         self.prelude: list[str] = []
 
     def names(self) -> dict[str, Any]:
-        fixed: dict[str, Any] = {
-            "E": EMPTY_DOMAIN,
-            "INT": int,
-            "LIST": list,
-            "STOP": _give_up,
-            "SAME": _same,
-            "WHOLE": as_integer,
-            "LOWER": LOWER,
-            "UPPER": UPPER,
-            **{name: _on_ints(apply) for name, apply in _ARITHMETIC.values()},
-            "__builtins__": {"len": len, "any": any, "all": all, "Exception": Exception},
-        }
-        return fixed | {f"k{index}": value for index, value in enumerate(self._constants)}
+        return NAMES | {f"k{index}": value for index, value in enumerate(self._constants)}
 
     def _constant(self, value: Value) -> str:
         self._constants.append(value)
@@ -178,16 +104,16 @@ class _Emitter:
 
     # -- kinds
 
-    def condition(self, code: _Code) -> str:
+    def condition(self, code: Code) -> str:
         """The source as a condition: what is not known to be a bool is checked."""
         if code.kind == "bool":
             return self._read(code)
         if code.kind != "dyn" or code.constant:
-            raise _Unsupported
+            raise Unsupported
         name = self._temporary()
         return f"(({name} := {code.text}) is True or ({name} is not False and STOP()))"
 
-    def _read(self, code: _Code) -> str:
+    def _read(self, code: Code) -> str:
         if not code.constant:
             return code.text
         if type(code.value) is bool:
@@ -196,13 +122,13 @@ class _Emitter:
 
     # -- nodes
 
-    def emit(self, expr: Expr, scope: _Scope, depth: int) -> _Code:
+    def emit(self, expr: Expr, scope: _Scope, depth: int) -> Code:
         self._nodes += 1
         if depth > _MAX_DEPTH or self._nodes > 2000:
-            raise _Unsupported
+            raise Unsupported
         match expr:
             case Const():
-                return _literal(expr.value)
+                return literal(expr.value)
             case Ident():
                 return self._name(expr, scope)
             case Select():
@@ -211,35 +137,35 @@ class _Emitter:
                 return self._call(expr, scope, depth + 1)
             case Comprehension():
                 return self._comprehension(expr, scope, depth + 1)
-        raise _Unsupported
+        raise Unsupported
 
-    def _name(self, expr: Ident, scope: _Scope) -> _Code:
+    def _name(self, expr: Ident, scope: _Scope) -> Code:
         local = scope.get(expr.name)
         if local is not None:
             return local
         if expr.name != "device":
-            raise _Unsupported
-        return _Code("device")
+            raise Unsupported
+        return Code("device")
 
-    def _select(self, operand: _Code, field: str, test: bool) -> _Code:
+    def _select(self, operand: Code, field: str, test: bool) -> Code:
         if operand.kind == "device":
-            code = _FIELDS.get(field)
+            code = FIELDS.get(field)
             if code is None:
-                raise _Unsupported
-            return _Code("bool", "True", 2) if test else code
+                raise Unsupported
+            return Code("bool", "True", 2) if test else code
         if operand.kind == "domains" and test:
-            return _Code("bool", "True", operand.bound + 1)  # an unknown domain reads as an empty one
+            return Code("bool", "True", operand.bound + 1)  # an unknown domain reads as an empty one
         if operand.kind == "entries" and test:
-            return _Code("bool", f"({self._constant(field)} in {operand.safe})", operand.bound + 1)
-        return self._indexed(operand, _literal(field))
+            return Code("bool", f"({self._constant(field)} in {operand.safe})", operand.bound + 1)
+        return self._indexed(operand, literal(field))
 
-    def _indexed(self, operand: _Code, key: _Code) -> _Code:
+    def _indexed(self, operand: Code, key: Code) -> Code:
         if key.kind != "str":
-            raise _Unsupported
+            raise Unsupported
         bound = operand.bound + key.bound + 1
         if operand.kind == "domains":
             text = self._read(key)
-            return _Code(
+            return Code(
                 "entries",
                 f"{operand.text}[{text}]",
                 bound,
@@ -247,12 +173,12 @@ class _Emitter:
                 item=operand.item,
             )
         if operand.kind == "entries":
-            return _Code(operand.item, f"{operand.text}[{self._read(key)}]", bound)
-        raise _Unsupported
+            return Code(operand.item, f"{operand.text}[{self._read(key)}]", bound)
+        raise Unsupported
 
     # -- calls
 
-    def _call(self, expr: Call, scope: _Scope, depth: int) -> _Code:
+    def _call(self, expr: Call, scope: _Scope, depth: int) -> Code:
         function = expr.function
         if function in ("_&&_", "_||_"):
             return self._logical(expr, scope, depth)
@@ -263,11 +189,11 @@ class _Emitter:
         bound = 1 + sum(code.bound for code in codes)
         handler = _HANDLERS.get((function, len(codes)))
         if handler is None:
-            raise _Unsupported
+            raise Unsupported
         result = handler(self, function, codes)
         return replace(result, bound=result.bound + bound)
 
-    def _logical(self, expr: Call, scope: _Scope, depth: int) -> _Code:
+    def _logical(self, expr: Call, scope: _Scope, depth: int) -> Code:
         terms: list[str] = []
         bound = 0
         pending: list[Expr] = [expr]
@@ -280,61 +206,61 @@ class _Emitter:
             terms.append(self.condition(code))
             bound += code.bound
         joined = (" or " if expr.function == "_||_" else " and ").join(terms)
-        return _Code("bool", f"({joined})", bound)
+        return Code("bool", f"({joined})", bound)
 
-    def _negation(self, function: str, codes: list[_Code]) -> _Code:
-        return _Code("bool", f"(not {self.condition(codes[0])})", 0)
+    def _negation(self, function: str, codes: list[Code]) -> Code:
+        return Code("bool", f"(not {self.condition(codes[0])})", 0)
 
-    def _choice(self, function: str, codes: list[_Code]) -> _Code:
+    def _choice(self, function: str, codes: list[Code]) -> Code:
         condition = self.condition(codes[0])
         kinds = {codes[1].kind, codes[2].kind}
         if not kinds <= {"bool", "str", "int", "dyn"}:
-            raise _Unsupported
+            raise Unsupported
         kind = kinds.pop() if len(kinds) == 1 else "dyn"
-        return _Code(kind, f"({self._read(codes[1])} if {condition} else {self._read(codes[2])})", 0)
+        return Code(kind, f"({self._read(codes[1])} if {condition} else {self._read(codes[2])})", 0)
 
-    def _index(self, function: str, codes: list[_Code]) -> _Code:
+    def _index(self, function: str, codes: list[Code]) -> Code:
         return replace(self._indexed(codes[0], codes[1]), bound=0)
 
-    def _optional(self, function: str, codes: list[_Code]) -> _Code:
+    def _optional(self, function: str, codes: list[Code]) -> Code:
         entries, key = codes
         if entries.kind != "entries" or key.kind != "str":
-            raise _Unsupported
-        return _Code("optional", "", 0, safe=entries.safe, key=self._read(key), item=entries.item)
+            raise Unsupported
+        return Code("optional", "", 0, safe=entries.safe, key=self._read(key), item=entries.item)
 
-    def _or_value(self, function: str, codes: list[_Code]) -> _Code:
+    def _or_value(self, function: str, codes: list[Code]) -> Code:
         optional, other = codes
         if optional.kind != "optional" or not other.constant:
-            raise _Unsupported
+            raise Unsupported
         if optional.item != "dyn" and other.kind != optional.item:
-            raise _Unsupported
-        return _Code(optional.item, f"{optional.safe}.get({optional.key}, {self._read(other)})", 0)
+            raise Unsupported
+        return Code(optional.item, f"{optional.safe}.get({optional.key}, {self._read(other)})", 0)
 
-    def _has_value(self, function: str, codes: list[_Code]) -> _Code:
+    def _has_value(self, function: str, codes: list[Code]) -> Code:
         if codes[0].kind != "optional":
-            raise _Unsupported
-        return _Code("bool", f"({codes[0].key} in {codes[0].safe})", 0)
+            raise Unsupported
+        return Code("bool", f"({codes[0].key} in {codes[0].safe})", 0)
 
-    def _value(self, function: str, codes: list[_Code]) -> _Code:
+    def _value(self, function: str, codes: list[Code]) -> Code:
         if codes[0].kind != "optional":
-            raise _Unsupported
-        return _Code(codes[0].item, f"{codes[0].safe}[{codes[0].key}]", 0)
+            raise Unsupported
+        return Code(codes[0].item, f"{codes[0].safe}[{codes[0].key}]", 0)
 
     # -- comparison
 
-    def _equality(self, function: str, codes: list[_Code]) -> _Code:
+    def _equality(self, function: str, codes: list[Code]) -> Code:
         if (order := self._compare_to(function, codes)) is not None:
             return order
         left, right = codes
         if left.constant:
             left, right = right, left
         text = self._equal(left, right)
-        return _Code("bool", text if function == "_==_" else f"(not {text})", _WALK)
+        return Code("bool", text if function == "_==_" else f"(not {text})", WALK)
 
-    def _equal(self, left: _Code, right: _Code) -> str:
+    def _equal(self, left: Code, right: Code) -> str:
         kinds = (left.kind, right.kind)
         if left.constant or "signs" in kinds:
-            raise _Unsupported
+            raise Unsupported
         if kinds == ("quantity", "quantity"):
             return f"({self._nano(left)} == {self._nano(right)})"
         if right.constant:
@@ -343,9 +269,9 @@ class _Emitter:
             return f"SAME({left.text}, {right.text})"
         if kinds in (("str", "str"), ("dyn", "str"), ("str", "dyn"), ("int", "int")):
             return f"({left.text} == {right.text})"
-        raise _Unsupported
+        raise Unsupported
 
-    def _equals_constant(self, left: _Code, right: _Code) -> str:
+    def _equals_constant(self, left: Code, right: Code) -> str:
         value = right.value
         if left.kind == "bool" and type(value) is bool:
             return left.text if value else f"(not {left.text})"
@@ -365,245 +291,231 @@ class _Emitter:
                 return f"({left.text} == {self._constant(value)})"
             name = self._temporary()  # to Python, 0 and 1 equal false and true
             return f"(({name} := {left.text}) == {self._constant(value)} and {name}.__class__ is INT)"
-        raise _Unsupported
+        raise Unsupported
 
-    def _order(self, function: str, codes: list[_Code]) -> _Code:
+    def _order(self, function: str, codes: list[Code]) -> Code:
         if (order := self._compare_to(function, codes)) is not None:
             return order
         left, right = codes
         if left.constant:
-            left, right, function = right, left, _MIRRORED[function]
-        sign = _OPERATORS[function]
+            left, right, function = right, left, MIRRORED[function]
+        sign = OPERATORS[function]
         if right.constant and type(right.value) is int and left.kind == "dyn":
             name = self._temporary()
             test = f"((({name} := {left.text}).__class__ is INT or STOP()) and {name} {sign} "
-            return _Code("bool", f"{test}{self._constant(right.value)})", 0)
+            return Code("bool", f"{test}{self._constant(right.value)})", 0)
         allowed = {("int", "int"), ("str", "str"), ("dyn", "str"), ("str", "dyn")}
         if (left.kind, right.kind) not in allowed or left.constant:
-            raise _Unsupported
-        return _Code("bool", f"({left.text} {sign} {self._read(right)})", _WALK)
+            raise Unsupported
+        return Code("bool", f"({left.text} {sign} {self._read(right)})", WALK)
 
-    def _compare_to(self, function: str, codes: list[_Code]) -> _Code | None:
+    def _compare_to(self, function: str, codes: list[Code]) -> Code | None:
         """`a.compareTo(b) >= 0` compares the two directly."""
         left, right = codes
         if right.kind == "signs":
-            left, right, function = right, left, _MIRRORED[function]
+            left, right, function = right, left, MIRRORED[function]
         if left.kind != "signs" or not right.constant or type(right.value) is not int:
             return None
-        test = _TESTS[function]
+        test = TESTS[function]
         signs = (test(-1, right.value), test(0, right.value), test(1, right.value))
-        operator = _BY_SIGNS.get(signs)
+        operator = BY_SIGNS.get(signs)
         if operator is None:  # true or false for every result
-            raise _Unsupported
-        return _Code("bool", f"({left.text} {operator} {left.safe})", 0)
+            raise Unsupported
+        return Code("bool", f"({left.text} {operator} {left.safe})", 0)
 
-    def _sides(self, codes: list[_Code]) -> tuple[str, str]:
+    def _sides(self, codes: list[Code]) -> tuple[str, str]:
         left, right = codes
         if left.kind == right.kind == "quantity":
             return self._nano(left), self._nano(right)
         if {left.kind, right.kind} <= {"semver", "dyn"}:
             return self._version_key(left), self._version_key(right)
-        raise _Unsupported
+        raise Unsupported
 
-    def _signs(self, function: str, codes: list[_Code]) -> _Code:
+    def _signs(self, function: str, codes: list[Code]) -> Code:
         left, right = self._sides(codes)
-        return _Code("signs", left, 0, safe=right)
+        return Code("signs", left, 0, safe=right)
 
-    def _relation(self, function: str, codes: list[_Code]) -> _Code:
+    def _relation(self, function: str, codes: list[Code]) -> Code:
         left, right = self._sides(codes)
-        return _Code("bool", f"({left} {'>' if function == 'isGreaterThan' else '<'} {right})", 0)
+        return Code("bool", f"({left} {'>' if function == 'isGreaterThan' else '<'} {right})", 0)
 
-    def _nano(self, code: _Code) -> str:
+    def _nano(self, code: Code) -> str:
         return self._constant(code.value.nano) if code.constant else f"{code.text}.nano"
 
-    def _version_key(self, code: _Code) -> str:
+    def _version_key(self, code: Code) -> str:
         if code.kind == "semver":
             return self._constant(code.value.key)
         if code.constant:
-            raise _Unsupported
+            raise Unsupported
         return f"{code.text}.key"
 
     # -- library functions
 
-    def _quantity(self, function: str, codes: list[_Code]) -> _Code:
+    def _quantity(self, function: str, codes: list[Code]) -> Code:
         text = codes[0]
         if text.kind != "str" or not text.constant:
-            raise _Unsupported
+            raise Unsupported
         try:
-            return _Code("quantity", bound=len(text.value), constant=True, value=parse_quantity(text.value))
+            return Code("quantity", bound=len(text.value), constant=True, value=parse_quantity(text.value))
         except CelRuntimeError:
-            raise _Unsupported from None
+            raise Unsupported from None
 
-    def _semver(self, function: str, codes: list[_Code]) -> _Code:
+    def _semver(self, function: str, codes: list[Code]) -> Code:
         if any(not code.constant for code in codes) or codes[0].kind != "str":
-            raise _Unsupported
+            raise Unsupported
         text, normal = codes[0].value, len(codes) > 1 and codes[1].value
         if type(normal) is not bool:
-            raise _Unsupported
+            raise Unsupported
         try:
-            return _Code("semver", bound=len(text), constant=True, value=semver.parse_with(text, normal))
+            return Code("semver", bound=len(text), constant=True, value=semver.parse_with(text, normal))
         except CelRuntimeError:
-            raise _Unsupported from None
+            raise Unsupported from None
 
-    def _as_integer(self, function: str, codes: list[_Code]) -> _Code:
+    def _as_integer(self, function: str, codes: list[Code]) -> Code:
         if codes[0].kind != "quantity" or codes[0].constant:
-            raise _Unsupported
-        return _Code("int", f"WHOLE({codes[0].text})", 0)
+            raise Unsupported
+        return Code("int", f"WHOLE({codes[0].text})", 0)
 
-    def _version_part(self, function: str, codes: list[_Code]) -> _Code:
+    def _version_part(self, function: str, codes: list[Code]) -> Code:
         if codes[0].kind != "dyn" or codes[0].constant:
-            raise _Unsupported
+            raise Unsupported
         name = self._temporary()
-        part = f"({name} := {codes[0].text}.key[{_PARTS[function]}])"
-        return _Code("int", f"({part} if {name} <= {self._constant(INT_MAX)} else STOP())", 0)
+        part = f"({name} := {codes[0].text}.key[{PARTS[function]}])"
+        return Code("int", f"({part} if {name} <= {self._constant(INT_MAX)} else STOP())", 0)
 
-    def _size(self, function: str, codes: list[_Code]) -> _Code:
+    def _size(self, function: str, codes: list[Code]) -> Code:
         code = codes[0]
         if code.constant or code.kind not in ("dyn", "str", "entries", "domains"):
-            raise _Unsupported
-        return _Code("int", f"len({code.safe or code.text})", 0)
+            raise Unsupported
+        return Code("int", f"len({code.safe or code.text})", 0)
 
-    def _string_test(self, function: str, codes: list[_Code]) -> _Code:
+    def _string_test(self, function: str, codes: list[Code]) -> Code:
         text, part = codes
         if text.constant or text.kind not in ("dyn", "str") or part.kind != "str":
-            raise _Unsupported
+            raise Unsupported
         if function == "contains":
             source = f"({text.text}.find({self._read(part)}) >= 0)"
-            bound = _WALK * (len(part.value) + 1 if part.constant else _WALK)
-            return _Code("bool", source, bound)
-        return _Code("bool", f"{text.text}.{function.lower()}({self._read(part)})", _WALK)
+            bound = WALK * (len(part.value) + 1 if part.constant else WALK)
+            return Code("bool", source, bound)
+        return Code("bool", f"{text.text}.{function.lower()}({self._read(part)})", WALK)
 
-    def _matches(self, function: str, codes: list[_Code]) -> _Code:
+    def _matches(self, function: str, codes: list[Code]) -> Code:
         text, pattern = codes
         if text.constant or text.kind not in ("dyn", "str") or not pattern.constant or pattern.kind != "str":
-            raise _Unsupported
+            raise Unsupported
         search = self._constant(compile_pattern(pattern.value).search)
-        bound = _WALK * (len(pattern.value) + 1)
-        return _Code("bool", f"({search}({text.text}.encode()) is not None)", bound)
+        bound = WALK * (len(pattern.value) + 1)
+        return Code("bool", f"({search}({text.text}.encode()) is not None)", bound)
 
-    def _includes(self, function: str, codes: list[_Code]) -> _Code:
+    def _includes(self, function: str, codes: list[Code]) -> Code:
         target, value = codes
         if target.kind != "dyn" or target.constant or not value.constant or value.kind != "str":
-            raise _Unsupported
+            raise Unsupported
         name, key = self._temporary(), self._constant(value.value)
         listed = f"(len({name}) <= {MAX_VALUES} or STOP()) and {key} in {name}"
         source = f"(({listed}) if ({name} := {target.text}).__class__ is LIST else {name} == {key})"
-        return _Code("bool", source, 0)
+        return Code("bool", source, 0)
 
-    def _ascii(self, function: str, codes: list[_Code]) -> _Code:
+    def _ascii(self, function: str, codes: list[Code]) -> Code:
         if codes[0].constant or codes[0].kind not in ("dyn", "str"):
-            raise _Unsupported
+            raise Unsupported
         table = "LOWER" if function == "lowerAscii" else "UPPER"
-        return _Code("str", f"{codes[0].text}.translate({table})", _WALK)
+        return Code("str", f"{codes[0].text}.translate({table})", WALK)
 
-    def _arithmetic(self, function: str, codes: list[_Code]) -> _Code:
+    def _arithmetic(self, function: str, codes: list[Code]) -> Code:
         if not {code.kind for code in codes} <= {"int", "dyn"} or all(code.constant for code in codes):
-            raise _Unsupported
-        name = _ARITHMETIC[function][0]
-        return _Code("int", f"{name}({self._read(codes[0])}, {self._read(codes[1])})", _WALK)
+            raise Unsupported
+        name = ARITHMETIC[function][0]
+        return Code("int", f"{name}({self._read(codes[0])}, {self._read(codes[1])})", WALK)
 
-    def _dyn(self, function: str, codes: list[_Code]) -> _Code:
+    def _dyn(self, function: str, codes: list[Code]) -> Code:
         if codes[0].kind != "dyn":
-            raise _Unsupported
+            raise Unsupported
         return replace(codes[0], bound=0)
 
     # -- membership and loops
 
-    def _membership(self, item: Expr, container: Expr, scope: _Scope, depth: int) -> _Code:
+    def _membership(self, item: Expr, container: Expr, scope: _Scope, depth: int) -> Code:
         if isinstance(container, ListLit):
             return self._in_list(item, container, scope, depth)
         value, values = self.emit(item, scope, depth), self.emit(container, scope, depth)
         if value.kind != "str" or values.kind not in ("entries", "domains"):
-            raise _Unsupported
+            raise Unsupported
         bound = 1 + value.bound + values.bound
-        return _Code("bool", f"({self._read(value)} in {values.safe or values.text})", bound)
+        return Code("bool", f"({self._read(value)} in {values.safe or values.text})", bound)
 
-    def _in_list(self, item: Expr, container: ListLit, scope: _Scope, depth: int) -> _Code:
+    def _in_list(self, item: Expr, container: ListLit, scope: _Scope, depth: int) -> Code:
         constants = [item.value for item in container.items if isinstance(item, Const)]
         kinds = {type(value) for value in constants}
         if len(constants) != len(container.items) or container.optional or kinds not in ({str}, {int}):
-            raise _Unsupported
+            raise Unsupported
         value = self.emit(item, scope, depth)
         if value.constant:
-            raise _Unsupported
+            raise Unsupported
         keys = self._constant(frozenset(constants))
         if value.kind in ("dyn", "str") and kinds == {str}:
-            return _Code("bool", f"({value.text} in {keys})", value.bound)
+            return Code("bool", f"({value.text} in {keys})", value.bound)
         if value.kind == "int" and kinds == {int}:
-            return _Code("bool", f"({value.text} in {keys})", value.bound)
+            return Code("bool", f"({value.text} in {keys})", value.bound)
         if value.kind == "dyn" and kinds == {int}:
             name = self._temporary()
-            return _Code(
+            return Code(
                 "bool", f"(({name} := {value.text}) in {keys} and {name}.__class__ is INT)", value.bound
             )
-        raise _Unsupported
+        raise Unsupported
 
-    def _comprehension(self, expr: Comprehension, scope: _Scope, depth: int) -> _Code:
+    def _comprehension(self, expr: Comprehension, scope: _Scope, depth: int) -> Code:
         if expr.macro == "cel.bind":
             return self._bind(expr, scope, depth)
         step = expr.step
         if expr.macro not in ("all", "exists") or expr.second is not None or not isinstance(step, Call):
-            raise _Unsupported
+            raise Unsupported
         items = expr.range
         if not isinstance(items, ListLit):
             return self._iterated(expr, step.args[1], scope, depth)
         if not 0 < len(items.items) <= _MAX_UNROLLED or items.optional:
-            raise _Unsupported
+            raise Unsupported
         terms: list[str] = []
         bound = 4
         for item in items.items:
             if not isinstance(item, Const) or type(item.value) not in (str, int):
-                raise _Unsupported
-            code = self.emit(step.args[1], {**scope, expr.variable: _literal(item.value)}, depth)
+                raise Unsupported
+            code = self.emit(step.args[1], {**scope, expr.variable: literal(item.value)}, depth)
             terms.append(self.condition(code))
             bound += 5 + code.bound + 10
-        return _Code("bool", f"({(' or ' if expr.macro == 'exists' else ' and ').join(terms)})", bound)
+        return Code("bool", f"({(' or ' if expr.macro == 'exists' else ' and ').join(terms)})", bound)
 
-    def _iterated(self, expr: Comprehension, predicate: Expr, scope: _Scope, depth: int) -> _Code:
+    def _iterated(self, expr: Comprehension, predicate: Expr, scope: _Scope, depth: int) -> Code:
         """A loop over a list attribute."""
         items = self.emit(expr.range, scope, depth)
         if items.kind != "dyn" or items.constant or self._looping:
-            raise _Unsupported
+            raise Unsupported
         name, item = self._temporary(), self._temporary()
         self._looping = True
-        code = self.emit(predicate, {**scope, expr.variable: _Code("dyn", item)}, depth)
+        code = self.emit(predicate, {**scope, expr.variable: Code("dyn", item)}, depth)
         self._looping = False
         loop = "any" if expr.macro == "exists" else "all"
         test = f"{loop}({self.condition(code)} for {item} in {name})"
         source = f"((({name} := {items.text}).__class__ is LIST or STOP()) and {test})"
-        return _Code("bool", source, items.bound + MAX_PLAIN_LIST * (5 + code.bound))
+        return Code("bool", source, items.bound + MAX_PLAIN_LIST * (5 + code.bound))
 
-    def _bind(self, expr: Comprehension, scope: _Scope, depth: int) -> _Code:
+    def _bind(self, expr: Comprehension, scope: _Scope, depth: int) -> Code:
         init = self.emit(expr.init, scope, depth)
         if self._looping and not init.constant:
-            raise _Unsupported  # it may depend on the element, and is written before the loop
+            raise Unsupported  # it may depend on the element, and is written before the loop
         if init.kind not in ("entries", "dyn", "str", "int", "quantity", "bool"):
-            raise _Unsupported
+            raise Unsupported
         if init.kind == "entries":
             name = self._temporary()
             self.prelude.append(f"{name} = {init.safe}")
             init = replace(init, text=name, safe=name)
         if len(init.text) > 200:  # it is written out again at every use
-            raise _Unsupported
+            raise Unsupported
         local = replace(init, bound=init.bound + 1)
         return self.emit(expr.result, {**scope, expr.accumulator: local}, depth)
 
 
-def _literal(value: Value) -> _Code:
-    kind = {bool: "bool", int: "int", str: "str", type(None): "null"}.get(type(value))
-    if kind is None or (kind == "int" and not INT_MIN <= value <= INT_MAX):
-        raise _Unsupported
-    return _Code(kind, bound=1, constant=True, value=value)
-
-
-_FIELDS = {
-    "driver": _Code("str", "d.driver", 3),
-    "allowMultipleAllocations": _Code("bool", "d.allow_multiple", 3),
-    "attributes": _Code("domains", "A", 3),
-    "capacity": _Code("domains", "C", 3, item="quantity"),
-}
-
-_Handler: TypeAlias = Callable[[_Emitter, str, list[_Code]], _Code]
+_Handler: TypeAlias = Callable[[_Emitter, str, list[Code]], Code]
 _HANDLERS: dict[tuple[str, int], _Handler] = {
     ("!_", 1): _Emitter._negation,
     ("_?_:_", 3): _Emitter._choice,
@@ -615,7 +527,7 @@ _HANDLERS: dict[tuple[str, int], _Handler] = {
     ("value", 1): _Emitter._value,
     ("_==_", 2): _Emitter._equality,
     ("_!=_", 2): _Emitter._equality,
-    **{(name, 2): _Emitter._order for name in _OPERATORS},
+    **{(name, 2): _Emitter._order for name in OPERATORS},
     ("compareTo", 2): _Emitter._signs,
     ("isGreaterThan", 2): _Emitter._relation,
     ("isLessThan", 2): _Emitter._relation,
@@ -623,7 +535,7 @@ _HANDLERS: dict[tuple[str, int], _Handler] = {
     ("semver", 1): _Emitter._semver,
     ("semver", 2): _Emitter._semver,
     ("asInteger", 1): _Emitter._as_integer,
-    **{(name, 1): _Emitter._version_part for name in _PARTS},
+    **{(name, 1): _Emitter._version_part for name in PARTS},
     ("size", 1): _Emitter._size,
     ("startsWith", 2): _Emitter._string_test,
     ("endsWith", 2): _Emitter._string_test,
@@ -632,6 +544,6 @@ _HANDLERS: dict[tuple[str, int], _Handler] = {
     ("includes", 2): _Emitter._includes,
     ("lowerAscii", 1): _Emitter._ascii,
     ("upperAscii", 1): _Emitter._ascii,
-    **{(name, 2): _Emitter._arithmetic for name in _ARITHMETIC},
+    **{(name, 2): _Emitter._arithmetic for name in ARITHMETIC},
     ("dyn", 1): _Emitter._dyn,
 }

@@ -33,6 +33,7 @@ _ZEROS: dict[str, Value] = {
     "google.protobuf.UInt32Value": Uint(0),
 }
 _SAFE = 2**53 - 1
+_CONVERTED = 8  # what one element costs the meter
 
 
 def build(meter: Meter, name: str, fields: dict[str, Value]) -> Value:
@@ -88,10 +89,10 @@ def json_value(meter: Meter, value: Value) -> Value:
         number = value.value if kind is Uint else value
         return float(number) if abs(number) <= _SAFE else str(number)
     if kind is list:
-        meter.spend(len(value))
+        meter.spend(_CONVERTED * len(value))
         return [json_value(meter, item) for item in value]
     if kind is dict or kind is Domains:
-        meter.spend(len(value))
+        meter.spend(_CONVERTED * len(value))
         return {_json_key(from_key(key)): json_value(meter, item) for key, item in value.items()}
     if kind is Timestamp:
         return format_timestamp(value)

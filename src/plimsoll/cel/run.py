@@ -36,6 +36,11 @@ class Run:
         if slots:
             self.slots: list[Value] = [None] * slots
 
+    def restart(self) -> None:
+        """Forget what an evaluation has spent that is to be done again."""
+        self.left = self.limit
+        self.allowance = ALLOWANCE
+
     @property
     def cost(self) -> int:
         return self.limit - self.left

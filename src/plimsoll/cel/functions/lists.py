@@ -129,7 +129,7 @@ def flatten(meter: Meter, items: Value, depth: Value = 1) -> list[Value]:
         rest, level = pending[-1]
         for item in rest:
             if type(item) is list and level > 0:
-                meter.spend(len(item) + 1)
+                meter.spend(2 * len(item) + 2)
                 pending.append((iter(item), level - 1))
                 break
             result.append(item)
