@@ -129,6 +129,12 @@ def _contains_cidr(parsed: bool) -> Measure:
     return measure
 
 
+def _label_selector(run: Run, args: Args, result: Value) -> int:
+    """Parsing a selector: its text, and a requirement for every second character."""
+    size = size_of(args[1])
+    return LIST_COST + ceil(size * _STRING) + ceil(ceil(size * 0.5) * (LIST_COST + STRUCT_COST))
+
+
 # -- lists
 
 
@@ -233,6 +239,9 @@ _BY_FUNCTION: dict[str, CallCost] = {
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _TEXT),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "ip", "quantity", "isQuantity", "semver", "isSemver"), _TEXT),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _TWICE),
+    "check": CallCost(350_000),
+    "fieldSelector": CallCost(measure=_label_selector),
+    "labelSelector": CallCost(measure=_label_selector),
     "join": CallCost(measure=_joined, after=True),
     "find": _MATCH,
     "findAll": _MATCH,

@@ -9,6 +9,7 @@ from tests.unit.cel.evaluation import LISTS, fails, value
 
 TRUE = [
     "[1, 2, 2].isSorted() && !['b', 'a'].isSorted() && [].isSorted() && [true].isSorted()",
+    "![dyn(2), dyn(1), dyn([])].isSorted()",
     "[1, 2].sum() == 3 && [1.5, 2.5].sum() == 4.0 && [1u].sum() == 1u && [].sum() == 0",
     "[duration('1s'), duration('2s')].sum() == duration('3s')",
     "[3, 1, 2].min() == 1 && [3, 1, 2].max() == 3 && ['b', 'a'].min() == 'a'",
@@ -52,6 +53,7 @@ FAILING = [
     "[[1]].flatten(-1) == [1]",
     "[dyn(1), dyn('a')].sort() == []",
     "[{}].map(x, dyn(x)).sort() == []",
+    "[dyn(1), dyn([])].isSorted()",
     "dyn(1).all(x, true)",
     "dyn('abc').exists(x, true)",
     "[1, 1].transformMapEntry(i, v, {v: i}) == {}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll.cel.functions import (
     attributes,
+    authorizer,
     cidr,
     formats,
     ip,
@@ -40,6 +41,7 @@ FUNCTIONS: dict[str, Function] = join_libraries(
         maps,
         semver,
         attributes,
+        authorizer,
     )
 )
 

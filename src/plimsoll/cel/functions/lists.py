@@ -7,7 +7,6 @@ cannot be compared for different. Work that the cost model does not cover is pai
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 
 from plimsoll.cel.ast import Uint
@@ -59,10 +58,14 @@ def _order(a: Value, b: Value) -> int | None:
 
 
 def is_sorted(items: list[Value]) -> bool:
-    for item in items:
+    previous: Value = None
+    for index, item in enumerate(items):
         if not is_comparable(item):
             raise CelRuntimeError("no such overload")
-    return all(_order(a, b) != 1 for a, b in itertools.pairwise(items))
+        if index and _order(previous, item) == 1:
+            return False
+        previous = item
+    return True
 
 
 def _sum(zero: Value) -> Call:
