@@ -33,7 +33,7 @@ _ZEROS: dict[str, Value] = {
     "google.protobuf.UInt32Value": Uint(0),
 }
 _SAFE = 2**53 - 1
-_CONVERTED = 8  # what one element costs the meter
+_CONVERTED = 16  # what one element costs the meter
 
 
 def build(meter: Meter, name: str, fields: dict[str, Value]) -> Value:

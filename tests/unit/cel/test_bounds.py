@@ -82,6 +82,20 @@ def test_the_long_all_that_upstream_allows_is_allowed() -> None:
     assert (found.result, found.cost) == (True, 600012)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "lists.range(1000).map(x, lists.range(900)).flatten().size() == 900000",
+        "lists.range(200000) == lists.range(200000)",
+        "(lists.range(300000) + lists.range(300000)).size() == 600000",
+        "lists.range(50000).map(x, 'aaaaaaaaaa').join().size() == 500000",
+        "lists.range(60000).map(x, string(x)).size() == 60000",
+    ],
+)
+def test_what_the_cost_limit_allows_is_not_cut_short(expression: str) -> None:
+    assert value(expression)
+
+
 def test_growth_ends_in_a_cost_error() -> None:
     for name in ("huge range", "doubling list", "squaring replace", "wide equality", "wide flatten"):
         error = compile_selector(HOSTILE[name]).evaluate_exact(sample()).error

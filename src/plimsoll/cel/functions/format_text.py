@@ -121,7 +121,7 @@ def _scalar(value: Value) -> str | None:
 
 def _member(meter: Meter, value: Value) -> str:
     """A value inside a list or map: as CEL would write it."""
-    meter.spend(4)
+    meter.spend(8)
     kind = type(value)
     if kind is str:
         return quote_go(value)
