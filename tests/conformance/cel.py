@@ -24,7 +24,7 @@ def check(row: dict[str, Any]) -> str | None:
             if wanted == "compile error" or "quirk" in row
             else f"wants {wanted}, does not compile: {error}"
         )
-    device = flatten(row["device"], row["device"]["driver"])
+    device = flatten(row["device"], row["device"].get("driver", ""))
     outcome = selector.evaluate_exact(device, row.get("costLimit", COST_LIMIT))
     if problem := _disagreement(selector, device):
         return problem
@@ -43,7 +43,7 @@ def cost_difference(row: dict[str, Any]) -> str | None:
         return None
     if row.get("estimatedCost", selector.estimated_cost) != selector.estimated_cost:
         return f"estimated cost {selector.estimated_cost}, wants {row['estimatedCost']}"
-    device = flatten(row["device"], row["device"]["driver"])
+    device = flatten(row["device"], row["device"].get("driver", ""))
     cost = selector.evaluate_exact(device, row.get("costLimit", COST_LIMIT)).cost
     return f"cost {cost}, wants {row['cost']}" if row.get("cost", cost) != cost else None
 
