@@ -232,7 +232,9 @@ class _Emitter:
         optional, other = codes
         if optional.kind != "optional" or not other.constant:
             raise Unsupported
-        if optional.item != "dyn" and other.kind != optional.item:
+        # What reads as dyn is taken to be a kind of value that attributes have, so the default must be too.
+        kinds = ("str", "int", "bool", "semver") if optional.item == "dyn" else (optional.item,)
+        if other.kind not in kinds:
             raise Unsupported
         return Code(optional.item, f"{optional.safe}.get({optional.key}, {self._read(other)})", 0)
 

@@ -66,6 +66,14 @@ def test_other_shapes_take_the_closures(expression: str) -> None:
     assert selector.is_fast is False
 
 
+def test_a_default_no_attribute_could_have_takes_the_closures() -> None:
+    """A missing attribute replaced by a quantity: comparing that with a number is an error, not false."""
+    selector = compile_selector(f'{A}.?nope.orValue(quantity("0")) == 5')
+    with pytest.raises(CelRuntimeError):
+        selector.matches(sample())
+    assert selector.is_fast is False
+
+
 def test_list_attributes_are_generated_where_the_gate_is_on() -> None:
     device = flatten({"attributes": {"names": {"strings": ["a", "b"]}, "x": {"ints": [1]}}}, DRIVER)
     for expression, expected in (
