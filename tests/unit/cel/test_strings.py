@@ -91,7 +91,7 @@ def test_fails(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["\\C", "a{1001}", "(a", "[a", "*", "(?=a)", "\\1", "(" * 1001 + ")" * 1001]
+    "pattern", ["\\C", "a{1001}", "(a", "[a", "*", "(?=a)", "\\1", "(" * 1001 + ")" * 1001, "(?P<é>a)"]
 )
 def test_patterns_outside_the_dialect_are_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
@@ -140,3 +140,9 @@ def test_doubles_print_their_shortest_digits() -> None:
 
 def test_quoting_escapes_what_does_not_print() -> None:
     assert quote_go('a"\\\n\x01\u00a0\u200b\U000e0001é') == '"a\\"\\\\\\n\\x01\\u00a0\\u200b\\U000e0001é"'
+
+
+def test_patterns_have_bounded_size() -> None:
+    with pytest.raises(PatternError, match="too large"):
+        compile_pattern("\\pL{1000}")
+    compile_pattern("\\pL{100}")
