@@ -40,6 +40,21 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"run", "tools", "cluster", "api"},
 }
 
+#: The same inside `cel`, where a text becomes a tree, a checked tree, and two kinds of program.
+CEL_ARROWS: dict[str, set[str]] = {
+    "syntax": set(),
+    "values": {"syntax"},
+    "comparison": {"syntax", "values"},
+    "functions": {"syntax", "values", "comparison"},
+    "static": {"syntax", "values", "functions"},
+    "check": {"syntax", "static"},
+    "device": {"values", "functions"},
+    "exact": {"syntax", "static", "check", "values", "comparison", "functions", "device"},
+    "fast": {"syntax", "check", "values", "functions", "device"},
+    "selector": {"static", "check", "exact", "fast", "device"},
+    "caches": {"static", "selector", "device"},
+}
+
 #: Packages whose functions depend on nothing but their arguments.
 PURE = {"api", "cel", "validate", "ledger", "allocate", "schedule"}
 IMPURE_MODULES = {
@@ -71,10 +86,10 @@ IMPURE_CALLS = {"open", "print", "input", "exec"}
 #: Uses that have no effect of their own, file by file.
 HARMLESS = {
     ("cel/device.py", "sys"): "sys.intern",
-    ("cel/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
+    ("cel/exact/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
 }
 #: Where compiled Python source is made on purpose.
-MAKES_CODE = {"cel/generate.py", "cel/source.py"}
+MAKES_CODE = {"cel/fast/generate.py"}
 
 
 def modules() -> list[Path]:
@@ -110,6 +125,18 @@ def test_imports_follow_the_arrows(path: Path) -> None:
     for module, line in imports(path):
         ours = module.split(".")[1] if module.startswith("plimsoll.") else None
         assert ours is None or ours in allowed, f"{path}:{line}: {package} may not import {module}"
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "cel").rglob("*.py")), ids=lambda p: p.name)
+def test_imports_inside_cel_follow_the_arrows(path: Path) -> None:
+    part = path.relative_to(SOURCE / "cel").parts[0].removesuffix(".py")
+    if part == "__init__":
+        return
+    for module, line in imports(path):
+        other = (
+            module.removeprefix("plimsoll.cel.").split(".")[0] if module.startswith("plimsoll.cel.") else part
+        )
+        assert other in CEL_ARROWS[part] | {part}, f"{path}:{line}: {part} may not import {module}"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from plimsoll.api import resource
 from plimsoll.cel.device import Device, flatten
-from plimsoll.cel.environment import Environment
 from plimsoll.cel.selector import Selector, compile_selector
+from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 K = TypeVar("K")

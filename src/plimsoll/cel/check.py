@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel import checker, folding, parser, validators
-from plimsoll.cel.ast import Expr
-from plimsoll.cel.checker import Reference
-from plimsoll.cel.environment import Environment
-from plimsoll.cel.estimate import estimate
-from plimsoll.cel.types import Kind, Type
+from plimsoll.cel.static import checker, folding, validators
+from plimsoll.cel.static.checker import Reference
+from plimsoll.cel.static.environment import Environment
+from plimsoll.cel.static.estimate import estimate
+from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.syntax import parser
+from plimsoll.cel.syntax.ast import Expr
 from plimsoll.errors import CelCompileError
 
 

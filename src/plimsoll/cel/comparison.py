@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.cel.ast import Uint
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     CIDR,
     IP,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plimsoll.cel.check import Checked, check
-from plimsoll.cel.closures import Outcome, Program
 from plimsoll.cel.device import Device
-from plimsoll.cel.environment import Environment
-from plimsoll.cel.generate import generate
-from plimsoll.cel.run import COST_LIMIT
-from plimsoll.cel.types import Type
+from plimsoll.cel.exact.closures import Outcome, Program
+from plimsoll.cel.exact.run import COST_LIMIT
+from plimsoll.cel.fast.generate import generate
+from plimsoll.cel.static.environment import Environment
+from plimsoll.cel.static.types import Type
 
 
 class Selector:

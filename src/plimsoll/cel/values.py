@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.cel.ast import Uint
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.errors import CelCostError, CelRuntimeError
 
 Value: TypeAlias = Any

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceSelector
 from plimsoll.cel.check import check
-from plimsoll.cel.environment import Environment
+from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError
 from plimsoll.validate.names import byte_length
 from plimsoll.validate.problems import Path, Problems, check_list, forbidden, invalid, required, too_long

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel import types
-from plimsoll.cel.ast import Call, Ident, descend
 from plimsoll.cel.check import Checked, check
-from plimsoll.cel.checker import resolve
-from plimsoll.cel.environment import Environment
-from plimsoll.cel.parser import parse
+from plimsoll.cel.static import types
+from plimsoll.cel.static.checker import resolve
+from plimsoll.cel.static.environment import Environment
+from plimsoll.cel.syntax.ast import Call, Ident, descend
+from plimsoll.cel.syntax.parser import parse
 from plimsoll.errors import CelCompileError
 
 STORED = Environment("stored")

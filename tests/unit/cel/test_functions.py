@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel.declarations import functions
 from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.static.declarations import functions
 from tests.unit.cel.evaluation import cost, fails
 
 #: Operators that the back ends evaluate themselves.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel import compile_selector, flatten, generate
+from plimsoll.cel import compile_selector, flatten
 from plimsoll.cel.check import check
-from plimsoll.cel.environment import Environment
+from plimsoll.cel.fast import generate
+from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelRuntimeError
 from tests.unit.cel.evaluation import DRIVER, LISTS, sample, value
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.cel.check import check
-from plimsoll.cel.environment import Environment
+from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError
 
 ENVIRONMENTS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel import lexer
+from plimsoll.cel.syntax import lexer
 from plimsoll.errors import CelCompileError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel.ast import descend
-from plimsoll.cel.macros import MAX_NODES
-from plimsoll.cel.parser import parse
+from plimsoll.cel.syntax.ast import descend
+from plimsoll.cel.syntax.macros import MAX_NODES
+from plimsoll.cel.syntax.parser import parse
 from plimsoll.errors import CelCompileError
 from tests.unit.cel.trees import show
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel.ast import Const, descend
-from plimsoll.cel.parser import MAX_CODE_POINTS, MAX_DEPTH, parse
+from plimsoll.cel.syntax.ast import Const, descend
+from plimsoll.cel.syntax.parser import MAX_CODE_POINTS, MAX_DEPTH, parse
 from plimsoll.errors import CelCompileError
 from tests.unit.cel.trees import show
 

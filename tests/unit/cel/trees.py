@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.cel.ast import (
+from plimsoll.cel.syntax.ast import (
     Call,
     Comprehension,
     Const,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 
-from plimsoll.cel.ast import Uint
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import numbers, time
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import Domains, Duration, Timestamp, TypeValue, Value, from_key, type_name
 from plimsoll.errors import CelRuntimeError
 

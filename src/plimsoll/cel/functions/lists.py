@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from plimsoll.cel.ast import Uint
 from plimsoll.cel.comparison import Meter, compare, holds, is_comparable, same
 from plimsoll.cel.functions.registry import (
     ANY,
@@ -31,6 +30,7 @@ from plimsoll.cel.functions.registry import (
     whole,
 )
 from plimsoll.cel.functions.standard import add
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import UNABSORBED, Duration, Value, no_overload, type_name
 from plimsoll.errors import CelRuntimeError
 

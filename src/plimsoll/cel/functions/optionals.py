@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.cel.ast import Uint
 from plimsoll.cel.functions.registry import ANY, LIST, OPTIONAL, Function, Overload, function, list_of
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import NONE, Duration, Optional, Timestamp, Value, content
 from plimsoll.errors import CelRuntimeError
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.cel.ast import Uint
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import CIDR, IP, URL, Duration, NamedFormat, Optional, Semver, Timestamp, Value
 
 Call: TypeAlias = Callable[..., Value]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from plimsoll.cel.ast import Uint
 from plimsoll.cel.comparison import Meter, compare, contains
 from plimsoll.cel.functions import numbers, time
 from plimsoll.cel.functions.regex import match_pattern
@@ -28,6 +27,7 @@ from plimsoll.cel.functions.registry import (
     function,
     whole,
 )
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     INT_MAX,
     INT_MIN,

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.cel import types
-from plimsoll.cel.ast import Const, Expr
-from plimsoll.cel.paths import Path
-from plimsoll.cel.ranges import MAX, ONE, UNKNOWN, Range, fixed
-from plimsoll.cel.types import Kind, Type
+from plimsoll.cel.static import types
+from plimsoll.cel.static.paths import Path
+from plimsoll.cel.static.ranges import MAX, ONE, UNKNOWN, Range, fixed
+from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.syntax.ast import Const, Expr
 
 STRING_FACTOR = 0.1
 REGEX_FACTOR = 0.25

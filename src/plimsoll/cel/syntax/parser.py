@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from plimsoll.cel import lexer
-from plimsoll.cel.ast import (
+from plimsoll.cel.syntax import lexer
+from plimsoll.cel.syntax.ast import (
     Call,
     Const,
     Entry,
@@ -27,8 +27,8 @@ from plimsoll.cel.ast import (
     StructLit,
     Uint,
 )
-from plimsoll.cel.macros import Nodes, expand
-from plimsoll.cel.trampoline import Task, run
+from plimsoll.cel.syntax.macros import Nodes, expand
+from plimsoll.cel.syntax.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
 MAX_CODE_POINTS = 100_000

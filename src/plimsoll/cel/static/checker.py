@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel import types
-from plimsoll.cel.assignability import Bindings, most_general
-from plimsoll.cel.ast import (
+from plimsoll.cel.static import types
+from plimsoll.cel.static.assignability import Bindings, most_general
+from plimsoll.cel.static.declarations import Overload
+from plimsoll.cel.static.environment import Environment
+from plimsoll.cel.static.types import Kind, Type, is_dyn, unwrap_optional
+from plimsoll.cel.syntax.ast import (
     Call,
     Comprehension,
     Const,
@@ -26,10 +29,7 @@ from plimsoll.cel.ast import (
     StructLit,
     Uint,
 )
-from plimsoll.cel.declarations import Overload
-from plimsoll.cel.environment import Environment
-from plimsoll.cel.trampoline import Task, run
-from plimsoll.cel.types import Kind, Type, is_dyn, unwrap_optional
+from plimsoll.cel.syntax.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
 

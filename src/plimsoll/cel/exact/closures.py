@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from plimsoll.cel import calls, folds, literals
-from plimsoll.cel.access import (
+from plimsoll.cel.check import Checked
+from plimsoll.cel.device import Device
+from plimsoll.cel.exact import calls, folds, literals
+from plimsoll.cel.exact.access import (
     Attribute,
     Closure,
     Conditional,
@@ -19,7 +21,14 @@ from plimsoll.cel.access import (
     is_key,
     resolver,
 )
-from plimsoll.cel.ast import (
+from plimsoll.cel.exact.costs import CallCost, call_cost
+from plimsoll.cel.exact.run import COST_LIMIT, Run, over_limit
+from plimsoll.cel.exact.stack import in_fresh_stack, with_room
+from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.functions.regex import compile_pattern, find_all
+from plimsoll.cel.static.environment import CONSTANTS, DEVICE_VARIABLE, RUNTIME_TYPES
+from plimsoll.cel.static.types import Kind
+from plimsoll.cel.syntax.ast import (
     Call,
     Comprehension,
     Const,
@@ -30,17 +39,8 @@ from plimsoll.cel.ast import (
     Select,
     StructLit,
 )
-from plimsoll.cel.check import Checked
-from plimsoll.cel.costs import CallCost, call_cost
-from plimsoll.cel.device import Device
-from plimsoll.cel.environment import CONSTANTS, DEVICE_VARIABLE, RUNTIME_TYPES
-from plimsoll.cel.functions import FUNCTIONS
-from plimsoll.cel.functions.regex import compile_pattern, find_all
-from plimsoll.cel.run import COST_LIMIT, Run, over_limit
-from plimsoll.cel.stack import in_fresh_stack, with_room
-from plimsoll.cel.trampoline import Task
-from plimsoll.cel.trampoline import run as run_task
-from plimsoll.cel.types import Kind
+from plimsoll.cel.syntax.trampoline import Task
+from plimsoll.cel.syntax.trampoline import run as run_task
 from plimsoll.cel.values import (
     NONE,
     Optional,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from plimsoll.cel import messages
-from plimsoll.cel.access import Closure
-from plimsoll.cel.ast import Uint
-from plimsoll.cel.costs import LIST_COST, MAP_COST, STRUCT_COST
-from plimsoll.cel.run import Run
+from plimsoll.cel.exact import messages
+from plimsoll.cel.exact.access import Closure
+from plimsoll.cel.exact.costs import LIST_COST, MAP_COST, STRUCT_COST
+from plimsoll.cel.exact.run import Run
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     INT_MAX,
     NONE,

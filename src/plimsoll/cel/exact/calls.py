@@ -11,11 +11,11 @@ from collections.abc import Callable
 from math import ceil
 from typing import TypeAlias
 
-from plimsoll.cel.access import Closure
 from plimsoll.cel.comparison import equal
-from plimsoll.cel.costs import FAILED, CallCost
+from plimsoll.cel.exact.access import Closure
+from plimsoll.cel.exact.costs import FAILED, CallCost
+from plimsoll.cel.exact.run import Run, over_limit
 from plimsoll.cel.functions.registry import Function, Overload, Param
-from plimsoll.cel.run import Run, over_limit
 from plimsoll.cel.values import UNABSORBED, Value, no_overload
 from plimsoll.errors import CelRuntimeError
 

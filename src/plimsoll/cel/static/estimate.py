@@ -11,7 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.cel.ast import (
+from plimsoll.cel.static.checker import Typed
+from plimsoll.cel.static.library_costs import (
+    LIST_COST,
+    REGEX_FACTOR,
+    STRING_FACTOR,
+    CallCost,
+    Node,
+    call_cost,
+)
+from plimsoll.cel.static.paths import NO_PATH, Path
+from plimsoll.cel.static.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed, wrapped
+from plimsoll.cel.static.types import Kind, Type
+from plimsoll.cel.syntax.ast import (
     Call,
     Comprehension,
     Const,
@@ -22,19 +34,7 @@ from plimsoll.cel.ast import (
     Select,
     StructLit,
 )
-from plimsoll.cel.checker import Typed
-from plimsoll.cel.library_costs import (
-    LIST_COST,
-    REGEX_FACTOR,
-    STRING_FACTOR,
-    CallCost,
-    Node,
-    call_cost,
-)
-from plimsoll.cel.paths import NO_PATH, Path
-from plimsoll.cel.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed, wrapped
-from plimsoll.cel.trampoline import Task, run
-from plimsoll.cel.types import Kind, Type
+from plimsoll.cel.syntax.trampoline import Task, run
 
 _MAP_COST = 30
 _MESSAGE_COST = 40

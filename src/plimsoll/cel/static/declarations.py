@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from plimsoll.cel import types
-from plimsoll.cel.types import Kind, Type
+from plimsoll.cel.static import types
+from plimsoll.cel.static.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-from plimsoll.cel.ast import Call, Const, Expr, ListLit, MapLit, children
-from plimsoll.cel.checker import Typed
 from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.types import Kind, Type, unwrap_optional
+from plimsoll.cel.static.checker import Typed
+from plimsoll.cel.static.types import Kind, Type, unwrap_optional
+from plimsoll.cel.syntax.ast import Call, Const, Expr, ListLit, MapLit, children
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 

@@ -8,12 +8,12 @@ turns a checked expression into a program.
 
 from __future__ import annotations
 
-from plimsoll.cel.ast import Call, Const, Expr, Ident, ListLit, MapLit, Uint, descend
-from plimsoll.cel.checker import Typed
-from plimsoll.cel.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.functions import standard
 from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.types import Kind
+from plimsoll.cel.static.checker import Typed
+from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
+from plimsoll.cel.static.types import Kind
+from plimsoll.cel.syntax.ast import Call, Const, Expr, Ident, ListLit, MapLit, Uint, descend
 from plimsoll.cel.values import TypeValue, Value, no_overload
 from plimsoll.errors import CelCompileError, CelRuntimeError
 

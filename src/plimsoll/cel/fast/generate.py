@@ -16,14 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from plimsoll.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, Select
 from plimsoll.cel.check import Checked
 from plimsoll.cel.device import MAX_PLAIN_LIST, Device
-from plimsoll.cel.functions import semver
-from plimsoll.cel.functions.attributes import MAX_VALUES
-from plimsoll.cel.functions.quantity import parse as parse_quantity
-from plimsoll.cel.functions.regex import compile_pattern
-from plimsoll.cel.source import (
+from plimsoll.cel.fast.source import (
     ARITHMETIC,
     BY_SIGNS,
     FIELDS,
@@ -37,6 +32,11 @@ from plimsoll.cel.source import (
     Unsupported,
     literal,
 )
+from plimsoll.cel.functions import semver
+from plimsoll.cel.functions.attributes import MAX_VALUES
+from plimsoll.cel.functions.quantity import parse as parse_quantity
+from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.cel.syntax.ast import Call, Comprehension, Const, Expr, Ident, ListLit, Select
 from plimsoll.cel.values import INT_MAX, Value
 from plimsoll.errors import CelRuntimeError
 

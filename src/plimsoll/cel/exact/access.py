@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.cel.ast import Uint
-from plimsoll.cel.run import Run, over_limit
+from plimsoll.cel.exact.run import Run, over_limit
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     CIDR,
     IP,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel.environment import DEVICE_VARIABLE
-from plimsoll.cel.ranges import Range
+from plimsoll.cel.static.environment import DEVICE_VARIABLE
+from plimsoll.cel.static.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)

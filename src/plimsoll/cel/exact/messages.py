@@ -5,9 +5,9 @@ They are the only messages a selector can name; each turns at once into the plai
 
 from __future__ import annotations
 
-from plimsoll.cel.ast import Uint
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.time import MAX_SECONDS, MIN_SECONDS, SECOND, format_duration, format_timestamp
+from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     EMPTY_MESSAGE,
     INT_MAX,

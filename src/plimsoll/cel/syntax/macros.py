@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.cel.ast import (
+from plimsoll.cel.syntax.ast import (
     Call,
     Comprehension,
     Const,
@@ -26,7 +26,7 @@ from plimsoll.cel.ast import (
     StructField,
     StructLit,
 )
-from plimsoll.cel.trampoline import Task, run
+from plimsoll.cel.syntax.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
 # optMap and optFlatMap copy their target, so a chain of them doubles the tree at every link.

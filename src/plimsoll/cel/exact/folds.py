@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from plimsoll.cel.access import Closure
-from plimsoll.cel.costs import LIST_COST
+from plimsoll.cel.exact.access import Closure
+from plimsoll.cel.exact.costs import LIST_COST
+from plimsoll.cel.exact.run import Run, over_limit
 from plimsoll.cel.functions.maps import insert
-from plimsoll.cel.run import Run, over_limit
 from plimsoll.cel.values import (
     UNABSORBED,
     Domains,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from plimsoll.cel import types
-from plimsoll.cel.declarations import Overload, functions
-from plimsoll.cel.types import Type
+from plimsoll.cel.static import types
+from plimsoll.cel.static.declarations import Overload, functions
+from plimsoll.cel.static.types import Type
 
 DEVICE_VARIABLE = "device"
 

@@ -14,7 +14,7 @@ from math import ceil
 from typing import TypeAlias
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.cel.run import Run
+from plimsoll.cel.exact.run import Run
 from plimsoll.cel.values import (
     CIDR,
     IP,
