@@ -83,6 +83,8 @@ def run_select(expression: str, files: tuple[str, ...], gates: str, output: str)
     answers = list(select.select_devices(expression, read_objects(files), Gates.parse(gates)))
     if output == "json":
         click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
+    elif not answers:
+        click.echo("there are no devices: give ResourceSlices with -f", err=True)
     else:
         rows = [("DEVICE", "ANSWER"), *((answer.device, answer.text) for answer in answers)]
         for line in columns.lay_out(rows):

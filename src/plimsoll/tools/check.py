@@ -16,6 +16,7 @@ from plimsoll.errors import DecodeError
 from plimsoll.validate import Prepared, Write, prepare
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+_NAMESPACED = ("Pod", "ResourceClaim", "ResourceClaimTemplate")
 _ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 
 
@@ -31,14 +32,17 @@ class Checked:
 def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = None) -> Checked:
     """Check an object as a create; an object that cannot even be decoded has that one problem.
 
-    The object's namespace is not at hand, so admin access is taken to be allowed there.
+    An object without a namespace goes to `default`, as with kubectl. The namespace itself is not at hand, so
+    admin access is taken to be allowed there.
     """
     kind = str(tree.get("kind", ""))
     if kind not in KINDS:
         return Checked(False)
-    write = Write(
-        kind, "create", dict(tree), now, gates=gates or Gates.all_on(), namespace_labels=_ADMIN_ACCESS
-    )
+    given = dict(tree)
+    metadata = given.get("metadata")
+    if kind in _NAMESPACED and isinstance(metadata, Mapping) and not metadata.get("namespace"):
+        given["metadata"] = {**metadata, "namespace": "default"}
+    write = Write(kind, "create", given, now, gates=gates or Gates.all_on(), namespace_labels=_ADMIN_ACCESS)
     try:
         prepared: Prepared = prepare(write)
     except DecodeError as error:

@@ -112,6 +112,20 @@ def test_select_lists_every_device(run: Run, slices: str) -> None:
     assert "error: no such key: nope" in missing.out
 
 
+def test_select_says_when_there_is_nothing_to_select_from(run: Run) -> None:
+    result = run("select", "true", "-f", "/dev/null")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "there are no devices: give ResourceSlices with -f\n"
+
+
+def test_check_takes_the_default_namespace(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "claim.yaml"
+    path.write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {}}"
+    )
+    assert run("check", "-f", path).code == 0
+
+
 def test_convert_rewrites_and_tells_losses(run: Run, slices: str) -> None:
     newer = run("convert", "-f", slices, "--form", "1.37")
     assert (newer.code, newer.err) == (0, "")
