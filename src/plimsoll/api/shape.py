@@ -40,6 +40,12 @@ def members(view: type[msgspec.Struct]) -> tuple[_Member, ...]:
     )
 
 
+@lru_cache(maxsize=512)
+def wire_types(view: type[msgspec.Struct]) -> dict[str, Any]:
+    """The types of a view's fields by their name on the wire; not to be changed."""
+    return {member.wire: member.type for member in members(view)}
+
+
 @lru_cache(maxsize=2048)
 def strip_optional(wanted: Any) -> Any:
     """`X | None` -> X."""

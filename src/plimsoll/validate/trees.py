@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
-from plimsoll.api.shape import members, strip_optional
+from plimsoll.api.shape import strip_optional, wire_types
 from plimsoll.errors import DecodeError, QuantityError
 from plimsoll.validate.metadata_view import WholeObjectMeta
 from plimsoll.validate.times import normalise_time
@@ -90,7 +90,7 @@ def _copy_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) 
     _expect(isinstance(value, dict), "an object", path)
     if view is ObjectMeta:
         view = WholeObjectMeta
-    known = {member.wire: member.type for member in members(view)}
+    known = wire_types(view)
     copied: Tree = {}
     for key, item in value.items():
         place = f"{path}.{_key(key, path)}" if path else _key(key, path)
