@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from plimsoll.cli.main import main
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```\n(\$ .*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BAD = {"requests": [{"name": "Not a name"}]}
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -56,6 +60,18 @@ def test_console_blocks_print_what_they_say(
         assert re.fullmatch(pattern, captured.out + captured.err, re.DOTALL), (
             f"{name}: {captured.out}{captured.err}"
         )
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_python_blocks_run(number: int) -> None:
+    """The examples of the reference, over a claim with one mistake."""
+    block = PYTHON.findall((ROOT / "docs" / "python.md").read_text())[number]
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "n"}, "spec": {"devices": {}}}
+    seen: list[str] = []
+    names: dict[str, Any] = {"raw_json": json.dumps(claim).encode(), "seen": seen}
+    names["tree"] = {**claim, "spec": {"devices": BAD}}
+    exec(block.replace("print(problem)", "seen.append(str(problem))"), names)
+    assert bool(seen) == ("prepare" in block)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
