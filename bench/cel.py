@@ -5,7 +5,7 @@
 Prints the time to compile a selector, the time of one evaluation by generated code, by closures and on a
 device that lacks the attribute, the time to flatten devices, and what it takes to match all of them, with
 ratios. The figure for kube-scheduler is quoted, not measured here: `DeviceMatches` of Kubernetes 1.36.4 took
-17 to 26 us per call on a two-core Linux machine (cel_engines in the project's shared anchors).
+17 to 26 us per call on a two-core Linux machine.
 """
 
 from __future__ import annotations
