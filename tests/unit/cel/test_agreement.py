@@ -30,7 +30,6 @@ def assert_agreement(expression: str, raw: list[dict[str, Any]]) -> None:
             except CelRuntimeError:
                 fast = None
             assert fast == exact.result, f"{expression} on {one}: {fast}, exactly {exact}"
-            assert exact.cost <= selector.estimated_cost or selector.too_expensive or exact.error is not None
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
