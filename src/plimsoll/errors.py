@@ -13,6 +13,8 @@ match, a field that fails validation) is a value, never an exception.
           CelCompileError      it does not parse, type-check or fit the environment
           CelRuntimeError      it failed on this device
             CelCostError       it went past its run-time cost limit
+            CelFatalError      it failed in a way that && and || do not swallow
+            CelPatternError    a text that is no regular expression
 """
 
 from __future__ import annotations
@@ -81,3 +83,11 @@ class CelRuntimeError(CelError):
 
 class CelCostError(CelRuntimeError):
     """The expression went past its run-time cost limit."""
+
+
+class CelFatalError(CelRuntimeError):
+    """A failure that `&&` and `||` do not swallow: it ends the evaluation whatever stands beside it."""
+
+
+class CelPatternError(CelRuntimeError):
+    """A text that is no regular expression."""

@@ -42,14 +42,15 @@ ARROWS: dict[str, set[str]] = {
 
 #: The same inside `cel`, where a text becomes a tree, a checked tree, and two kinds of program.
 CEL_ARROWS: dict[str, set[str]] = {
+    "stack": set(),
     "syntax": set(),
     "values": {"syntax"},
     "comparison": {"syntax", "values"},
     "functions": {"syntax", "values", "comparison"},
     "static": {"syntax", "values", "functions"},
-    "check": {"syntax", "static"},
+    "check": {"stack", "syntax", "static"},
     "device": {"values", "functions"},
-    "exact": {"syntax", "static", "check", "values", "comparison", "functions", "device"},
+    "exact": {"stack", "syntax", "static", "check", "values", "comparison", "functions", "device"},
     "fast": {"syntax", "check", "values", "functions", "device"},
     "selector": {"static", "check", "exact", "fast", "device"},
     "caches": {"static", "selector", "device"},
@@ -86,7 +87,7 @@ IMPURE_CALLS = {"open", "print", "input", "exec"}
 #: Uses that have no effect of their own, file by file.
 HARMLESS = {
     ("cel/device.py", "sys"): "sys.intern",
-    ("cel/exact/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
+    ("cel/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
 }
 #: Where compiled Python source is made on purpose.
 MAKES_CODE = {"cel/fast/generate.py"}
@@ -176,3 +177,19 @@ def test_no_float_where_amounts_are_counted(path: Path) -> None:
         divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
         inexact = literal or made or divided
         assert not inexact, f"{path}:{getattr(node, 'lineno', 0)}: amounts are exact, no float"
+
+
+#: Signals that never leave the module or package that raises them.
+PRIVATE_SIGNALS = {("cel/fast/source.py", "Unsupported"), ("cel/functions/urls.py", "_Malformed")}
+
+
+def test_exceptions_form_one_tree() -> None:
+    """What callers can meet is in errors.py."""
+    found = set()
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and package_of(path) != "errors":
+                bases = {ast.unparse(base) for base in node.bases}
+                if any(base.endswith(("Error", "Exception")) for base in bases):
+                    found.add((path.relative_to(SOURCE).as_posix(), node.name))
+    assert found == PRIVATE_SIGNALS

@@ -43,11 +43,11 @@ def _decode_leaf(wanted: type[Any], value: Any) -> Any:
     """Called by msgspec for every quantity: a text seen before costs one look-up."""
     if wanted is Quantity:
         try:
-            return _parse(value) if type(value) is str else Quantity.from_json(value)
-        except QuantityError:
+            return _parse(value)
+        except (QuantityError, TypeError):
             pass
         try:
-            return Quantity.from_json(value)  # the text may stand among blanks
+            return Quantity.from_json(value)  # no text, or a text among blanks
         except QuantityError as error:
             raise ValueError(str(error)) from None
     raise NotImplementedError(wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plimsoll.cel.stack import with_room
 from plimsoll.cel.static import checker, folding, validators
 from plimsoll.cel.static.checker import Reference
 from plimsoll.cel.static.environment import Environment
@@ -36,10 +37,10 @@ class Checked:
 def check(source: str, environment: Environment) -> Checked:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
     try:
-        return _check(source, environment)
+        # Trees need no stack, but types nest too; how much of it the caller has left must not matter.
+        return with_room(lambda: _check(source, environment))
     except RecursionError:
-        # Trees need no stack, but types nest too, and the caller may have left little of it.
-        raise CelCompileError("expression has types nested too deeply for the stack that is left") from None
+        raise CelCompileError("expression has types nested too deeply") from None
 
 
 def _check(source: str, environment: Environment) -> Checked:

@@ -40,7 +40,6 @@ class Device:
         "lists",
         "plain",
         "problem",
-        "variable",
     )
 
     listed: Domains
@@ -66,11 +65,15 @@ class Device:
             self.listed = attributes
             if lists is None:
                 self.plain = attributes
-        self.variable: dict[str, Value] = {
-            "driver": driver,
-            "allowMultipleAllocations": allow_multiple,
-            "attributes": attributes,
-            "capacity": capacity,
+
+    @property
+    def variable(self) -> dict[str, Value]:
+        """The device as one map, for expressions that do not read it field by field."""
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple,
+            "attributes": self.attributes,
+            "capacity": self.capacity,
         }
 
 

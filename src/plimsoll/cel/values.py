@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.cel.syntax.ast import Uint
-from plimsoll.errors import CelCostError, CelRuntimeError
+from plimsoll.errors import CelCostError, CelFatalError, CelRuntimeError
 
 Value: TypeAlias = Any
 
@@ -28,12 +28,8 @@ INT_MAX = 2**63 - 1
 UINT_MAX = 2**64 - 1
 
 
-class FatalError(CelRuntimeError):
-    """A failure that `&&` and `||` do not swallow: it ends the evaluation whatever stands beside it."""
-
-
 #: What error absorption must let through.
-UNABSORBED = (CelCostError, FatalError)
+UNABSORBED = (CelCostError, CelFatalError)
 
 
 def no_overload(function: str, *args: Value) -> CelRuntimeError:

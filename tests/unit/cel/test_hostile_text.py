@@ -182,6 +182,7 @@ def test_long_texts_are_soon_done(source: str) -> None:
 
 
 def test_a_full_stack_is_no_excuse() -> None:
+    """The answer is the same however little of the stack the caller has left."""
     nested = "[" * 240 + "]" * 240 + " == []"
 
     def descend(levels: int) -> bool:
@@ -189,4 +190,5 @@ def test_a_full_stack_is_no_excuse() -> None:
 
     left = sys.getrecursionlimit() - len(inspect.stack())
     assert descend(left - 800)
-    assert not descend(left - 150)
+    assert descend(left - 150)
+    assert descend(left - 60)

@@ -6,7 +6,8 @@ import pytest
 
 from plimsoll.cel.functions.format_text import quote_go
 from plimsoll.cel.functions.numbers import parse_double, parse_int, parse_uint, shortest
-from plimsoll.cel.functions.regex import PatternError, compile_pattern
+from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.errors import CelPatternError
 from tests.unit.cel.evaluation import fails, value
 
 TRUE = [
@@ -94,7 +95,7 @@ def test_fails(expression: str) -> None:
     "pattern", ["\\C", "a{1001}", "(a", "[a", "*", "(?=a)", "\\1", "(" * 1001 + ")" * 1001, "(?P<é>a)"]
 )
 def test_patterns_outside_the_dialect_are_refused(pattern: str) -> None:
-    with pytest.raises(PatternError):
+    with pytest.raises(CelPatternError):
         compile_pattern(pattern)
 
 
@@ -143,6 +144,6 @@ def test_quoting_escapes_what_does_not_print() -> None:
 
 
 def test_patterns_have_bounded_size() -> None:
-    with pytest.raises(PatternError, match="too large"):
+    with pytest.raises(CelPatternError, match="too large"):
         compile_pattern("\\pL{1000}")
     compile_pattern("\\pL{100}")

@@ -23,9 +23,10 @@ from plimsoll.cel.exact.access import (
 )
 from plimsoll.cel.exact.costs import CallCost, call_cost
 from plimsoll.cel.exact.run import COST_LIMIT, Run, over_limit
-from plimsoll.cel.exact.stack import in_fresh_stack, with_room
 from plimsoll.cel.functions import FUNCTIONS
 from plimsoll.cel.functions.regex import compile_pattern, find_all
+from plimsoll.cel.functions.standard import CONVERSIONS
+from plimsoll.cel.stack import in_fresh_stack, with_room
 from plimsoll.cel.static.environment import CONSTANTS, DEVICE_VARIABLE, RUNTIME_TYPES
 from plimsoll.cel.static.types import Kind
 from plimsoll.cel.syntax.ast import (
@@ -52,9 +53,6 @@ from plimsoll.cel.values import (
 )
 from plimsoll.errors import CelCompileError, CelCostError, CelRuntimeError
 
-_CONVERSIONS = frozenset(
-    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
-)
 _BINDINGS = frozenset({"cel.bind", "optMap", "optFlatMap", "sortBy"})
 
 Scope: TypeAlias = dict[str, Closure]
@@ -254,7 +252,7 @@ class _Planner:
     def _ordinary(self, expr: Call, args: list[Plan]) -> Plan:
         overloads = self._references[expr.id].overloads
         settled = overloads[0] if len(overloads) == 1 else ""
-        if expr.function in _CONVERSIONS and len(args) == 1 and args[0].constant:
+        if expr.function in CONVERSIONS and len(args) == 1 and args[0].constant:
             return _converted(expr, overloads, args[0])
         cost = call_cost(expr.function, settled)
         if expr.function == "@in" and settled == "in_list" and args[1].constant:

@@ -21,7 +21,6 @@ from plimsoll.cel.values import (
     NONE,
     URL,
     Domains,
-    FatalError,
     NamedFormat,
     Optional,
     Semver,
@@ -29,6 +28,7 @@ from plimsoll.cel.values import (
     from_key,
     size_of,
 )
+from plimsoll.errors import CelFatalError
 
 LIST_COST = 10
 MAP_COST = 30
@@ -172,7 +172,7 @@ def _output(run: Run, args: Args, result: Value) -> int:
 def _flattened(run: Run, args: Args, result: Value) -> int:
     depth = 1 if len(args) == 1 else args[1]
     if type(depth) is not int:
-        raise FatalError("internal error: flatten depth is not an int")
+        raise CelFatalError("internal error: flatten depth is not an int")
     cost = (_as_uint64(size_of(args[0]) * float(depth)) + 1 + LIST_COST) % 2**64
     return cost if cost < 2**63 else cost - 2**64
 
@@ -188,7 +188,7 @@ def _self_compared(index: int) -> Measure:
     def measure(run: Run, args: Args, result: Value) -> int:
         items = args[index]
         if type(items) is not list:
-            raise FatalError("internal error: sorting needs a list")
+            raise CelFatalError("internal error: sorting needs a list")
         factor = 2.0
         if items and type(items[0]) in (str, bytes):
             factor += _STRING

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from plimsoll.cel.comparison import Meter, compare, holds, is_comparable, same
+from plimsoll.cel.comparison import Meter, compare, holds, is_comparable
 from plimsoll.cel.functions.registry import (
     ANY,
     BOOL,
@@ -31,7 +31,7 @@ from plimsoll.cel.functions.registry import (
 )
 from plimsoll.cel.functions.standard import add
 from plimsoll.cel.syntax.ast import Uint
-from plimsoll.cel.values import UNABSORBED, Duration, Value, no_overload, type_name
+from plimsoll.cel.values import Duration, Value, no_overload, type_name
 from plimsoll.errors import CelRuntimeError
 
 _COMPARABLE: dict[str, Param] = {
@@ -150,18 +150,9 @@ def distinct(meter: Meter, items: list[Value]) -> list[Value]:
     unique: list[Value] = []
     for item in items:
         meter.spend(len(unique) >> 4)
-        if not any(_equals(item, other, meter) for other in unique):
+        if not any(holds(item, other, meter) for other in unique):
             unique.append(item)
     return unique
-
-
-def _equals(a: Value, b: Value, meter: Meter) -> bool:
-    try:
-        return same(a, b, meter)
-    except CelRuntimeError as error:
-        if isinstance(error, UNABSORBED):
-            raise
-        return False
 
 
 def sort(items: Value) -> list[Value]:

@@ -18,19 +18,15 @@ import re2
 
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.registry import INT, STRING, Function, Overload, function
-from plimsoll.errors import CelRuntimeError
+from plimsoll.errors import CelPatternError
 
 _MAX_NESTING = 1000
 _GROUP_NAME = re.compile(r"\(\?P?<(\w+)>")
 
 
-class PatternError(CelRuntimeError):
-    """A text that is no regular expression."""
-
-
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises PatternError."""
+    """The compiled pattern; raises CelPatternError."""
     _refuse_extras(pattern)
     options = re2.Options()
     options.log_errors = False
@@ -38,7 +34,7 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
-        raise PatternError(f"error parsing regexp: {_message(error)}") from None
+        raise CelPatternError(f"error parsing regexp: {_message(error)}") from None
 
 
 def _message(error: Exception) -> str:
@@ -58,7 +54,7 @@ def _refuse_extras(pattern: str) -> None:
                 at = len(pattern) if end < 0 else end + 2
                 continue
             if escaped == "C":
-                raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
+                raise CelPatternError("error parsing regexp: invalid escape sequence: `\\C`")
             at += 2
             continue
         if in_class:
@@ -72,9 +68,9 @@ def _refuse_extras(pattern: str) -> None:
             depth += 1
             name = _GROUP_NAME.match(pattern, at)
             if name is not None and not name[1].isascii():
-                raise PatternError(f"error parsing regexp: invalid named capture: `{name[0]}`")
+                raise CelPatternError(f"error parsing regexp: invalid named capture: `{name[0]}`")
             if depth >= _MAX_NESTING:
-                raise PatternError("error parsing regexp: expression nests too deeply")
+                raise CelPatternError("error parsing regexp: expression nests too deeply")
         elif char == ")":
             depth -= 1
         at += 1

@@ -290,6 +290,11 @@ def not_strictly_false(value: Value) -> bool:
     return value is not False
 
 
+#: The functions that turn a value of one type into another; of a constant they are done at compile time.
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+
 FUNCTIONS: tuple[Function, ...] = (
     whole("!_", negate_bool),
     whole("-_", negate),

@@ -22,10 +22,7 @@ _NOT_CONSTANT = object()
 _FAILED = object()
 
 _CONVERSIONS = {
-    function.name: function
-    for function in standard.FUNCTIONS
-    if function.name
-    in ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+    function.name: function for function in standard.FUNCTIONS if function.name in standard.CONVERSIONS
 }
 
 
