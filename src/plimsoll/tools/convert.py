@@ -30,6 +30,8 @@ from plimsoll.api.record import carry
 from plimsoll.api.resource import DeviceClass, ResourceSlice
 from plimsoll.cluster.dump import Found
 from plimsoll.errors import InputError
+from plimsoll.validate.node_allocatable import check_device_forms
+from plimsoll.validate.problems import Path
 
 FORMS = tuple(form.value for form in Form)
 
@@ -69,8 +71,10 @@ def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:
             return view, ()
         losses: list[str] = []
         devices = []
-        for device in view.spec.devices:
+        for place, device in enumerate(view.spec.devices):
             if device_forms(device):
+                for problem in check_device_forms(device, Path("spec").child("devices").index(place)):
+                    raise InputError(f"cannot be converted, it contradicts itself: {problem}")
                 written = write_device(device, read_device(device), form)
                 losses += written.losses
                 device = written.view

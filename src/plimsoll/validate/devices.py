@@ -17,7 +17,7 @@ from plimsoll.validate.problems import (
     check_list,
     check_map,
     check_set,
-    duplicate,
+    check_unique,
     invalid,
     required,
 )
@@ -128,8 +128,8 @@ def check_binding_conditions(conditions: Sequence[str], failures: Sequence[str],
     at, failures_at = path.child("bindingConditions"), path.child("bindingFailureConditions")
     yield from check_list(conditions, CONDITIONS_MAX, check_label_key, at)
     yield from check_list(failures, CONDITIONS_MAX, check_label_key, failures_at)
-    yield from _check_unique(conditions, at)
-    yield from _check_unique(failures, failures_at)
+    yield from check_unique(conditions, at)
+    yield from check_unique(failures, failures_at)
     awaited = frozenset(conditions)
     for place, failure in enumerate(failures):
         if failure in awaited:
@@ -138,11 +138,3 @@ def check_binding_conditions(conditions: Sequence[str], failures: Sequence[str],
         yield invalid(at, None, "must not be empty when bindingFailureConditions are given")
     if conditions and not failures:
         yield invalid(failures_at, None, "must not be empty when bindingConditions are given")
-
-
-def _check_unique(names: Sequence[str], path: Path) -> Problems:
-    seen: set[str] = set()
-    for place, name in enumerate(names):
-        if name in seen:
-            yield duplicate(path.index(place), name)
-        seen.add(name)

@@ -28,7 +28,7 @@ def _prepare_create(job: Job[Pod]) -> None:
 
 def _check_create(job: Job[Pod]) -> Problems:
     yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_pod_create(job.decode())
+    yield from check_pod_create(job.decode(), job.tree)
 
 
 def _prepare_update(job: Job[Pod]) -> None:
@@ -46,7 +46,7 @@ def _check_update(job: Job[Pod]) -> Problems:
     pod = job.decode()
     yield from check_metadata_update(job.metadata(), job.old_metadata())
     yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_pod_spec(pod)
+    yield from check_pod_spec(pod, job.tree)
     yield from check_mirror_update(pod, job.old)
     yield from check_pod_update(job.tree, job.old_tree, pod, job.old)
 
@@ -86,7 +86,7 @@ def _check_resize(job: Job[Pod]) -> Problems:
     found = [
         *check_metadata_update(job.metadata(), job.old_metadata()),
         *check_metadata(job.metadata(), namespaced=True),
-        *check_pod_spec(pod),
+        *check_pod_spec(pod, job.tree),
     ]
     yield from found
     yield from check_resize(job.tree, job.old_tree, pod, job.old, job.gates, bool(found))

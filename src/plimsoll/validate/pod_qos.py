@@ -2,8 +2,8 @@
 
 A pod is Guaranteed when every container (or the pod as a whole) limits cpu and memory and requests what
 it limits, BestEffort when nothing is requested or limited, and Burstable otherwise. Claims never change
-the class. Resources of the pod count only where they name something (section 6 of the accounting
-semantics).
+the class. Where the pod has resources of its own, even empty ones, they alone count, as in Kubernetes 1.36
+(section 5 of the accounting semantics).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMPUTE = ("cpu", "memory")
 
 def qos_class(spec: PodSpec, gates: Gates) -> str:
     """Guaranteed, Burstable or BestEffort."""
-    if _has_pod_resources(spec) and gates.enabled("PodLevelResources") and spec.resources is not None:
+    if spec.resources is not None and gates.enabled("PodLevelResources"):
         claimants: Sequence[ResourceRequirements] = (spec.resources,)
     else:
         claimants = [c.resources for c in (*spec.containers, *spec.init_containers)]
@@ -35,13 +35,6 @@ def qos_class(spec: PodSpec, gates: Gates) -> str:
     if limited and requests == limits:
         return "Guaranteed"
     return "Burstable"
-
-
-def _has_pod_resources(spec: PodSpec) -> bool:
-    if spec.resources is None:
-        return False
-    names = (*spec.resources.requests, *spec.resources.limits)
-    return any(name in _COMPUTE or name.startswith("hugepages-") for name in names)
 
 
 def _amount(resources: ResourceList, name: str) -> Quantity:

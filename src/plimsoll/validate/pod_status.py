@@ -12,7 +12,6 @@ forms.
 from __future__ import annotations
 
 from collections.abc import Container as Holder
-from collections.abc import Sequence
 
 from plimsoll.api.core import (
     Container,
@@ -31,7 +30,7 @@ from plimsoll.validate.node_allocatable import (
     check_resource_name,
 )
 from plimsoll.validate.pods import gather_claim_names
-from plimsoll.validate.problems import Path, Problems, duplicate, forbidden, invalid, required
+from plimsoll.validate.problems import Path, Problems, check_unique, duplicate, forbidden, invalid, required
 
 _STATUS = Path("status")
 
@@ -174,7 +173,7 @@ def _check_newer_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problem
     ):
         if given:
             yield forbidden(path.child(name), "must not be given along with mapping or overhead")
-    yield from _check_unique(entry.containers, path.child("containers"))
+    yield from check_unique(entry.containers, path.child("containers"))
     at = path.child("mapping")
     for place, item in enumerate(entry.mapping):
         where = at.index(place)
@@ -182,7 +181,7 @@ def _check_newer_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problem
         yield from _check_amount(item.quantity, where.child("quantity"))
         yield from check_not_negative(item.drawn, where.child("drawn"))
         yield from check_policy(item.accounting_policy, where.child("accountingPolicy"))
-    yield from _check_unique([item.name for item in entry.mapping], at, "name")
+    yield from check_unique([item.name for item in entry.mapping], at, "name")
     at = path.child("overhead")
     for place, cost in enumerate(entry.overhead):
         where = at.index(place)
@@ -191,7 +190,7 @@ def _check_newer_entry(entry: NodeAllocatableClaimStatus, path: Path) -> Problem
             yield required(where, "must have perPod or perContainer")
         yield from check_not_negative(cost.per_pod, where.child("perPod"))
         yield from check_not_negative(cost.per_container, where.child("perContainer"))
-    yield from _check_unique([cost.name for cost in entry.overhead], at, "name")
+    yield from check_unique([cost.name for cost in entry.overhead], at, "name")
 
 
 def _check_native(item: NativeResourceClaimStatus, path: Path) -> Problems:
@@ -207,19 +206,10 @@ def _check_native(item: NativeResourceClaimStatus, path: Path) -> Problems:
         yield from _check_amount(resource.quantity, where.child("quantity"))
         yield from check_not_negative(resource.drawn, where.child("drawn"))
         yield from check_policy(resource.accounting_policy, where.child("accountingPolicy"))
-    yield from _check_unique([resource.resource_name for resource in item.resources], at, "resourceName")
+    yield from check_unique([resource.resource_name for resource in item.resources], at, "resourceName")
 
 
 def _check_amount(amount: Quantity | None, path: Path) -> Problems:
     if amount is None:
         yield required(path, "must be the amount")
     yield from check_not_negative(amount, path)
-
-
-def _check_unique(names: Sequence[str], path: Path, field: str = "") -> Problems:
-    seen: set[str] = set()
-    for place, name in enumerate(names):
-        if name in seen:
-            at = path.index(place)
-            yield duplicate(at.child(field) if field else at, name)
-        seen.add(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from plimsoll.api.core import ContainerClaim, Pod, PodResourceClaim, PodSpec
+from plimsoll.api.core import ContainerClaim, Pod, PodResourceClaim
 from plimsoll.validate.names import check_label, check_subdomain
 from plimsoll.validate.problems import (
     WHOLE,
@@ -22,6 +22,7 @@ from plimsoll.validate.problems import (
     not_found,
     required,
 )
+from plimsoll.validate.trees import Tree, part
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
@@ -29,14 +30,14 @@ _SPEC = Path("spec")
 _ANNOTATIONS = Path("metadata").child("annotations")
 
 
-def check_pod_create(pod: Pod) -> Problems:
-    yield from check_pod_spec(pod)
+def check_pod_create(pod: Pod, tree: Tree) -> Problems:
+    yield from check_pod_spec(pod, tree)
     if pod.spec.ephemeral_containers:
         yield forbidden(_SPEC.child("ephemeralContainers"), "cannot be given on create, only added later")
 
 
-def check_pod_spec(pod: Pod) -> Problems:
-    """The claims of a pod and who refers to them."""
+def check_pod_spec(pod: Pod, tree: Tree) -> Problems:
+    """The claims of a pod and who refers to them; `tree` is the same pod, canonical."""
     mirror = is_mirror(pod)
     yield from _check_mirror_node(pod)
     spec = pod.spec
@@ -56,7 +57,7 @@ def check_pod_spec(pod: Pod) -> Problems:
             path = _SPEC.child(group).index(place).child("resources")
             claims = container.resources.claims
             yield from _check_container_claims(claims, names, known, path.child("claims"))
-    yield from _check_ephemeral(spec)
+    yield from _check_ephemeral(part(tree, "spec"))
     if spec.resources is not None and spec.resources.claims:
         path = _SPEC.child("resources", "claims")
         yield forbidden(path, "claims belong to containers, not to the resources of the pod")
@@ -135,10 +136,10 @@ def _check_container_claims(
             yield not_found(at, claim.name, f"must be one of spec.resourceClaims: {known}")
 
 
-def _check_ephemeral(spec: PodSpec) -> Problems:
-    for place, container in enumerate(spec.ephemeral_containers):
-        resources = container.resources
-        if resources.claims or resources.requests or resources.limits:
+def _check_ephemeral(spec: Tree) -> Problems:
+    """An empty list or map counts as given here, which only the tree can tell."""
+    for place, container in enumerate(spec.get("ephemeralContainers", ())):
+        if part(container, "resources").keys() & {"claims", "requests", "limits"}:
             path = _SPEC.child("ephemeralContainers").index(place).child("resources")
             yield forbidden(path, "an ephemeral container cannot have resources")
 

@@ -153,6 +153,16 @@ def check_set(
         seen.add(found)
 
 
+def check_unique(names: Iterable[str], path: Path, field: str = "") -> Problems:
+    """No name may come twice; reported on the later place, or on a field of the item there."""
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if name in seen:
+            at = path.index(place)
+            yield duplicate(at.child(field) if field else at, name)
+        seen.add(name)
+
+
 def check_map(
     items: Mapping[str, T],
     limit: int | None,

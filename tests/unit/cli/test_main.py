@@ -138,6 +138,14 @@ def test_convert_rewrites_and_tells_losses(run: Run, slices: str) -> None:
     assert devices[1] == {"name": "gpu-1", "attributes": {"model": {"string": "h100"}}}
 
 
+def test_convert_refuses_a_device_that_contradicts_itself(run: Run, slices: str) -> None:
+    both = 'deviceMultiplier: "2", capacityKey: cores, capacityMultiplier: "1"'
+    Path(slices).write_text(SLICE.replace('deviceMultiplier: "2"', both))
+    result = run("convert", "-f", slices, "--form", "1.37")
+    assert (result.code, result.out) == (2, "")
+    assert "spec.devices[0].nodeAllocatableResources[cpu].mapping" in result.err
+
+
 def test_gates_are_listed(run: Run) -> None:
     result = run("gates", "--feature-gates", "DRANativeResources=false")
     line = next(line for line in result.out.splitlines() if line.startswith("DRANodeAllocatableResources"))

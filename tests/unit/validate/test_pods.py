@@ -87,6 +87,8 @@ def test_ephemeral_containers_have_no_resources_and_come_later() -> None:
         f"{at}[0].resources Forbidden",
         f"{at}[0].resources.claims[0] NotFound",
     ]
+    empty = {**container, "resources": {"claims": []}}
+    assert found(edit(pod(), {at: [empty]})) == [f"{at} Forbidden", f"{at}[0].resources Forbidden"]
 
 
 def test_pod_level_resources_have_no_claims() -> None:
@@ -115,7 +117,7 @@ def test_create_ignores_status() -> None:
         ),
         ({"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "1"}}, None, "Burstable"),
         ({}, {"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}}, "Guaranteed"),
-        ({"requests": {"cpu": "1"}}, {}, "Burstable"),  # an empty pod level says nothing
+        ({"requests": {"cpu": "1"}}, {}, "BestEffort"),  # even an empty pod level counts alone, as in 1.36
         ({"requests": {"cpu": "1"}}, {"limits": {"hugepages-2Mi": "2Mi"}}, "BestEffort"),
     ],
 )

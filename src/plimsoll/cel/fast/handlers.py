@@ -1,0 +1,326 @@
+"""Calls in generated code: comparisons and library functions, one small function each.
+
+Owns the source of every call that has a fast form and the most it can cost beside its arguments. A handler
+takes the pieces its arguments became; what it cannot turn into safe source it refuses with `Unsupported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from plimsoll.cel.fast.source import (
+    ARITHMETIC,
+    BY_SIGNS,
+    MIRRORED,
+    OPERATORS,
+    PARTS,
+    TESTS,
+    WALK,
+    Code,
+    Unsupported,
+)
+from plimsoll.cel.functions import semver
+from plimsoll.cel.functions.attributes import MAX_VALUES
+from plimsoll.cel.functions.quantity import parse as parse_quantity
+from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.cel.values import INT_MAX
+from plimsoll.errors import CelRuntimeError
+
+if TYPE_CHECKING:
+    from plimsoll.cel.fast.emit import Emitter
+
+
+# -- calls
+
+
+def _negation(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    return Code("bool", f"(not {emitter.condition(codes[0])})", 0)
+
+
+def _choice(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    condition = emitter.condition(codes[0])
+    kinds = {codes[1].kind, codes[2].kind}
+    if not kinds <= {"bool", "str", "int", "dyn"}:
+        raise Unsupported
+    kind = kinds.pop() if len(kinds) == 1 else "dyn"
+    return Code(kind, f"({emitter.read(codes[1])} if {condition} else {emitter.read(codes[2])})", 0)
+
+
+def _index(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    return replace(emitter.indexed(codes[0], codes[1]), bound=0)
+
+
+def _optional(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    entries, key = codes
+    if entries.kind != "entries" or key.kind != "str":
+        raise Unsupported
+    return Code("optional", "", 0, safe=entries.safe, key=emitter.read(key), item=entries.item)
+
+
+def _or_value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    optional, other = codes
+    if optional.kind != "optional" or not other.constant:
+        raise Unsupported
+    # What reads as dyn is taken to be a kind of value that attributes have, so the default must be too.
+    kinds = ("str", "int", "bool", "semver") if optional.item == "dyn" else (optional.item,)
+    if other.kind not in kinds:
+        raise Unsupported
+    return Code(optional.item, f"{optional.safe}.get({optional.key}, {emitter.read(other)})", 0)
+
+
+def _has_value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].kind != "optional":
+        raise Unsupported
+    return Code("bool", f"({codes[0].key} in {codes[0].safe})", 0)
+
+
+def _value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].kind != "optional":
+        raise Unsupported
+    return Code(codes[0].item, f"{codes[0].safe}[{codes[0].key}]", 0)
+
+
+# -- comparison
+
+
+def _equality(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if (order := _compare_to(emitter, function, codes)) is not None:
+        return order
+    left, right = codes
+    if left.constant:
+        left, right = right, left
+    text = _equal(emitter, left, right)
+    return Code("bool", text if function == "_==_" else f"(not {text})", WALK)
+
+
+def _equal(emitter: Emitter, left: Code, right: Code) -> str:
+    kinds = (left.kind, right.kind)
+    if left.constant or "signs" in kinds:
+        raise Unsupported
+    if kinds == ("quantity", "quantity"):
+        return f"({_nano(emitter, left)} == {_nano(emitter, right)})"
+    if right.constant:
+        return _equals_constant(emitter, left, right)
+    if kinds in (("dyn", "dyn"), ("dyn", "int"), ("int", "dyn"), ("dyn", "bool"), ("bool", "dyn")):
+        return f"SAME({left.text}, {right.text})"
+    if kinds in (("str", "str"), ("dyn", "str"), ("str", "dyn"), ("int", "int")):
+        return f"({left.text} == {right.text})"
+    raise Unsupported
+
+
+def _equals_constant(emitter: Emitter, left: Code, right: Code) -> str:
+    value = right.value
+    if left.kind == "bool" and type(value) is bool:
+        return left.text if value else f"(not {left.text})"
+    if left.kind == "dyn" and right.kind == "semver":
+        return f"({left.text}.key == {emitter.constant(value.key)})"
+    if left.kind == "dyn" and type(value) is bool:
+        test = emitter.condition(left)
+        return test if value else f"(not {test})"
+    if left.kind in ("dyn", "str") and type(value) is str:
+        return f"({left.text} == {emitter.constant(value)})"
+    if left.kind == "dyn" and right.kind == "null":
+        return f"({left.text} is None)"
+    if type(value) is int and left.kind == "int":
+        return f"({left.text} == {emitter.constant(value)})"
+    if type(value) is int and left.kind == "dyn":
+        if value not in (0, 1):
+            return f"({left.text} == {emitter.constant(value)})"
+        name = emitter.temporary()  # to Python, 0 and 1 equal false and true
+        return f"(({name} := {left.text}) == {emitter.constant(value)} and {name}.__class__ is INT)"
+    raise Unsupported
+
+
+def _order(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if (order := _compare_to(emitter, function, codes)) is not None:
+        return order
+    left, right = codes
+    if left.constant:
+        left, right, function = right, left, MIRRORED[function]
+    sign = OPERATORS[function]
+    if right.constant and type(right.value) is int and left.kind == "dyn":
+        name = emitter.temporary()
+        test = f"((({name} := {left.text}).__class__ is INT or STOP()) and {name} {sign} "
+        return Code("bool", f"{test}{emitter.constant(right.value)})", 0)
+    allowed = {("int", "int"), ("str", "str"), ("dyn", "str"), ("str", "dyn")}
+    if (left.kind, right.kind) not in allowed or left.constant:
+        raise Unsupported
+    return Code("bool", f"({left.text} {sign} {emitter.read(right)})", WALK)
+
+
+def _compare_to(emitter: Emitter, function: str, codes: list[Code]) -> Code | None:
+    """`a.compareTo(b) >= 0` compares the two directly."""
+    left, right = codes
+    if right.kind == "signs":
+        left, right, function = right, left, MIRRORED[function]
+    if left.kind != "signs" or not right.constant or type(right.value) is not int:
+        return None
+    test = TESTS[function]
+    signs = (test(-1, right.value), test(0, right.value), test(1, right.value))
+    operator = BY_SIGNS.get(signs)
+    if operator is None:  # true or false for every result
+        raise Unsupported
+    return Code("bool", f"({left.text} {operator} {left.safe})", 0)
+
+
+def _sides(emitter: Emitter, codes: list[Code]) -> tuple[str, str]:
+    left, right = codes
+    if left.kind == right.kind == "quantity":
+        return _nano(emitter, left), _nano(emitter, right)
+    if {left.kind, right.kind} <= {"semver", "dyn"}:
+        return _version_key(emitter, left), _version_key(emitter, right)
+    raise Unsupported
+
+
+def _signs(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    left, right = _sides(emitter, codes)
+    return Code("signs", left, 0, safe=right)
+
+
+def _relation(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    left, right = _sides(emitter, codes)
+    return Code("bool", f"({left} {'>' if function == 'isGreaterThan' else '<'} {right})", 0)
+
+
+def _nano(emitter: Emitter, code: Code) -> str:
+    return emitter.constant(code.value.nano) if code.constant else f"{code.text}.nano"
+
+
+def _version_key(emitter: Emitter, code: Code) -> str:
+    if code.kind == "semver":
+        return emitter.constant(code.value.key)
+    if code.constant:
+        raise Unsupported
+    return f"{code.text}.key"
+
+
+# -- library functions
+
+
+def _quantity(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    text = codes[0]
+    if text.kind != "str" or not text.constant:
+        raise Unsupported
+    try:
+        return Code("quantity", bound=len(text.value), constant=True, value=parse_quantity(text.value))
+    except CelRuntimeError:
+        raise Unsupported from None
+
+
+def _semver(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if any(not code.constant for code in codes) or codes[0].kind != "str":
+        raise Unsupported
+    text, normal = codes[0].value, len(codes) > 1 and codes[1].value
+    if type(normal) is not bool:
+        raise Unsupported
+    try:
+        return Code("semver", bound=len(text), constant=True, value=semver.parse_with(text, normal))
+    except CelRuntimeError:
+        raise Unsupported from None
+
+
+def _as_integer(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].kind != "quantity" or codes[0].constant:
+        raise Unsupported
+    return Code("int", f"WHOLE({codes[0].text})", 0)
+
+
+def _version_part(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].kind != "dyn" or codes[0].constant:
+        raise Unsupported
+    name = emitter.temporary()
+    part = f"({name} := {codes[0].text}.key[{PARTS[function]}])"
+    return Code("int", f"({part} if {name} <= {emitter.constant(INT_MAX)} else STOP())", 0)
+
+
+def _size(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    code = codes[0]
+    if code.constant or code.kind not in ("dyn", "str", "entries", "domains"):
+        raise Unsupported
+    return Code("int", f"len({code.safe or code.text})", 0)
+
+
+def _string_test(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    text, part = codes
+    if text.constant or text.kind not in ("dyn", "str") or part.kind != "str":
+        raise Unsupported
+    if function == "contains":
+        source = f"({text.text}.find({emitter.read(part)}) >= 0)"
+        bound = WALK * (len(part.value) + 1 if part.constant else WALK)
+        return Code("bool", source, bound)
+    return Code("bool", f"{text.text}.{function.lower()}({emitter.read(part)})", WALK)
+
+
+def _matches(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    text, pattern = codes
+    if text.constant or text.kind not in ("dyn", "str") or not pattern.constant or pattern.kind != "str":
+        raise Unsupported
+    search = emitter.constant(compile_pattern(pattern.value).search)
+    bound = WALK * (len(pattern.value) + 1)
+    return Code("bool", f"({search}({text.text}.encode()) is not None)", bound)
+
+
+def _includes(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    target, value = codes
+    if target.kind != "dyn" or target.constant or not value.constant or value.kind != "str":
+        raise Unsupported
+    name, key = emitter.temporary(), emitter.constant(value.value)
+    listed = f"(len({name}) <= {MAX_VALUES} or STOP()) and {key} in {name}"
+    source = f"(({listed}) if ({name} := {target.text}).__class__ is LIST else {name} == {key})"
+    return Code("bool", source, 0)
+
+
+def _ascii(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].constant or codes[0].kind not in ("dyn", "str"):
+        raise Unsupported
+    table = "LOWER" if function == "lowerAscii" else "UPPER"
+    return Code("str", f"{codes[0].text}.translate({table})", WALK)
+
+
+def _arithmetic(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if not {code.kind for code in codes} <= {"int", "dyn"} or all(code.constant for code in codes):
+        raise Unsupported
+    name = ARITHMETIC[function][0]
+    return Code("int", f"{name}({emitter.read(codes[0])}, {emitter.read(codes[1])})", WALK)
+
+
+def _dyn(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+    if codes[0].kind != "dyn":
+        raise Unsupported
+    return replace(codes[0], bound=0)
+
+
+_Handler: TypeAlias = "Callable[[Emitter, str, list[Code]], Code]"
+HANDLERS: dict[tuple[str, int], _Handler] = {
+    ("!_", 1): _negation,
+    ("_?_:_", 3): _choice,
+    ("_[_]", 2): _index,
+    ("_?._", 2): _optional,
+    ("_[?_]", 2): _optional,
+    ("orValue", 2): _or_value,
+    ("hasValue", 1): _has_value,
+    ("value", 1): _value,
+    ("_==_", 2): _equality,
+    ("_!=_", 2): _equality,
+    **{(name, 2): _order for name in OPERATORS},
+    ("compareTo", 2): _signs,
+    ("isGreaterThan", 2): _relation,
+    ("isLessThan", 2): _relation,
+    ("quantity", 1): _quantity,
+    ("semver", 1): _semver,
+    ("semver", 2): _semver,
+    ("asInteger", 1): _as_integer,
+    **{(name, 1): _version_part for name in PARTS},
+    ("size", 1): _size,
+    ("startsWith", 2): _string_test,
+    ("endsWith", 2): _string_test,
+    ("contains", 2): _string_test,
+    ("matches", 2): _matches,
+    ("includes", 2): _includes,
+    ("lowerAscii", 1): _ascii,
+    ("upperAscii", 1): _ascii,
+    **{(name, 2): _arithmetic for name in ARITHMETIC},
+    ("dyn", 1): _dyn,
+}
