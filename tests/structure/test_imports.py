@@ -82,11 +82,13 @@ IMPURE_MODULES = {
     "time",
     "urllib.request",
     "uuid",
+    "zoneinfo",
 }
 IMPURE_CALLS = {"open", "print", "input", "exec"}
 #: Uses that have no effect of their own, file by file.
 HARMLESS = {
     ("cel/device.py", "sys"): "sys.intern",
+    ("cel/functions/time.py", "zoneinfo"): "selectors may name time zones, which are data",
     ("cel/stack.py", "threading"): "a thread is a fresh stack to recurse on; its caller waits for it",
 }
 #: Where compiled Python source is made on purpose.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from plimsoll.api.names import byte_length
 from plimsoll.api.resource import DeviceAttribute
-from plimsoll.validate.names import ATTRIBUTE_VALUE_MAX, byte_length, check_format, semantic_version
+from plimsoll.validate.names import ATTRIBUTE_VALUE_MAX, check_format, semantic_version
 from plimsoll.validate.problems import Path, Problems, invalid, too_long
 
 

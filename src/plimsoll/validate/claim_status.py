@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from plimsoll.api.names import byte_length
 from plimsoll.api.resource import (
     AllocatedDeviceStatus,
     AllocationConfiguration,
@@ -33,7 +34,6 @@ from plimsoll.validate.devices import check_binding_conditions
 from plimsoll.validate.equality import same
 from plimsoll.validate.metadata import IMMUTABLE
 from plimsoll.validate.names import (
-    byte_length,
     check_driver,
     check_format,
     check_label,

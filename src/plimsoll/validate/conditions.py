@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.meta import Condition
-from plimsoll.validate.names import byte_length, check_format, check_label_key, condition_reason
+from plimsoll.api.names import byte_length
+from plimsoll.validate.names import check_format, check_label_key, condition_reason
 from plimsoll.validate.problems import (
     Path,
     Problems,

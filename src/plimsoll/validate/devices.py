@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
 from plimsoll.validate.attributes import check_attribute, count_values
 from plimsoll.validate.capacity import check_exclusive_capacity, check_shared_capacity
 from plimsoll.validate.equality import same
-from plimsoll.validate.names import LABEL_MAX, check_label, check_label_key, check_qualified_name
+from plimsoll.validate.names import check_label, check_label_key, check_qualified_name
 from plimsoll.validate.node_allocatable import check_device_forms
 from plimsoll.validate.nodes import check_node_name, check_node_selector
 from plimsoll.validate.problems import (

@@ -11,15 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.codec import split_api_version
 from plimsoll.api.meta import OwnerReference
+from plimsoll.api.names import byte_length, dns_label, dns_subdomain, label_key, label_value
 from plimsoll.validate.metadata_view import ManagedFields, WholeObjectMeta
-from plimsoll.validate.names import (
-    byte_length,
-    check_format,
-    dns_label,
-    dns_subdomain,
-    label_key,
-    label_value,
-)
+from plimsoll.validate.names import check_format
 from plimsoll.validate.problems import (
     Path,
     Problems,

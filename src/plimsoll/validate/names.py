@@ -1,8 +1,7 @@
 """The formats of names and other short texts (section 4 of the API semantics).
 
-Owns every format check that is not about one field. A format is a function from a text to the complaints
-about it, because one bad name can break several rules at once and each is reported. Lengths count bytes.
-All checks are linear in the length of the text.
+Owns every format check that is not about one field, beside those of `api.names`, and what turns a format's
+complaints into problems. Lengths count bytes. All checks are linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -12,19 +11,16 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_interface
 from typing import TypeAlias
 
+from plimsoll.api.names import byte_length, dns_label, dns_subdomain, label_key
 from plimsoll.validate.problems import Path, Problems, invalid, required, too_long
 
 Format: TypeAlias = Callable[[str], list[str]]
 
-LABEL_MAX = 63
-SUBDOMAIN_MAX = 253
 DRIVER_NAME_MAX = 63
 IDENTIFIER_MAX = 32
 POOL_NAME_MAX = 253
 ATTRIBUTE_VALUE_MAX = 64
 
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
-_LABEL_KEY_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -33,62 +29,8 @@ _VERSION_WORD = re.compile(r"[0-9A-Za-z-]+")
 _PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}")
 _LONGEST_ADDRESS = 64
 
-_LABEL_RULE = "must be lower case letters, digits and '-', with a letter or digit at both ends"
-_KEY_RULE = "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-
-
-def byte_length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-
 
 # -- formats
-
-
-def dns_label(text: str) -> list[str]:
-    """A DNS label: `gpu-0`."""
-    found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
-    if not _LABEL.fullmatch(text):
-        found.append("must not contain dots" if _is_subdomain(text) else _LABEL_RULE)
-    return found
-
-
-def dns_subdomain(text: str) -> list[str]:
-    """A DNS subdomain, labels joined with dots: `gpu.example.com`."""
-    found = [f"must be at most {SUBDOMAIN_MAX} bytes long"] if byte_length(text) > SUBDOMAIN_MAX else []
-    if not _is_subdomain(text):
-        found.append(f"{_LABEL_RULE}, or several such parts joined with '.'")
-    return found
-
-
-def _is_subdomain(text: str) -> bool:
-    return all(_LABEL.fullmatch(part) for part in text.split("."))
-
-
-def label_key(text: str) -> list[str]:
-    """A label key, also used for taints, conditions and resource names: `[prefix/]name`."""
-    prefix, slash, name = text.rpartition("/")
-    if "/" in prefix:
-        return [f"must be a name or prefix/name with a single '/'; the name {_KEY_RULE}"]
-    found = []
-    if slash and not prefix:
-        found.append("must have a prefix before the '/'")
-    elif slash:
-        found.extend(f"the prefix {complaint}" for complaint in dns_subdomain(prefix))
-    if not name:
-        found.append("must have a name")
-    elif byte_length(name) > LABEL_MAX:
-        found.append(f"the name must be at most {LABEL_MAX} bytes long")
-    if not _LABEL_KEY_NAME.fullmatch(name):
-        found.append(f"the name {_KEY_RULE}")
-    return found
-
-
-def label_value(text: str) -> list[str]:
-    """A label value: empty, or like the name of a label key."""
-    found = [f"must be at most {LABEL_MAX} bytes long"] if byte_length(text) > LABEL_MAX else []
-    if text and not _LABEL_KEY_NAME.fullmatch(text):
-        found.append(f"must be empty, or {_KEY_RULE}")
-    return found
 
 
 def condition_reason(text: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from plimsoll.api.core import NodeSelector, NodeSelectorRequirement
-from plimsoll.validate.names import check_format, check_label_key, check_subdomain, label_value
+from plimsoll.api.names import label_value
+from plimsoll.validate.names import check_format, check_label_key, check_subdomain
 from plimsoll.validate.problems import Path, Problems, forbidden, invalid, required
 
 _NODE_NAME_FIELD = "metadata.name"

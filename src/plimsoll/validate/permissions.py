@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.api.gates import Gates
+from plimsoll.api.names import dns_subdomain
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 from plimsoll.validate.equality import same
-from plimsoll.validate.names import dns_subdomain
 from plimsoll.validate.problems import Path, Problems, forbidden
 
 _GATE = "DRAResourceClaimGranularStatusAuthorization"

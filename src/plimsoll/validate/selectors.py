@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.gates import Gates
+from plimsoll.api.names import byte_length
 from plimsoll.api.resource import DeviceSelector
 from plimsoll.cel.check import check
 from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError
-from plimsoll.validate.names import byte_length
 from plimsoll.validate.problems import Path, Problems, check_list, forbidden, invalid, required, too_long
 
 SELECTORS_MAX = 32

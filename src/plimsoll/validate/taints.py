@@ -5,8 +5,9 @@ The number of tolerations is not limited, as in Kubernetes 1.36.
 
 from __future__ import annotations
 
+from plimsoll.api.names import label_value
 from plimsoll.api.resource import DeviceTaint, DeviceToleration
-from plimsoll.validate.names import check_format, check_label_key, label_value
+from plimsoll.validate.names import check_format, check_label_key
 from plimsoll.validate.problems import Path, Problems, invalid, not_supported, required
 
 _EFFECTS = ("NoExecute", "NoSchedule", "None")

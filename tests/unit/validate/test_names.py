@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll.api import names as formats
 from plimsoll.validate import names
 from plimsoll.validate.names import Format
 from plimsoll.validate.problems import Path
@@ -12,46 +13,46 @@ from plimsoll.validate.problems import Path
 @pytest.mark.parametrize(
     ("format", "text", "complaints"),
     [
-        (names.dns_label, "gpu-0", 0),
-        (names.dns_label, "0", 0),
-        (names.dns_label, "a" * 63, 0),
-        (names.dns_label, "a" * 64, 1),
-        (names.dns_label, "", 1),
-        (names.dns_label, "Gpu", 1),
-        (names.dns_label, "a_b", 1),
-        (names.dns_label, "-a", 1),
-        (names.dns_label, "a-", 1),
-        (names.dns_label, "a\n", 1),
-        (names.dns_label, "a.b", 1),
-        (names.dns_label, "A" * 64, 2),
-        (names.dns_label, "a" * 60 + ".bcd", 2),
-        (names.dns_label, "é" * 32, 2),  # bytes count
-        (names.dns_subdomain, "gpu.example.com", 0),
-        (names.dns_subdomain, "a" * 253, 0),
-        (names.dns_subdomain, "a" * 254, 1),
-        (names.dns_subdomain, "a..b", 1),
-        (names.dns_subdomain, "a.b.", 1),
-        (names.dns_subdomain, "", 1),
-        (names.dns_subdomain, "A.b" * 100, 2),
-        (names.label_key, "Name_1.x", 0),
-        (names.label_key, "example.com/Name", 0),
-        (names.label_key, "a" * 63, 0),
-        (names.label_key, "a" * 253 + "/" + "b" * 63, 0),
-        (names.label_key, "", 2),
-        (names.label_key, "/a", 1),
-        (names.label_key, "a/", 2),
-        (names.label_key, "a/b/c", 1),
-        (names.label_key, "A/b", 1),
-        (names.label_key, "a b", 1),
-        (names.label_key, "-" * 64, 2),
-        (names.label_key, "a" * 64, 1),
-        (names.label_key, "A" * 254 + "/", 4),
-        (names.label_value, "", 0),
-        (names.label_value, "Yes_1.2-x", 0),
-        (names.label_value, "a b", 1),
-        (names.label_value, "-", 1),
-        (names.label_value, "a" * 64, 1),
-        (names.label_value, " " * 64, 2),
+        (formats.dns_label, "gpu-0", 0),
+        (formats.dns_label, "0", 0),
+        (formats.dns_label, "a" * 63, 0),
+        (formats.dns_label, "a" * 64, 1),
+        (formats.dns_label, "", 1),
+        (formats.dns_label, "Gpu", 1),
+        (formats.dns_label, "a_b", 1),
+        (formats.dns_label, "-a", 1),
+        (formats.dns_label, "a-", 1),
+        (formats.dns_label, "a\n", 1),
+        (formats.dns_label, "a.b", 1),
+        (formats.dns_label, "A" * 64, 2),
+        (formats.dns_label, "a" * 60 + ".bcd", 2),
+        (formats.dns_label, "é" * 32, 2),  # bytes count
+        (formats.dns_subdomain, "gpu.example.com", 0),
+        (formats.dns_subdomain, "a" * 253, 0),
+        (formats.dns_subdomain, "a" * 254, 1),
+        (formats.dns_subdomain, "a..b", 1),
+        (formats.dns_subdomain, "a.b.", 1),
+        (formats.dns_subdomain, "", 1),
+        (formats.dns_subdomain, "A.b" * 100, 2),
+        (formats.label_key, "Name_1.x", 0),
+        (formats.label_key, "example.com/Name", 0),
+        (formats.label_key, "a" * 63, 0),
+        (formats.label_key, "a" * 253 + "/" + "b" * 63, 0),
+        (formats.label_key, "", 2),
+        (formats.label_key, "/a", 1),
+        (formats.label_key, "a/", 2),
+        (formats.label_key, "a/b/c", 1),
+        (formats.label_key, "A/b", 1),
+        (formats.label_key, "a b", 1),
+        (formats.label_key, "-" * 64, 2),
+        (formats.label_key, "a" * 64, 1),
+        (formats.label_key, "A" * 254 + "/", 4),
+        (formats.label_value, "", 0),
+        (formats.label_value, "Yes_1.2-x", 0),
+        (formats.label_value, "a b", 1),
+        (formats.label_value, "-", 1),
+        (formats.label_value, "a" * 64, 1),
+        (formats.label_value, " " * 64, 2),
         (names.condition_reason, "NetworkReady", 0),
         (names.condition_reason, "A,B:C_", 0),
         (names.condition_reason, "A,", 1),
@@ -192,7 +193,7 @@ def test_resource_names(name: str, node: bool, extended: bool) -> None:
     "text", ["a" * 200_000 + "!", "-" * 200_000, "a." * 100_000, "1.2.3-" + "0" * 200_000]
 )
 def test_formats_take_long_texts_in_their_stride(text: str) -> None:
-    for format in (names.dns_label, names.dns_subdomain, names.label_key, names.label_value):
+    for format in (formats.dns_label, formats.dns_subdomain, formats.label_key, formats.label_value):
         assert format(text)
     assert names.semantic_version(text)
     assert names.condition_reason(text)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from plimsoll.api.names import dns_label, dns_subdomain, label_key, label_value
 from plimsoll.cel.functions.registry import FORMAT, STRING, Function, Overload, function
 from plimsoll.cel.functions.time import days_in
 from plimsoll.cel.functions.urls import request_error
 from plimsoll.cel.values import NONE, NamedFormat, Optional
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_LABEL = re.compile(_LABEL)
-_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _DNS_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
-_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _UUID = re.compile("[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}")
 _BASE64 = re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
 _DATE = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
@@ -43,38 +40,7 @@ def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     return masked
 
 
-_label = _limited(
-    _DNS_LABEL, 63, "must be lower case letters, digits or '-', and begin and end with a letter or digit"
-)
-_subdomain = _limited(_DNS_SUBDOMAIN, 253, "must be DNS labels joined by dots, such as example.com")
 _label_1035 = _limited(_DNS_1035, 63, "must be lower case letters, digits or '-', and begin with a letter")
-
-
-def _qualified_name(text: str) -> list[str]:
-    prefix, slash, name = text.rpartition("/")
-    if "/" in prefix:
-        return ["must be a name with an optional DNS subdomain prefix, such as example.com/MyName"]
-    problems: list[str] = []
-    if slash and not prefix:
-        problems.append("prefix part must be non-empty")
-    elif slash:
-        problems += [f"prefix part {problem}" for problem in _subdomain(prefix)]
-    if not name:
-        problems.append("name part must be non-empty")
-    elif len(name.encode()) > 63:
-        problems.append("name part must be no more than 63 characters")
-    if not _NAME.fullmatch(name):
-        problems.append(
-            "name part must be letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
-        )
-    return problems
-
-
-def _label_value(text: str) -> list[str]:
-    problems = ["must be no more than 63 characters"] if len(text.encode()) > 63 else []
-    if text and not _NAME.fullmatch(text):
-        problems.append("must be empty, or letters, digits, '-', '_' or '.' between letters or digits")
-    return problems
 
 
 def _uri(text: str) -> list[str]:
@@ -103,14 +69,14 @@ def _is_datetime(text: str) -> bool:
 
 
 FORMATS: dict[str, NamedFormat] = {
-    "dns1123Label": NamedFormat("DNS1123Label", _label, 30),
-    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", _subdomain, 60),
+    "dns1123Label": NamedFormat("DNS1123Label", dns_label, 30),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", dns_subdomain, 60),
     "dns1035Label": NamedFormat("DNS1035Label", _label_1035, 30),
-    "qualifiedName": NamedFormat("QualifiedName", _qualified_name, 60),
-    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(_label), 30),
-    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(_subdomain), 60),
+    "qualifiedName": NamedFormat("QualifiedName", label_key, 60),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(dns_label), 30),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(dns_subdomain), 60),
     "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(_label_1035), 30),
-    "labelValue": NamedFormat("LabelValue", _label_value, 40),
+    "labelValue": NamedFormat("LabelValue", label_value, 40),
     "uri": NamedFormat("URI", _uri, _URI_SIZE),
     "uuid": NamedFormat("uuid", _single(lambda t: _UUID.fullmatch(t) is not None, "not a UUID"), _UUID_SIZE),
     "byte": NamedFormat(

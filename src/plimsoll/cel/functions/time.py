@@ -1,7 +1,8 @@
 """Timestamps and durations: their texts, their arithmetic and their calendar fields.
 
 Texts are read and printed as Go does it (RFC 3339 with its leniencies, `1h30m` spans). Calendar fields are
-in UTC unless a zone is given, as an offset `+02:30` or by name from the system's zone database.
+in UTC unless a zone is given, as an offset `+02:30` or by name from the zone database (the system's, or the
+packaged one where it has none).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _STAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
 _SPAN = re.compile(r"(\d*)(?:(\.)(\d*))?([^\d.]+)", re.ASCII)
+_OFFSET = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _UNITS = {
     "ns": 1,
     "us": 1000,
@@ -169,8 +171,7 @@ def zone_offset(stamp: Timestamp, zone: str) -> int:
     hours, colon, minutes = zone.partition(":")
     if not colon:
         return _named_offset(stamp, zone)
-    number = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-    if not number.fullmatch(hours) or not number.fullmatch(minutes):
+    if not _OFFSET.fullmatch(hours) or not _OFFSET.fullmatch(minutes):
         raise CelRuntimeError(f"invalid time zone {zone[:40]!r}")
     shift = int(hours) * 60 + (-int(minutes) if zone.startswith("-") else int(minutes))
     return shift * 60
