@@ -24,6 +24,7 @@ SUITES: dict[str, str] = {
     "validation": "tests.conformance.validation",
     "field-dropping": "tests.conformance.field_dropping",
     "cel": "tests.conformance.cel",
+    "pod-requests": "tests.conformance.pod_requests",
 }
 
 

@@ -15,6 +15,7 @@ FILES = {
     "validation": ["api/validation.jsonl.gz"],
     "field-dropping": ["api/field_dropping.jsonl.gz"],
     "cel": ["api/cel.jsonl.gz"],
+    "pod-requests": ["accounting/pod_requests.jsonl.gz"],
 }
 
 

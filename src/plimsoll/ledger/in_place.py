@@ -1,0 +1,144 @@
+"""Requests and limits of containers while a pod is being resized in place.
+
+Owns which of three values counts for a container: what the spec wants, what the node has set aside
+(`allocatedResources`) and what it has applied (`resources` in the status). In 1.36 the greatest of the three
+counts for each container; in 1.37 each of the three is summed over the pod first. A resize that the node
+called infeasible leaves the spec out. Section 2, steps 1 and 6, and the end of section 6 of the accounting
+semantics.
+
+An empty list in a status is the same as none, which is how it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from plimsoll.api.core import Container, ContainerStatus, Pod
+from plimsoll.api.quantity import Quantity
+from plimsoll.ledger.amounts import Amounts, add_to, greatest, raise_to
+from plimsoll.ledger.containers import Need, is_sidecar, with_init
+
+Needs: TypeAlias = "tuple[list[Need], list[Need]]"
+
+
+def _resize_pending_reason(pod: Pod) -> str | None:
+    """The reason of the first PodResizePending condition."""
+    return next((c.reason for c in pod.status.conditions if c.type == "PodResizePending"), None)
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Whether the node said that a wanted resize can never be done."""
+    return _resize_pending_reason(pod) == "Infeasible"
+
+
+def is_resize_deferred(pod: Pod) -> bool:
+    """Whether the node said that a wanted resize cannot be done now."""
+    return _resize_pending_reason(pod) == "Deferred"
+
+
+# -- 1.36: the greatest value of each container
+
+
+def requests_of_each(pod: Pod, use_status: bool, non_missing: Amounts) -> Needs:
+    """The requests of every container; absent ones are filled from `non_missing`."""
+    infeasible = use_status and is_resize_infeasible(pod)
+
+    def requests(container: Container, status: ContainerStatus | None) -> Amounts:
+        own = container.resources.requests
+        if status is not None and status.resources is not None:
+            reported = (status.resources.requests, status.allocated_resources)
+            own = greatest(*reported) if infeasible else greatest(own, *reported)
+        return _fill(own, non_missing)
+
+    return _each(pod, use_status, requests)
+
+
+def limits_of_each(pod: Pod, use_status: bool) -> Needs:
+    """The limits of every container."""
+    infeasible = use_status and is_resize_infeasible(pod)
+
+    def limits(container: Container, status: ContainerStatus | None) -> Amounts:
+        own = container.resources.limits
+        if status is not None and status.resources is not None:
+            own = status.resources.limits if infeasible else greatest(own, status.resources.limits)
+        return own
+
+    return _each(pod, use_status, limits)
+
+
+def _each(
+    pod: Pod, use_status: bool, amounts: Callable[[Container, ContainerStatus | None], Amounts]
+) -> Needs:
+    """What is reported for plain init containers does not count: they are never resized."""
+    statuses: dict[str, ContainerStatus] = {}
+    if use_status:
+        reported = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+        statuses = {status.name: status for status in reported}
+    return (
+        [(c, amounts(c, statuses.get(c.name))) for c in pod.spec.containers],
+        [(c, amounts(c, statuses.get(c.name) if is_sidecar(c) else None)) for c in pod.spec.init_containers],
+    )
+
+
+def _fill(amounts: Amounts, non_missing: Amounts) -> Amounts:
+    return {**non_missing, **amounts} if non_missing else amounts
+
+
+# -- 1.37: sums of what the node reports
+
+
+def reported_requests(
+    pod: Pod, in_place_pod_level: bool, non_missing: Amounts, extra: Amounts
+) -> dict[str, Quantity]:
+    """The greater of what the node has set aside and applied; `extra` is what claims charge.
+
+    What the node reports for the pod as a whole includes claims. What it has set aside for containers does
+    not, so they are added there; what it has applied to containers has them in it.
+    """
+    resources = pod.status.resources
+    pod_level = in_place_pod_level and resources is not None and resources.requests
+    if pod_level and resources is not None and pod.status.allocated_resources:
+        return greatest(resources.requests, pod.status.allocated_resources)
+    infeasible = is_resize_infeasible(pod)
+
+    def allocated(container: Container, status: ContainerStatus | None) -> Amounts:
+        if status is not None and status.allocated_resources:
+            return status.allocated_resources
+        return {} if infeasible else container.resources.requests
+
+    def applied(container: Container, status: ContainerStatus | None) -> Amounts:
+        if status is not None and status.resources is not None and status.resources.requests:
+            return status.resources.requests
+        return allocated(container, status)
+
+    total = with_init(*_report(pod, lambda c, s: _fill(allocated(c, s), non_missing)))
+    add_to(total, extra)
+    raise_to(total, with_init(*_report(pod, lambda c, s: _fill(applied(c, s), non_missing))))
+    return total
+
+
+def reported_limits(pod: Pod, in_place_pod_level: bool) -> dict[str, Quantity]:
+    """What the node has applied; claims are in it already."""
+    resources = pod.status.resources
+    if in_place_pod_level and resources is not None and resources.limits:
+        return dict(resources.limits)
+    infeasible = is_resize_infeasible(pod)
+
+    def applied(container: Container, status: ContainerStatus | None) -> Amounts:
+        if status is not None and status.resources is not None and status.resources.limits:
+            return status.resources.limits
+        return {} if infeasible else container.resources.limits
+
+    return with_init(*_report(pod, applied))
+
+
+def _report(pod: Pod, amounts: Callable[[Container, ContainerStatus | None], Amounts]) -> Needs:
+    """Every container with its status; of several with one name the first counts, regular ones before."""
+    statuses: dict[str, ContainerStatus] = {}
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        statuses.setdefault(status.name, status)
+    return (
+        [(c, amounts(c, statuses.get(c.name))) for c in pod.spec.containers],
+        [(c, amounts(c, statuses.get(c.name))) for c in pod.spec.init_containers],
+    )

@@ -1,0 +1,198 @@
+"""The effective requests and limits of a pod.
+
+Owns `pod_requests` and `pod_limits` with every switch Kubernetes has for them (sections 2 and 6 of the
+accounting semantics), in two forms. In 1.36 claims count in requests only, and values from the status of a
+resized pod count container by container. In 1.37 claims count in limits too, and the status counts as whole
+sums. The draft form is computed as 1.37 is.
+
+Whether claims count is a switch (`Options.count_claims`); which charges count is the argument `charges`, read
+from the pod's status where it is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from plimsoll.api.core import Pod, ResourceList
+from plimsoll.api.forms import ClaimCharge, Form
+from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.ledger import in_place
+from plimsoll.ledger.amounts import Amounts, add_to, greatest, is_huge_page, raise_to
+from plimsoll.ledger.charges import pod_charge, read_charges
+from plimsoll.ledger.containers import Use, uses, with_init
+from plimsoll.ledger.in_place import is_resize_infeasible
+
+#: What a container without a request counts for where spreading load matters (NonZeroRequested).
+NON_ZERO_CPU = Quantity.of(100, scale=-3)
+NON_ZERO_MEMORY = Quantity.of(200 << 20, Format.DECIMAL_SI)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What counts towards a pod's requests and limits; as in Kubernetes everything starts switched off."""
+
+    form: Form = Form.V1_36
+    count_claims: bool = False  #: claim charges (useDRANodeAllocatableResourceClaimStatus)
+    use_status: bool = False  #: what the node reports for a resized pod (useStatusResources)
+    in_place_pod_level: bool = False  #: the same for pod-level resources
+    exclude_overhead: bool = False
+    skip_pod_level: bool = False
+    skip_containers: bool = False  #: requests only, as upstream; claims go with the containers
+    non_missing: Mapping[str, Quantity] = field(default_factory=dict, hash=False)  #: fills absent requests
+
+
+DEFAULTS = Options()
+
+
+# -- predicates
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Whether a resource can be given for a pod as a whole."""
+    return name in ("cpu", "memory") or is_huge_page(name)
+
+
+def pod_level_requests_set(pod: Pod) -> bool:
+    """Whether the pod as a whole requests a resource that can be given so."""
+    return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.requests))
+
+
+def pod_level_limits_set(pod: Pod) -> bool:
+    """Whether the pod as a whole limits a resource that can be given so."""
+    return pod.spec.resources is not None and any(map(is_pod_level_resource, pod.spec.resources.limits))
+
+
+def pod_level_resources_set(pod: Pod) -> bool:
+    """Whether the pod as a whole requests or limits a resource that can be given so."""
+    return pod_level_requests_set(pod) or pod_level_limits_set(pod)
+
+
+# -- requests
+
+
+def pod_requests(
+    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+) -> dict[str, Quantity]:
+    """What a pod requests in all."""
+    requests = {} if options.skip_containers else container_requests_sum(pod, options, charges)
+    if not options.skip_pod_level and pod_level_requests_set(pod):
+        _replace_by_pod_level(requests, pod, options, limits=False)
+    if not options.exclude_overhead:
+        add_to(requests, pod.spec.overhead)
+    return requests
+
+
+def container_requests_sum(
+    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+) -> dict[str, Quantity]:
+    """What the containers of a pod request together, with what their claims charge."""
+    extra = _extra(pod, options, charges)
+    if options.form is Form.V1_36:
+        total = with_init(*in_place.requests_of_each(pod, options.use_status, options.non_missing))
+        add_to(total, extra)
+        return total
+    spec = with_init(*in_place.requests_of_each(pod, False, options.non_missing))
+    add_to(spec, extra)
+    if not options.use_status:
+        return spec
+    reported = in_place.reported_requests(pod, options.in_place_pod_level, options.non_missing, extra)
+    if is_resize_infeasible(pod):
+        return reported
+    raise_to(spec, reported)
+    return spec
+
+
+def request_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
+    """The requests of each container as it runs, in the order of the 1.36 rule; claims apart."""
+    return uses(*in_place.requests_of_each(pod, options.use_status, options.non_missing))
+
+
+def non_zero_requests(
+    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+) -> dict[str, Quantity]:
+    """Requests with 100m CPU and 200Mi memory for each container that names none.
+
+    Where the pod as a whole has requests this is done only for what its total lacks. Claims come on top.
+    """
+    charges = None if charges is None else tuple(charges)
+    plain = pod_requests(pod, options, charges)
+    fill = {"cpu": NON_ZERO_CPU, "memory": NON_ZERO_MEMORY}
+    if not options.skip_pod_level and pod_level_requests_set(pod):
+        fill = {name: amount for name, amount in fill.items() if name not in plain}
+    if not fill:
+        return plain
+    return pod_requests(pod, replace(options, non_missing=fill), charges)
+
+
+# -- limits
+
+
+def pod_limits(
+    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+) -> dict[str, Quantity]:
+    """What a pod is limited to in all; overhead is added to limits that are there and not zero."""
+    limits = container_limits_sum(pod, options, charges)
+    if not options.skip_pod_level and pod_level_resources_set(pod):
+        _replace_by_pod_level(limits, pod, options, limits=True)
+    if not options.exclude_overhead:
+        for name, amount in pod.spec.overhead.items():
+            if limits.get(name, ZERO):
+                limits[name] += amount
+    return limits
+
+
+def container_limits_sum(
+    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
+) -> dict[str, Quantity]:
+    """What the containers of a pod are limited to together; since 1.37 with what their claims charge."""
+    if options.form is Form.V1_36:
+        return with_init(*in_place.limits_of_each(pod, options.use_status))
+    spec = with_init(*in_place.limits_of_each(pod, False))
+    for name, amount in _extra(pod, options, charges).items():
+        # An amount without a limit beside it stays unlimited; huge pages cannot be had without one.
+        if name in spec or is_huge_page(name):
+            spec[name] = spec.get(name, ZERO) + amount
+    if not options.use_status:
+        return spec
+    reported = in_place.reported_limits(pod, options.in_place_pod_level)
+    if is_resize_infeasible(pod):
+        return reported
+    raise_to(spec, reported)
+    return spec
+
+
+def limit_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
+    """The limits of each container as it runs, in the order of the 1.36 rule."""
+    return uses(*in_place.limits_of_each(pod, options.use_status))
+
+
+# -- parts
+
+
+def _extra(pod: Pod, options: Options, charges: Iterable[ClaimCharge] | None) -> dict[str, Quantity]:
+    if not options.count_claims:
+        return {}
+    return pod_charge(read_charges(pod) if charges is None else charges)
+
+
+def _replace_by_pod_level(total: dict[str, Quantity], pod: Pod, options: Options, *, limits: bool) -> None:
+    """Put the values of the pod as a whole in place of the sums, claims included; changes `total`."""
+    assert pod.spec.resources is not None
+    spec: ResourceList = pod.spec.resources.limits if limits else pod.spec.resources.requests
+    effective: Amounts = spec
+    names: Iterable[str] = spec
+    if options.in_place_pod_level and options.use_status and pod.status.resources is not None:
+        lists = (
+            (pod.status.resources.limits,)
+            if limits
+            else (pod.status.resources.requests, pod.status.allocated_resources)
+        )
+        effective = greatest(*lists) if is_resize_infeasible(pod) else greatest(spec, *lists)
+        if options.form is not Form.V1_36:
+            names = effective
+        elif limits and is_resize_infeasible(pod) and not pod.status.resources.limits:
+            effective = spec  # 1.36 falls back on the spec where the node reports no limits at all
+    for name in names:
+        if is_pod_level_resource(name):
+            total[name] = effective.get(name, ZERO)
