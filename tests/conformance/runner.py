@@ -25,6 +25,7 @@ SUITES: dict[str, str] = {
     "field-dropping": "tests.conformance.field_dropping",
     "cel": "tests.conformance.cel",
     "pod-requests": "tests.conformance.pod_requests",
+    "qos-cgroup": "tests.conformance.qos_cgroup",
 }
 
 

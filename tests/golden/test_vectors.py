@@ -16,6 +16,7 @@ FILES = {
     "field-dropping": ["api/field_dropping.jsonl.gz"],
     "cel": ["api/cel.jsonl.gz"],
     "pod-requests": ["accounting/pod_requests.jsonl.gz"],
+    "qos-cgroup": ["accounting/qos_cgroup.jsonl.gz", "accounting/qos_cgroup_v137.jsonl.gz"],
 }
 
 

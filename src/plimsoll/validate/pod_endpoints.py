@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.core import Pod
+from plimsoll.ledger.qos import qos_class
 from plimsoll.validate.job import Endpoint, Job
 from plimsoll.validate.metadata import check_metadata, check_metadata_update
-from plimsoll.validate.pod_qos import qos_class
 from plimsoll.validate.pod_resize import check_resize, keep_resources_only, refuse_resize
 from plimsoll.validate.pod_status import check_pod_status
 from plimsoll.validate.pod_update import check_pod_update, same_spec
@@ -22,7 +22,9 @@ from plimsoll.validate.trees import part
 
 def _prepare_create(job: Job[Pod]) -> None:
     job.set_generation(1)
-    job.tree["status"] = {"phase": "Pending", "qosClass": qos_class(job.decode().spec, job.gates)}
+    pod_level = job.gates.enabled("PodLevelResources")
+    qos = qos_class(job.decode().spec, pod_level=pod_level)
+    job.tree["status"] = {"phase": "Pending", "qosClass": qos}
     job.drop("Pod")
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.ledger.qos import qos_class
 from plimsoll.validate.equality import same_tree
 from plimsoll.validate.metadata import reset_for_status
-from plimsoll.validate.pod_qos import qos_class
 from plimsoll.validate.pod_update import resources_by_value, same_spec
 from plimsoll.validate.pods import is_mirror
 from plimsoll.validate.problems import WHOLE, Path, Problem, Problems, forbidden, invalid
@@ -82,7 +82,9 @@ def refuse_resize(old_tree: Tree, old: Pod) -> Problem | None:
 
 
 def _check_resources(tree: Tree, old_tree: Tree, pod: Pod, old: Pod, gates: Gates) -> Problems:
-    if (old.status.qos_class or qos_class(old.spec, gates)) != qos_class(pod.spec, gates):
+    pod_level = gates.enabled("PodLevelResources")
+    was = old.status.qos_class or qos_class(old.spec, pod_level=pod_level)
+    if was != qos_class(pod.spec, pod_level=pod_level):
         yield invalid(_SPEC, old.status.qos_class, "the QoS class cannot be changed by a resize")
     yield from _check_node_support(old)
     if _has_pod_level(pod) or _has_pod_level(old):

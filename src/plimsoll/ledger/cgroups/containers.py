@@ -1,0 +1,162 @@
+"""The resources of a container as the container runtime takes them.
+
+Owns what CRI calls LinuxContainerResources (sections 5 and 6 of the accounting semantics). A container's own
+limit counts, with what claims give it on top; where it has none the limit of the pod as a whole stands, which
+covers claims already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from plimsoll.api.core import Container, Pod
+from plimsoll.api.forms import ClaimCharge
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.amounts import Amounts, is_huge_page
+from plimsoll.ledger.cgroups.conversions import (
+    UNLIMITED,
+    page_size_of,
+    page_size_text,
+    quota_of,
+    shares_of,
+)
+from plimsoll.ledger.cgroups.memory import OOM_GROUP, container_memory
+from plimsoll.ledger.cgroups.oom import oom_score_adj
+from plimsoll.ledger.cgroups.settings import Settings
+from plimsoll.ledger.cgroups.shares import NOTHING, ClaimShares, share_claims
+from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.containers import Role, is_sidecar
+from plimsoll.ledger.requests import pod_level_resources_set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeResources:
+    """CPU and memory for a container runtime; zero means not set."""
+
+    cpu_shares: int = 0
+    cpu_quota: int = 0  #: microseconds in each period; -1 is unlimited
+    cpu_period: int = 0
+    memory_limit: int = 0  #: bytes
+    unified: Mapping[str, str] = field(default_factory=dict)  #: cgroup v2 files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPlan(RuntimeResources):
+    """All that a node sets for one container."""
+
+    name: str
+    role: Role
+    oom_score_adj: int
+    huge_pages: Mapping[str, int] = field(default_factory=dict)  #: bytes by page size (2MB)
+
+
+def plan_containers(
+    pod: Pod,
+    settings: Settings,
+    charges: Iterable[ClaimCharge] | None = None,
+    exclusive: Collection[str] = (),
+) -> tuple[ContainerPlan, ...]:
+    """The plans of a pod's init containers, then of its regular ones.
+
+    `charges` are read from the pod's status where they are not given; `exclusive` names the containers that
+    have CPUs to themselves, which no quota is set for.
+    """
+    shares = counted_shares(pod, settings, charges)
+    init = [(c, Role.SIDECAR if is_sidecar(c) else Role.INIT) for c in pod.spec.init_containers]
+    regular = [(c, Role.REGULAR) for c in pod.spec.containers]
+    return tuple(
+        plan_container(pod, container, role, settings, shares, exclusive=container.name in exclusive)
+        for container, role in (*init, *regular)
+    )
+
+
+def counted_shares(pod: Pod, settings: Settings, charges: Iterable[ClaimCharge] | None) -> ClaimShares:
+    """What claims give on this node: nothing where they do not count."""
+    if not settings.claims_count:
+        return NOTHING
+    return share_claims(pod, read_charges(pod) if charges is None else charges)
+
+
+def plan_container(
+    pod: Pod,
+    container: Container,
+    role: Role,
+    settings: Settings,
+    shares: ClaimShares = NOTHING,
+    *,
+    exclusive: bool = False,
+) -> ContainerPlan:
+    """The plan of one container; `shares` is what claims give where they count."""
+    extra = shares.of(container.name)
+    runtime = runtime_resources(
+        settings,
+        # Without a request the limit stands for it, but never what claims add to the limit.
+        cpu_request=container.resources.requests.get("cpu", _limit(pod, container, "cpu", {}, settings)),
+        cpu_limit=_limit(pod, container, "cpu", extra, settings),
+        memory_limit=_limit(pod, container, "memory", extra, settings),
+        unlimited=exclusive,
+    )
+    return ContainerPlan(
+        name=container.name,
+        role=role,
+        cpu_shares=runtime.cpu_shares,
+        cpu_quota=runtime.cpu_quota,
+        cpu_period=runtime.cpu_period,
+        memory_limit=runtime.memory_limit,
+        unified={**runtime.unified, **container_memory(pod, container, extra, settings)},
+        oom_score_adj=oom_score_adj(pod, container, settings, shares),
+        huge_pages=_huge_pages(pod, container, extra, settings),
+    )
+
+
+def runtime_resources(
+    settings: Settings, *, cpu_request: Quantity, cpu_limit: Quantity, memory_limit: Quantity, unlimited: bool
+) -> RuntimeResources:
+    """Amounts as a runtime takes them; `unlimited` takes the CPU quota away."""
+    quota = period = 0
+    if settings.cfs_quota:
+        period = settings.cfs_period
+        quota = UNLIMITED if unlimited else quota_of(cpu_limit.milli(), period)
+    together = settings.cgroup_version == 2 and not settings.single_process_oom_kill
+    return RuntimeResources(
+        cpu_shares=shares_of(cpu_request.milli()),
+        cpu_quota=quota,
+        cpu_period=period,
+        memory_limit=memory_limit.value(),
+        unified={OOM_GROUP: "1"} if together else {},
+    )
+
+
+def _limit(pod: Pod, container: Container, name: str, extra: Amounts, settings: Settings) -> Quantity:
+    own = container.resources.limits.get(name, ZERO)
+    if own:
+        return own + extra.get(name, ZERO)
+    return _whole_limits(pod, settings).get(name, ZERO)
+
+
+def _whole_limits(pod: Pod, settings: Settings) -> Amounts:
+    """The limits of the pod as a whole, where it has resources of its own."""
+    if not settings.pod_level or not pod_level_resources_set(pod):
+        return {}
+    assert pod.spec.resources is not None
+    return pod.spec.resources.limits
+
+
+def _huge_pages(pod: Pod, container: Container, extra: Amounts, settings: Settings) -> dict[str, int]:
+    """Nothing of a size unless someone asked: the container, the claims, or the pod as a whole."""
+    own, whole = container.resources.limits, _whole_limits(pod, settings)
+    limits: dict[str, int] = dict.fromkeys(settings.huge_page_sizes, 0)
+    for name in dict.fromkeys((*whole, *own, *extra)):
+        if not is_huge_page(name):
+            continue
+        size = page_size_of(name)
+        text = None if size is None else page_size_text(size)
+        if text not in limits:
+            continue
+        if name in own:
+            amount = own[name].value() + extra.get(name, ZERO).value()
+        else:
+            amount = (whole if name in whole else extra)[name].value()
+        limits[text] = amount
+    return limits

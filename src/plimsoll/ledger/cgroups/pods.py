@@ -1,0 +1,157 @@
+"""The cgroup of a pod, and what the runtime is told about its sandbox.
+
+Owns what the kubelet sets on the pod's own cgroup (sections 5 and 6 of the accounting semantics): shares for
+what the pod requests, quota and memory for its limits where every container declares one, huge pages as
+requested, and memory protection. A BestEffort pod gets the least shares and no limits, whatever claims give.
+
+DIFF: memory.high of a pod counts what claims give, as that of containers does; upstream throttles such a pod
+below its limit (test_pod_memory_high_counts_claims).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Form
+from plimsoll.api.quantity import ZERO
+from plimsoll.ledger.amounts import Amounts
+from plimsoll.ledger.cgroups import memory
+from plimsoll.ledger.cgroups.containers import RuntimeResources, counted_shares, runtime_resources
+from plimsoll.ledger.cgroups.conversions import (
+    MIN_SHARES,
+    UNLIMITED,
+    huge_pages_of,
+    quota_of,
+    shares_of,
+    weight_of,
+)
+from plimsoll.ledger.cgroups.settings import Reservation, Settings
+from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
+from plimsoll.ledger.requests import (
+    limit_uses,
+    pod_level_resources_set,
+    pod_limits,
+    pod_requests,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlan:
+    """What a node sets on a pod's cgroup; None means not set."""
+
+    cpu_shares: int
+    cpu_quota: int | None = None  #: microseconds in each period; -1 is unlimited
+    cpu_period: int | None = None
+    memory: int | None = None  #: bytes
+    huge_pages: Mapping[int, int] = field(default_factory=dict)  #: bytes by page size in bytes
+    unified: Mapping[str, str] = field(default_factory=dict)  #: cgroup v2 files
+    memory_high: int | None = None  #: bytes; set beside the rest where the pod as a whole has resources
+
+    @property
+    def cpu_weight(self) -> int:
+        """The shares as cgroup v2 has them."""
+        return weight_of(self.cpu_shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPlan:
+    """What the runtime is told when it makes a pod's sandbox."""
+
+    resources: RuntimeResources
+    overhead: RuntimeResources | None = None  #: None where the pod has no overhead
+
+
+def plan_pod(
+    pod: Pod,
+    settings: Settings,
+    charges: Iterable[ClaimCharge] | None = None,
+    exclusive: Collection[str] = (),
+) -> PodPlan:
+    """The plan of a pod's cgroup; no CPU quota is enforced if a container has CPUs to itself."""
+    given = counted_shares(pod, settings, charges).charges()
+    requests = pod_requests(pod, settings.options, given)
+    limits = pod_limits(pod, settings.options, given)
+    qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
+    quota: int | None = quota_of(limits.get("cpu", ZERO).milli(), settings.cfs_period)
+    if not settings.cfs_quota or exclusive:
+        quota = UNLIMITED
+    enforced = qos == GUARANTEED
+    cpu_declared = qos != BEST_EFFORT and (enforced or _is_declared(pod, "cpu", settings))
+    memory_declared = qos != BEST_EFFORT and (enforced or _is_declared(pod, "memory", settings))
+    return PodPlan(
+        cpu_shares=MIN_SHARES if qos == BEST_EFFORT else shares_of(requests.get("cpu", ZERO).milli()),
+        cpu_quota=quota if cpu_declared else None,
+        cpu_period=settings.cfs_period if cpu_declared else None,
+        memory=limits.get("memory", ZERO).value() if memory_declared else None,
+        huge_pages=huge_pages_of(requests),
+        unified=_protect(pod, requests, settings),
+        memory_high=_throttle(pod, requests, limits, settings),
+    )
+
+
+def _is_declared(pod: Pod, name: str, settings: Settings) -> bool:
+    """Whether a limit is known for every container, or for the pod as a whole."""
+    if settings.pod_level and pod_level_resources_set(pod):
+        assert pod.spec.resources is not None
+        if pod.spec.resources.limits.get(name, ZERO):
+            return True
+    if settings.form is Form.V1_36:
+        # Here an init container without a limit of its own is covered by sidecars started before it.
+        return all(use.amounts.get(name, ZERO) for use in limit_uses(pod, settings.options))
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return all(container.resources.limits.get(name, ZERO) for container in containers)
+
+
+def _protect(pod: Pod, requests: Amounts, settings: Settings) -> dict[str, str]:
+    request = requests.get("memory", ZERO).value()
+    tiered = settings.enforces_memory_qos and settings.reservation is Reservation.TIERED
+    return memory.protect(pod, request, settings) if tiered and request > 0 else {}
+
+
+def _throttle(pod: Pod, requests: Amounts, limits: Amounts, settings: Settings) -> int | None:
+    """Since 1.37 a pod with resources of its own is throttled as a whole."""
+    if settings.form is Form.V1_36 or not settings.enforces_memory_qos or settings.throttling is None:
+        return None
+    if not settings.pod_level or not pod_level_resources_set(pod):
+        return None
+    if not _is_declared(pod, "memory", settings):
+        return None
+    request, limit = requests.get("memory", ZERO).value(), limits.get("memory", ZERO).value()
+    if not limit or request == limit:
+        return None
+    return memory.throttle_at(request, limit, settings.throttling, settings.page_size)
+
+
+# -- the sandbox
+
+
+def plan_sandbox(
+    pod: Pod,
+    settings: Settings,
+    charges: Iterable[ClaimCharge] | None = None,
+    exclusive: Collection[str] = (),
+) -> SandboxPlan:
+    """What the runtime is told about a pod: its requests and limits without overhead, and the overhead."""
+    given = counted_shares(pod, settings, charges).charges()
+    options = replace(settings.options, exclude_overhead=True)
+    requests, limits = pod_requests(pod, options, given), pod_limits(pod, options, given)
+    resources = runtime_resources(
+        settings,
+        cpu_request=requests.get("cpu", limits.get("cpu", ZERO)),
+        cpu_limit=limits.get("cpu", ZERO),
+        memory_limit=limits.get("memory", ZERO),
+        unlimited=bool(exclusive),
+    )
+    return SandboxPlan(resources=resources, overhead=plan_overhead(pod, settings))
+
+
+def plan_overhead(pod: Pod, settings: Settings) -> RuntimeResources | None:
+    """The overhead of a pod as a runtime takes it: requested and limited alike."""
+    if not pod.spec.overhead:
+        return None
+    cpu, memory_limit = (pod.spec.overhead.get(name, ZERO) for name in ("cpu", "memory"))
+    return runtime_resources(
+        settings, cpu_request=cpu, cpu_limit=cpu, memory_limit=memory_limit, unlimited=False
+    )

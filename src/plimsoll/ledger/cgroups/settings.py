@@ -1,0 +1,61 @@
+"""How a node is set up, as far as cgroup values depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from plimsoll.api.forms import Form
+from plimsoll.errors import InputError
+from plimsoll.ledger.requests import Options
+
+
+class Reservation(Enum):
+    """What memory QoS protects from reclaim (the kubelet's memoryReservationPolicy)."""
+
+    NONE = "None"
+    TIERED = "TieredReservation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A node's kubelet settings and sizes.
+
+    `form` decides between the rules of 1.36, where claims are ignored, and those of 1.37, where they count.
+    The draft form follows 1.37.
+    """
+
+    memory_capacity: int  #: bytes of memory the machine has
+    form: Form = Form.V1_37
+    count_claims: bool = True  #: the gate DRANodeAllocatableResources; 1.36 ignores claims either way
+    pod_level: bool = True  #: the gate PodLevelResources
+    memory_qos: bool = False  #: the gate MemoryQoS; it takes cgroup v2
+    reservation: Reservation = Reservation.NONE
+    throttling: Fraction | None = Fraction(9, 10)  #: where between request and limit throttling starts
+    allocatable_memory: int = 0  #: bytes pods may have; 0 where it is not known
+    cgroup_version: int = 2
+    cfs_quota: bool = True
+    cfs_period: int = 100_000  #: microseconds
+    single_process_oom_kill: bool = False  #: False: the kernel kills all processes of a container at once
+    huge_page_sizes: tuple[str, ...] = ()  #: as the kernel writes them: 2MB, 1GB
+    page_size: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("memory_capacity", "cfs_period", "page_size"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
+
+    @property
+    def claims_count(self) -> bool:
+        """Whether claims change anything on this node."""
+        return self.count_claims and self.form is not Form.V1_36
+
+    @property
+    def enforces_memory_qos(self) -> bool:
+        return self.memory_qos and self.cgroup_version == 2
+
+    @property
+    def options(self) -> Options:
+        """How this node reads a pod's requests and limits."""
+        return Options(form=self.form, count_claims=self.claims_count, skip_pod_level=not self.pod_level)

@@ -1,0 +1,62 @@
+"""The quality-of-service class of a pod, from its spec alone.
+
+A pod is Guaranteed when every container (or the pod as a whole) limits cpu and memory and requests what it
+limits, BestEffort when nothing is requested or limited, and Burstable otherwise. Claims never change the
+class. Where the pod has resources of its own they alone count: in 1.36 even empty ones, since 1.37 only if
+they name a resource that can be given for a pod (sections 5 and 6 of the accounting semantics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.core import Pod, PodSpec, ResourceList, ResourceRequirements
+from plimsoll.api.forms import Form
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.requests import is_pod_level_resource
+
+GUARANTEED = "Guaranteed"
+BURSTABLE = "Burstable"
+BEST_EFFORT = "BestEffort"
+
+_CLASSES = (GUARANTEED, BURSTABLE, BEST_EFFORT)
+_COMPUTE = ("cpu", "memory")
+
+
+def qos_class(spec: PodSpec, form: Form = Form.V1_36, *, pod_level: bool = True) -> str:
+    """Guaranteed, Burstable or BestEffort; `pod_level` is the gate PodLevelResources."""
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    limited = True
+    for resources in _claimants(spec, form, pod_level):
+        _add(requests, resources.requests)
+        _add(limits, resources.limits)
+        limited = limited and all(resources.limits.get(name, ZERO) > ZERO for name in _COMPUTE)
+    if not requests and not limits:
+        return BEST_EFFORT
+    if limited and requests == limits:
+        return GUARANTEED
+    return BURSTABLE
+
+
+def pod_qos(pod: Pod, form: Form = Form.V1_36, *, pod_level: bool = True) -> str:
+    """The class the API server wrote down, or the one that follows from the spec."""
+    if pod.status.qos_class in _CLASSES:
+        return pod.status.qos_class
+    return qos_class(pod.spec, form, pod_level=pod_level)
+
+
+def _claimants(spec: PodSpec, form: Form, pod_level: bool) -> Sequence[ResourceRequirements]:
+    whole = spec.resources
+    if whole is not None and pod_level:
+        names = (*whole.requests, *whole.limits)
+        if form is Form.V1_36 or any(map(is_pod_level_resource, names)):
+            return (whole,)
+    return [container.resources for container in (*spec.containers, *spec.init_containers)]
+
+
+def _add(total: dict[str, Quantity], resources: ResourceList) -> None:
+    for name in _COMPUTE:
+        amount = resources.get(name, ZERO)
+        if amount > ZERO:
+            total[name] = total[name] + amount if name in total else amount

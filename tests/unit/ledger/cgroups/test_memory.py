@@ -1,0 +1,93 @@
+"""memory.min, memory.low and memory.high."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Form
+from plimsoll.ledger.cgroups import Reservation, Settings, plan_containers
+from plimsoll.ledger.cgroups.memory import throttle_at
+from tests.unit.ledger.samples import charge, pod, tree
+
+MIB = 1 << 20
+NODE = Settings(
+    memory_capacity=2048 * MIB,
+    allocatable_memory=1000 * MIB,
+    memory_qos=True,
+    reservation=Reservation.TIERED,
+    single_process_oom_kill=True,
+)
+OLD = replace(NODE, form=Form.V1_36)
+
+
+def unified(given_pod: Pod, settings: Settings = NODE, *charges: ClaimCharge) -> dict[str, str]:
+    return dict(plan_containers(given_pod, settings, charges)[-1].unified)
+
+
+def test_requests_are_protected_by_class() -> None:
+    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    assert unified(burstable)["memory.low"] == str(100 * MIB)
+    guaranteed = pod(tree("a", both={"cpu": "1", "memory": "100Mi"}))
+    assert unified(guaranteed) == {"memory.min": str(100 * MIB)}
+    unprotected = replace(NODE, reservation=Reservation.NONE)
+    assert unified(guaranteed, unprotected) == {"memory.min": "0", "memory.low": "0"}
+
+
+def test_throttling_starts_short_of_the_limit() -> None:
+    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    assert unified(burstable)["memory.high"] == str(190 * MIB)
+    assert unified(burstable, OLD)["memory.high"] == str(190 * MIB)
+    unlimited = pod(tree("a", {"memory": "100Mi"}))
+    assert unified(unlimited)["memory.high"] == str(910 * MIB)
+    unknown = replace(NODE, allocatable_memory=0)
+    assert "memory.high" not in unified(unlimited, unknown)
+    assert "memory.high" not in unified(burstable, replace(NODE, throttling=None))
+
+
+def test_a_container_without_a_request_is_throttled_since_1_37() -> None:
+    bare = pod(tree("a", {"cpu": "1"}))
+    assert "memory.high" not in unified(bare, OLD)
+    assert unified(bare)["memory.high"] == str(900 * MIB)
+
+
+def test_claims_put_throttling_off_but_protect_nothing() -> None:
+    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    found = unified(burstable, NODE, charge("x", "a", memory="100Mi"))
+    assert found == {"memory.low": str(100 * MIB), "memory.high": str(280 * MIB)}
+    guaranteed = pod(tree("a", both={"cpu": "1", "memory": "100Mi"}))
+    assert unified(guaranteed, NODE, charge("x", "a", memory="1Gi")) == {"memory.min": str(100 * MIB)}
+
+
+def test_a_pod_limited_as_a_whole_is_throttled_as_a_whole() -> None:
+    whole = pod(tree("a", {"memory": "100Mi"}), resources={"limits": {"memory": "200Mi"}})
+    assert "memory.high" not in unified(whole)
+    assert unified(whole, OLD)["memory.high"] == str(910 * MIB)
+    assert unified(whole, replace(NODE, pod_level=False))["memory.high"] == str(910 * MIB)
+
+
+def test_switched_off_it_is_taken_back_since_1_37() -> None:
+    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    assert unified(burstable, replace(NODE, memory_qos=False)) == {"memory.high": "max"}
+    assert unified(burstable, replace(OLD, memory_qos=False)) == {}
+    assert unified(burstable, replace(NODE, cgroup_version=1)) == {}
+
+
+def test_memory_high_is_exact() -> None:
+    factor = Fraction(57, 100)
+    limit = 100 * 4096
+    assert throttle_at(0, limit, factor, 4096) == 57 * 4096
+    # floating point lands a hair below the page and would give the one before it
+    assert int(limit * 0.57 / 4096) * 4096 == 56 * 4096
+    assert throttle_at(1, 2**62, Fraction(9, 10), 1) == 1 + (2**62 - 1) * 9 // 10
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40))
+def test_memory_high_is_what_floating_point_gives_for_the_usual_factor(request: int, limit: int) -> None:
+    assume(request <= limit)
+    high = int((request + (limit - request) * 0.9) // 4096 * 4096)
+    assert throttle_at(request, limit, Fraction(9, 10), 4096) == (high if high > request else None)

@@ -1,0 +1,112 @@
+"""Pods in few words, and strategies that draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, Pod
+from plimsoll.api.forms import ClaimCharge, ResourceCharge
+from plimsoll.api.quantity import Quantity
+
+
+def amounts(**texts: str) -> dict[str, Quantity]:
+    """`amounts(cpu="1", hugepages_2Mi="4Mi")`."""
+    return {name.replace("_", "-"): Quantity.parse(text) for name, text in texts.items()}
+
+
+def texts(found: Mapping[str, Quantity]) -> dict[str, str]:
+    """Amounts in canonical text."""
+    return {name: amount.canonical() for name, amount in found.items()}
+
+
+def tree(name: str = "c", requests: Any = None, limits: Any = None, **fields: Any) -> dict[str, Any]:
+    """A container as JSON; `both` sets requests and limits."""
+    both = fields.pop("both", {})
+    resources = {"requests": {**both, **(requests or {})}, "limits": {**both, **(limits or {})}}
+    return {"name": name, "resources": resources, **fields}
+
+
+def sidecar(name: str = "s", requests: Any = None, limits: Any = None, **fields: Any) -> dict[str, Any]:
+    return tree(name, requests, limits, restartPolicy="Always", **fields)
+
+
+def container(*arguments: Any, **fields: Any) -> Container:
+    return codec.convert(tree(*arguments, **fields), Container)
+
+
+def pod(
+    *containers: dict[str, Any],
+    init: tuple[dict[str, Any], ...] = (),
+    status: dict[str, Any] | None = None,
+    **spec: Any,
+) -> Pod:
+    """A pod of these containers; further keywords are fields of its spec, `annotations` of its metadata."""
+    metadata = {"name": "p", "annotations": spec.pop("annotations", {})}
+    full = {"containers": list(containers), "initContainers": list(init), **spec}
+    return codec.convert({"metadata": metadata, "spec": full, "status": status or {}}, Pod)
+
+
+def charge(claim: str, *containers: str, policy: str = "", **quantities: str) -> ClaimCharge:
+    """A claim that charges these amounts."""
+    resources = {n: ResourceCharge(q, policy=policy) for n, q in amounts(**quantities).items()}
+    return ClaimCharge(claim, containers, resources)
+
+
+# -- strategies
+
+
+_MILLI = st.integers(0, 4000).map(lambda n: f"{n}m")
+_BYTES = st.sampled_from(("0", "1", "300k", "64Mi", "100Mi", "1Gi", "1500M"))
+_PAGES = st.sampled_from(("0", "2Mi", "10Mi"))
+
+
+def resource_lists() -> st.SearchStrategy[dict[str, str]]:
+    return st.fixed_dictionaries({}, optional={"cpu": _MILLI, "memory": _BYTES, "hugepages-2Mi": _PAGES})
+
+
+def container_trees(name: str, policies: st.SearchStrategy[str | None]) -> st.SearchStrategy[dict[str, Any]]:
+    def build(requests: Any, limits: Any, policy: str | None) -> dict[str, Any]:
+        made = tree(name, requests, limits)
+        return {**made, "restartPolicy": policy} if policy else made
+
+    return st.builds(build, resource_lists(), resource_lists(), policies)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    """Pods of up to three regular and four init containers, with overhead and pod-level resources."""
+    regular = [draw(container_trees(f"c{i}", st.none())) for i in range(draw(st.integers(1, 3)))]
+    kinds = st.sampled_from((None, "Always"))
+    init = [draw(container_trees(f"i{i}", kinds)) for i in range(draw(st.integers(0, 4)))]
+    spec: dict[str, Any] = {"overhead": draw(resource_lists())}
+    if draw(st.booleans()):
+        spec["resources"] = {"requests": draw(resource_lists()), "limits": draw(resource_lists())}
+    return pod(*regular, init=tuple(init), **spec)
+
+
+_POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
+
+
+@st.composite
+def charged_pods(
+    draw: st.DrawFn, policies: tuple[str, ...] = _POLICIES
+) -> tuple[Pod, tuple[ClaimCharge, ...]]:
+    """Pods with claims that any of their containers refer to."""
+    made = draw(pods())
+    names = [c.name for c in (*made.spec.init_containers, *made.spec.containers)]
+    quantities = resource_lists().map(lambda found: amounts(**found))
+    charges = []
+    for place in range(draw(st.integers(0, 3))):
+        policy = draw(st.sampled_from(policies))
+        parts = [draw(quantities) for _ in range(3)]
+        resources = {
+            name: ResourceCharge(parts[0].get(name), parts[1].get(name), parts[2].get(name), policy)
+            for name in dict.fromkeys(n for part in parts for n in part)
+        }
+        containers = tuple(draw(st.lists(st.sampled_from(names), unique=True)))
+        charges.append(ClaimCharge(f"claim-{place}", containers, resources))
+    return made, tuple(charges)
