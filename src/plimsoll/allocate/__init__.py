@@ -1,0 +1,38 @@
+"""Which devices a claim gets: DRA's structured-parameters allocator as a pure function. Imports api and cel.
+
+`allocate(inventory, state, claims, node, ...)` gives an `Allocation`, a `Refusal` with its reasons, a
+`Fault` or a `GaveUp`. Implements document 001 whole (consumable capacity, request policies, shareID,
+distinctAttribute) and the allocator semantics. Read `allocator.py` first: slices become pools (`pools`) and
+numbered devices (`devices`), claims become plans (`plans`), the search (`search`, over the state in `tally`)
+picks devices, and `results` writes them down.
+"""
+
+from plimsoll.allocate.allocator import Allocation, GaveUp, Outcome, allocate
+from plimsoll.allocate.budget import Budget, BudgetLine
+from plimsoll.allocate.explanation import explain_lines
+from plimsoll.allocate.faults import Fault
+from plimsoll.allocate.identity import DeviceId, Features, PoolId
+from plimsoll.allocate.inventory import Inventory
+from plimsoll.allocate.limits import Limits
+from plimsoll.allocate.refusal import Refusal
+from plimsoll.allocate.state import AllocationState
+from plimsoll.allocate.waste import Preference
+
+__all__ = [
+    "Allocation",
+    "AllocationState",
+    "Budget",
+    "BudgetLine",
+    "DeviceId",
+    "Fault",
+    "Features",
+    "GaveUp",
+    "Inventory",
+    "Limits",
+    "Outcome",
+    "PoolId",
+    "Preference",
+    "Refusal",
+    "allocate",
+    "explain_lines",
+]

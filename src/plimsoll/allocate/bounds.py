@@ -1,0 +1,170 @@
+"""What cannot work, told without trying: bounds on the devices that the rest of the requests need.
+
+Owns `Outlook`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
+remaining requests. Requests that may be served in several ways are left out of the count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.allocate.attributes import AttributeTable
+from plimsoll.allocate.plans import MAX_RESULTS, Constraint, Plan, Step
+
+NOTHING = -1
+
+
+class Outlook:
+    """Bounds for the steps of one search, from every position on."""
+
+    __slots__ = (
+        "_constraints",
+        "_demands",
+        "_later",
+        "_shareable",
+        "_steps",
+        "_tables",
+        "claims",
+        "constraints",
+        "future",
+        "weakest",
+    )
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        constraints: Sequence[Constraint],
+        tables: Sequence[AttributeTable],
+        shareable: int,
+    ) -> None:
+        self._steps = steps
+        self._constraints = constraints
+        self._tables = tables
+        self._shareable = shareable
+        self.weakest = 0  #: the step that `hopeless` found wanting
+        self._demands: dict[int, list[tuple[int, int]]] = {}
+        self._later: dict[tuple[int, int], list[Plan]] = {}
+        #: For every position: the devices, the claims and the constraints that matter from there on.
+        self.future: list[int] = [0] * (len(steps) + 1)
+        self.claims: list[tuple[int, ...]] = [()] * (len(steps) + 1)
+        self.constraints: list[tuple[int, ...]] = [()] * (len(steps) + 1)
+        for position in range(len(steps) - 1, -1, -1):
+            mask, touched = self.future[position + 1], set(self.constraints[position + 1])
+            for plan in steps[position].plans:
+                mask |= plan.candidates | plan.fault_mask
+                touched.update(plan.constraints)
+            self.future[position] = mask
+            self.claims[position] = tuple(sorted({*self.claims[position + 1], steps[position].claim}))
+            self.constraints[position] = tuple(sorted(touched))
+
+    def hopeless(self) -> bool:
+        """Whether some request cannot be served even if nothing else were asked for."""
+        for position, step in enumerate(self._steps):
+            if all(_is_short(plan) for plan in step.plans):
+                self.weakest = position
+                return True
+        return False
+
+    def starved(self, position: int, picked: int) -> bool:
+        """Whether the requests from a position on need more devices than are left."""
+        demands = self._demands.get(position)
+        if demands is None:
+            demands = self._demands[position] = self._sum_demands(position)
+        return any((mask & ~picked).bit_count() < count for mask, count in demands)
+
+    def _sum_demands(self, position: int) -> list[tuple[int, int]]:
+        """Masks of devices, and how many of each the remaining requests need among them."""
+        plans = [
+            step.plans[0] for step in self._steps[position:] if not step.optional and not step.plans[0].admin
+        ]
+        demands = []
+        for mask in {plan.candidates for plan in plans}:
+            if mask & self._shareable:
+                count = max(plan.count for plan in plans if plan.candidates == mask)
+            else:
+                count = sum(plan.count for plan in plans if not plan.candidates & ~mask)
+            demands.append((mask, count))
+        return demands
+
+    def promising(
+        self, constraint: int, state: int, position: int, plan: Plan, number: int, mask: int, picked: int
+    ) -> int:
+        """What remains of a plan's candidates if the constraint is to hold to the end.
+
+        The mask holds candidates that agree with the constraint so far; `number` devices of the plan are
+        placed already.
+        """
+        table = self._tables[constraint]
+        later = self._later_plans(constraint, position)
+        missing = plan.count - number
+        if self._constraints[constraint].distinct:
+            return mask if self._varied_enough(table, state, missing, later, mask, picked) else 0
+        viable, rest = 0, table_bits(table) if state == NOTHING else state
+        while rest:
+            low = rest & -rest
+            rest ^= low
+            having = table.by_bit[low.bit_length() - 1]
+            if self._enough(having, missing, later, mask, picked):
+                viable |= low
+        kept = table.overlapping(viable)
+        if missing == 1 and not later:
+            kept |= table.opaque
+        return mask & kept
+
+    def _enough(self, having: int, missing: int, later: Sequence[Plan], mask: int, picked: int) -> bool:
+        """Whether the devices with one value suffice for all requests under a constraint."""
+        mine = mask & having
+        if mine.bit_count() < missing:
+            return False
+        union, total, exclusive = mine, missing, not mine & self._shareable
+        for plan in later:
+            theirs = plan.candidates & having
+            if not plan.admin:
+                theirs &= ~picked
+            if theirs.bit_count() < plan.count:
+                return False
+            union |= theirs
+            total += plan.count
+            exclusive = exclusive and not (plan.admin or theirs & self._shareable)
+        return not exclusive or union.bit_count() >= total
+
+    def _varied_enough(
+        self, table: AttributeTable, state: int, missing: int, later: Sequence[Plan], mask: int, picked: int
+    ) -> bool:
+        """Whether there are as many values as devices that must differ in them."""
+        if table.opaque or not table.scalar:
+            return True
+        used = 0 if state == NOTHING else state
+        if _count_values(table, used, mask) < missing:
+            return False
+        total = missing
+        for plan in later:
+            mask |= plan.candidates if plan.admin else plan.candidates & ~picked
+            total += plan.count
+        return not later or _count_values(table, used, mask) >= total
+
+    def _later_plans(self, constraint: int, position: int) -> list[Plan]:
+        """The plans under a constraint that certainly come after a position."""
+        known = self._later.get((constraint, position))
+        if known is None:
+            known = self._later[constraint, position] = [
+                step.plans[0]
+                for step in self._steps[position + 1 :]
+                if not step.optional and constraint in step.plans[0].constraints
+            ]
+        return known
+
+
+def table_bits(table: AttributeTable) -> int:
+    """The bits of all values of a table."""
+    return (1 << len(table.by_bit)) - 1
+
+
+def _is_short(plan: Plan) -> bool:
+    if plan.all:
+        return not plan.devices
+    return plan.candidates.bit_count() < plan.count or plan.count > MAX_RESULTS
+
+
+def _count_values(table: AttributeTable, used: int, mask: int) -> int:
+    return sum(1 for bit, having in enumerate(table.by_bit) if having & mask and not used >> bit & 1)

@@ -1,0 +1,131 @@
+"""Faults: inputs with which no allocation can be computed at all.
+
+A fault is not a refusal. A refusal says that this node cannot serve the claims; a fault says that a claim, a
+class or a selector is wrong, and it ends the scheduling of the pod, unless `node_scoped`, when only this node
+is ruled out. Owns the kinds and Kubernetes' texts for them (section 12 of the allocator semantics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why an allocation cannot be computed: its kind, and the facts of that kind."""
+
+    kind: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def node_scoped(self) -> bool:
+        """Whether other nodes may still do."""
+        return self.kind == INVALID_POOLS
+
+    def __str__(self) -> str:
+        return _TEXTS[self.kind](self.facts)
+
+
+PRIORITIZED_LIST_OFF = "feature-prioritized-list"
+CONSUMABLE_CAPACITY_OFF = "feature-consumable-capacity"
+ADMIN_ACCESS_OFF = "feature-admin-access"
+UNSUPPORTED_SELECTOR = "unsupported-selector"
+MISSING_CLASS_NAME = "missing-class-name"
+CLASS_NOT_FOUND = "class-not-found"
+UNSUPPORTED_MODE = "unsupported-mode"
+UNSUPPORTED_REQUEST = "unsupported-request"
+ALL_INCOMPLETE_POOL = "all-incomplete-pool"
+ALL_INVALID_POOL = "all-invalid-pool"
+TOO_MANY_DEVICES = "too-many-devices"
+UNSUPPORTED_CONSTRAINT = "unsupported-constraint"
+ALL_CONSTRAINT = "all-constraint"
+CEL_COMPILE = "cel-compile"
+CEL_RUNTIME = "cel-runtime"
+CAPACITY = "capacity"
+INVALID_POOLS = "invalid-pools"
+NODE_SELECTION = "node-selection"
+NODE_SELECTOR_TERMS = "node-selector-terms"
+
+
+def _capacity_text(f: Mapping[str, Any]) -> str:
+    what = (
+        "capacity value is negative"
+        if f["negative"]
+        else "capacity request cannot be represented in the device's range arithmetic: "
+        f"request {f['wanted']} rounded up to the next step passes 64 bits"
+    )
+    return (
+        f"claim {f['claim']}, request {f['request']}: checking capacity for device {f['device']}: "
+        f'capacity "{f["name"]}": {what}'
+    )
+
+
+def _place(f: Mapping[str, Any]) -> str:
+    return f"class {f['class']}" if f.get("class") else f"claim {f['claim']}"
+
+
+_TEXTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    PRIORITIZED_LIST_OFF: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: has subrequests, but the DRAPrioritizedList feature is "
+        "disabled"
+    ),
+    CONSUMABLE_CAPACITY_OFF: lambda f: (
+        f"claim {f['claim']}, {f['level']} {f['request']}: has capacity requests, but the "
+        "DRAConsumableCapacity feature is disabled"
+    ),
+    ADMIN_ACCESS_OFF: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: admin access is requested, but the feature is disabled"
+    ),
+    UNSUPPORTED_SELECTOR: lambda f: (
+        f"claim {f['claim']}, request {f['request']}, selector #{f['index']}: CEL expression empty "
+        "(unsupported selector type?)"
+    ),
+    MISSING_CLASS_NAME: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: missing device class name (unsupported request type?)"
+    ),
+    CLASS_NOT_FOUND: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: could not retrieve device class {f['class']}: "
+        f'deviceclass.resource.k8s.io "{f["class"]}" not found'
+    ),
+    UNSUPPORTED_MODE: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: unsupported count mode {f['mode']}"
+    ),
+    UNSUPPORTED_REQUEST: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: neither exactly nor firstAvailable is set "
+        "(unsupported request type?)"
+    ),
+    ALL_INCOMPLETE_POOL: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: asks for all devices, but resource pool {f['pool']} is "
+        "currently being updated"
+    ),
+    ALL_INVALID_POOL: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: asks for all devices, but resource pool {f['pool']} is "
+        "currently invalid"
+    ),
+    TOO_MANY_DEVICES: lambda f: (
+        f"claim {f['claim']}: number of requested devices {f['count']} exceeds the claim limit of "
+        f"{f['limit']}"
+    ),
+    UNSUPPORTED_CONSTRAINT: lambda f: (
+        f"claim {f['claim']}, constraint #{f['index']}: empty constraint (unsupported constraint type?)"
+    ),
+    ALL_CONSTRAINT: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: cannot add device {f['device']} because a claim "
+        "constraint would not be satisfied"
+    ),
+    CEL_COMPILE: lambda f: f"{_place(f)}: selector #{f['index']}: CEL compile error: {f['error']}",
+    CEL_RUNTIME: lambda f: (
+        f"{_place(f)}: selector #{f['index']} on device {f['device']}: CEL runtime error: {f['error']}"
+    ),
+    CAPACITY: _capacity_text,
+    INVALID_POOLS: lambda f: "invalid resource pools were encountered",
+    NODE_SELECTION: lambda f: (
+        f"gather pool information: failed to perform node selection for slice {f['slice']}: {f['problem']}"
+    ),
+    NODE_SELECTOR_TERMS: lambda f: (
+        f"create NodeSelector for claim {f['claim']}: unsupported ResourceSlice.NodeSelector with "
+        f"{f['terms']} terms"
+    ),
+}

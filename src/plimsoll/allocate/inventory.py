@@ -1,0 +1,120 @@
+"""The devices of a cluster: slices and taint rules, indexed by node and by pool.
+
+Owns `Inventory`, an immutable value. `devices_for` gives a node's devices and remembers them; `replace` makes
+the next inventory and keeps everything computed for the slices that did not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.faults import Fault
+from plimsoll.allocate.identity import Features, PoolId
+from plimsoll.allocate.pools import gather_pools
+from plimsoll.allocate.slices import SliceView, tainted_view
+from plimsoll.api.core import Node
+from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.cel import Programs
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A node's devices, and everything they were made from."""
+
+    labels: dict[str, str]
+    candidates: list[SliceView]
+    pools: list[list[SliceView]]
+    devices: NodeDevices
+
+    def holds(
+        self, labels: dict[str, str], candidates: list[SliceView], pools: list[list[SliceView]]
+    ) -> bool:
+        """Whether the same slices and labels would make the same devices."""
+        return self.labels == labels and self.candidates == candidates and self.pools == pools
+
+
+class Inventory:
+    """All slices there are. Equal input gives equal answers; what it remembers only makes them quicker."""
+
+    __slots__ = (
+        "_by_pool",
+        "_known",
+        "_nodes",
+        "_on_node",
+        "_previous",
+        "_programs",
+        "_rules",
+        "_shared",
+        "_slices",
+        "features",
+    )
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        features: Features | None = None,
+        taint_rules: Iterable[DeviceTaintRule] = (),
+        programs: Programs | None = None,
+    ) -> None:
+        self.features = features or Features()
+        self._programs = programs or Programs()
+        self._rules = tuple(taint_rules) if self.features.device_taints else ()
+        self._slices = tuple(slices)
+        self._known: dict[int, SliceView] = {}
+        self._index({})
+
+    @property
+    def slices(self) -> Sequence[ResourceSlice]:
+        return self._slices
+
+    def replace(
+        self, slices: Iterable[ResourceSlice], taint_rules: Iterable[DeviceTaintRule] | None = None
+    ) -> Inventory:
+        """The inventory with other slices (the same objects where nothing changed) and other rules."""
+        new = Inventory.__new__(Inventory)
+        new.features, new._programs = self.features, self._programs
+        new._rules = self._rules if taint_rules is None or not self._allows_rules() else tuple(taint_rules)
+        new._slices = tuple(slices)
+        new._known = {}
+        new._index(self._known if new._rules == self._rules else {})
+        new._previous = {**self._previous, **self._nodes}
+        return new
+
+    def devices_for(self, node: Node) -> NodeDevices | Fault:
+        """The devices that a node may use."""
+        name, labels = node.metadata.name, node.metadata.labels
+        known = self._nodes.get(name)
+        if known is not None and known.labels == labels:
+            return known.devices
+        candidates = [*self._on_node.get(name, ()), *self._shared]
+        pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
+        known = self._previous.get(name)
+        if known is None or not known.holds(labels, candidates, pools):
+            gathered = gather_pools(candidates, node, self.features, self._by_pool)
+            if isinstance(gathered, Fault):
+                return gathered
+            devices = NodeDevices(node, gathered, self.features, self._programs)
+            known = _Known(dict(labels), candidates, pools, devices)
+        self._nodes[name] = known
+        return known.devices
+
+    def _allows_rules(self) -> bool:
+        return self.features.device_taints
+
+    def _index(self, known: dict[int, SliceView]) -> None:
+        self._nodes: dict[str, _Known] = {}
+        self._previous: dict[str, _Known] = {}
+        self._on_node: dict[str, list[SliceView]] = {}
+        self._shared: list[SliceView] = []
+        self._by_pool: dict[PoolId, list[SliceView]] = {}
+        for slice in self._slices:
+            # The views keep their slices alive, so an identity is never that of another slice.
+            view = known.get(id(slice)) or tainted_view(slice, self._rules)
+            self._known[id(slice)] = view
+            self._by_pool.setdefault(view.pool, []).append(view)
+            if slice.spec.node_name:
+                self._on_node.setdefault(slice.spec.node_name, []).append(view)
+            else:
+                self._shared.append(view)

@@ -1,0 +1,180 @@
+"""Why a node cannot serve claims: a tree of counts and numbers, from the request down to the device.
+
+Owns the values; `diagnosis.py` fills them in, and whoever shows them formats them. A tree is small enough for
+one screen: per request the number of devices, how many each rule took away, and for each rule the device
+that came closest, with what it had and what was wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from plimsoll.allocate.identity import DeviceId, PoolId, claim_name
+from plimsoll.api.core import NodeSelector
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import DeviceTaint, ResourceClaim
+
+
+class Rule(Enum):
+    """What can keep a device from a request, in the order in which it is looked at."""
+
+    BINDING = "binding conditions are switched off"
+    CLASS_SELECTOR = "class selector"
+    REQUEST_SELECTOR = "request selector"
+    NODE = "not for this node"
+    FAILED = "cannot be evaluated"
+    CAPACITY = "capacity"
+    TAKEN = "allocated already"
+    PICKED = "taken by another request of this pod"
+    TAINT = "taint"
+    COUNTER = "shared counters"
+    CONSTRAINT = "constraint"
+    BUDGET = "node resources"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityShortage:
+    """A capacity that does not suffice: `rule` is one of the rules in `capacity.py`."""
+
+    rule: str
+    name: str
+    wanted: Quantity
+    had: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class CounterShortage:
+    """A shared counter that does not suffice; amounts in whole billionths."""
+
+    counter_set: str
+    counter: str
+    wanted: int
+    had: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintConflict:
+    """A constraint that a device breaks, and the device it does not go with.
+
+    Without values the device lacks the attribute.
+    """
+
+    attribute: str
+    distinct: bool
+    values: tuple[str, ...]
+    other: DeviceId | None
+    other_values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShortage:
+    """A node resource that the device's charge would overdraw, and whose bound it is."""
+
+    line: str
+    resource: str
+    wanted: int
+    had: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaintRefusal:
+    """A taint that the request does not tolerate."""
+
+    taint: DeviceTaint
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorRefusal:
+    """The first selector that said no."""
+
+    index: int
+    expression: str
+
+
+Detail = (
+    CapacityShortage
+    | CounterShortage
+    | ConstraintConflict
+    | BudgetShortage
+    | TaintRefusal
+    | SelectorRefusal
+    | None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How many devices a rule took away, and the one that came closest."""
+
+    rule: Rule
+    count: int
+    device: DeviceId
+    detail: Detail = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefusal:
+    """One request (or alternative): what there was, what each rule took away, what is left."""
+
+    claim: str
+    request: str
+    wanted: int
+    takes_all: bool
+    devices: int  #: devices of complete pools on this node
+    removals: tuple[Removal, ...]
+    left: int  #: devices that pass every rule one by one
+    largest_group: int | None = None  #: of those, how many at most satisfy the constraints together
+    blocking: bool = False  #: whether this request is where the search came to its end
+
+    @property
+    def served(self) -> bool:
+        """Whether enough devices are left for this request, alone."""
+        enough = self.left if self.largest_group is None else min(self.left, self.largest_group)
+        return enough >= self.wanted and not (self.takes_all and self.removals_matter)
+
+    @property
+    def removals_matter(self) -> bool:
+        """For a request of all devices: whether a matching one cannot be had."""
+        return any(removal.rule in _AFTER_MATCHING for removal in self.removals)
+
+
+_AFTER_MATCHING = (Rule.TAKEN, Rule.PICKED, Rule.TAINT, Rule.COUNTER, Rule.CONSTRAINT, Rule.BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedElsewhere:
+    """A claim whose devices cannot be used on this node."""
+
+    claim: str
+    selector: NodeSelector | None
+
+    @staticmethod
+    def of(claim: ResourceClaim) -> AllocatedElsewhere:
+        allocation = claim.status.allocation
+        return AllocatedElsewhere(claim_name(claim), allocation.node_selector if allocation else None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusablePool:
+    """A pool whose devices are not handed out, and why."""
+
+    pool: PoolId
+    standing: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """This node cannot serve the claims."""
+
+    node: str
+    requests: tuple[RequestRefusal, ...] = ()
+    pools: tuple[UnusablePool, ...] = ()
+    allocated_elsewhere: AllocatedElsewhere | None = None
+
+    @property
+    def together(self) -> bool:
+        """Whether every request could be served alone, and only all of them together cannot."""
+        alone = [request for request in self.requests if not request.blocking]
+        return bool(self.requests) and all(request.served for request in alone)

@@ -1,0 +1,73 @@
+"""A ResourceSlice as the allocator keeps it: flattened once, asked by many selectors.
+
+Owns `SliceView`, which holds the match bits of every selector it was asked about, and the effect of
+DeviceTaintRules: they add taints to the devices they name (section 9 of the allocator semantics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from plimsoll.allocate.identity import PoolId
+from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
+from plimsoll.cel import Device as FlatDevice
+from plimsoll.cel import Matches, Selector, flatten, match_all
+from plimsoll.cel.static.environment import Environment
+
+#: How many selectors' matches a slice keeps.
+MATCHES_KEPT = 256
+
+
+class SliceView:
+    """One version of a slice, with everything computed from it. Immutable but for what it remembers."""
+
+    __slots__ = ("_flat", "_matches", "devices", "is_counters", "pool", "slice")
+
+    def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
+        self.slice = slice
+        self.devices = devices if devices is not None else slice.spec.devices or ()
+        self.pool = PoolId(slice.spec.driver, slice.spec.pool.name)
+        #: Whether it lists counters instead of devices.
+        self.is_counters = bool(slice.spec.shared_counters)
+        self._flat: tuple[FlatDevice, ...] | None = None
+        self._matches: dict[tuple[str, Environment], Matches] = {}
+
+    @property
+    def name(self) -> str:
+        return self.slice.metadata.name
+
+    def matches(self, selector: Selector) -> Matches:
+        """Which devices a selector matches, and on which it fails; evaluated at the first call."""
+        key = (selector.expression, selector.environment)
+        found = self._matches.get(key)
+        if found is None:
+            if self._flat is None:
+                driver = self.slice.spec.driver
+                self._flat = tuple(flatten(device, driver) for device in self.devices)
+            if len(self._matches) >= MATCHES_KEPT:
+                self._matches.pop(next(iter(self._matches)))
+            found = self._matches[key] = match_all(selector, self._flat)
+        return found
+
+
+def tainted_view(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:
+    """The slice with the taints that the rules add to its devices."""
+    devices = slice.spec.devices or ()
+    changed = False
+    for rule in rules:
+        selector = rule.spec.device_selector
+        # Without a selector a rule taints nothing; an empty one taints every device.
+        if selector is None or selector.driver not in (None, slice.spec.driver):
+            continue
+        if selector.pool not in (None, slice.spec.pool.name):
+            continue
+        devices = tuple(
+            msgspec.structs.replace(device, taints=(*device.taints, rule.spec.taint))
+            if selector.device in (None, device.name)
+            else device
+            for device in devices
+        )
+        changed = True
+    return SliceView(slice, devices if changed else None)

@@ -1,0 +1,159 @@
+"""Which devices are held, wholly or in shares, and how much of their capacity is consumed.
+
+Owns `AllocationState`, built from the allocations in claim statuses. `hold` and `release` are exact
+inverses: a state that held and released the same results is equal to one that never saw them. Implements
+section 1 of the allocator semantics and document 001 ("Scheduling enhancement"): results with admin access
+hold nothing; a result with a shareID holds a share and what it consumed; any other holds the whole device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from plimsoll.allocate.identity import DeviceId, PoolId
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice, AllocationResult, ResourceClaim
+from plimsoll.errors import StateError
+
+
+@dataclass(slots=True)
+class Holding:
+    """What is held of one device. Amounts are whole billionths, as in `Quantity.nano`."""
+
+    exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
+    shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
+    consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares
+    records: int = 0  #: how many shares recorded what they consumed
+
+    @property
+    def empty(self) -> bool:
+        return not (self.exclusive or self.shares or self.records)
+
+    def copy(self) -> Holding:
+        return Holding(self.exclusive, dict(self.shares), dict(self.consumed), self.records)
+
+
+class AllocationState:
+    """The holdings of a cluster, by pool and device."""
+
+    __slots__ = ("_pools", "_shared")
+
+    def __init__(self, shared: bool = True) -> None:
+        """With `shared` off (no DRAConsumableCapacity) a share holds the whole device."""
+        self._pools: dict[PoolId, dict[str, Holding]] = {}
+        self._shared = shared
+
+    @staticmethod
+    def of(claims: Iterable[ResourceClaim], shared: bool = True) -> AllocationState:
+        """The state that the allocations of these claims make up."""
+        state = AllocationState(shared)
+        for claim in claims:
+            if claim.status.allocation is not None:
+                state.hold_all(claim.status.allocation)
+        return state
+
+    # -- asking
+
+    def pool(self, pool: PoolId) -> Mapping[str, Holding]:
+        """The holdings of one pool, by device name."""
+        return self._pools.get(pool, {})
+
+    def holding(self, device: DeviceId) -> Holding | None:
+        return self.pool(device.pool_id).get(device.device)
+
+    def __iter__(self) -> Iterator[tuple[DeviceId, Holding]]:
+        for (driver, pool), devices in self._pools.items():
+            for name, holding in devices.items():
+                yield DeviceId(driver, pool, name), holding
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pools.values()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AllocationState):
+            return NotImplemented
+        return self._pools == other._pools and self._shared == other._shared
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def copy(self) -> AllocationState:
+        clone = AllocationState(self._shared)
+        clone._pools = {
+            pool: {name: holding.copy() for name, holding in devices.items()}
+            for pool, devices in self._pools.items()
+        }
+        return clone
+
+    # -- changing
+
+    def hold_all(self, allocation: AllocationResult) -> None:
+        for result in allocation.devices.results:
+            self.hold(result)
+
+    def release_all(self, allocation: AllocationResult) -> None:
+        for result in reversed(allocation.devices.results):
+            self.release(result)
+
+    def hold(self, result: AllocationDevice) -> None:
+        """Take what a result says."""
+        if result.admin_access:
+            return
+        device = DeviceId(result.driver, result.pool, result.device)
+        if result.share_id is None or not self._shared:
+            self.hold_device(device)
+            return
+        self.hold_share(device, result.share_id)
+        if result.consumed_capacity:
+            self.consume(device, result.consumed_capacity)
+
+    def release(self, result: AllocationDevice) -> None:
+        """Give back exactly what `hold` took; raises StateError if it is not held."""
+        if result.admin_access:
+            return
+        device = DeviceId(result.driver, result.pool, result.device)
+        holding = self.holding(device)
+        share = result.share_id if self._shared else None
+        if holding is None or (not holding.exclusive if share is None else share not in holding.shares):
+            raise StateError(f"device {device} is released but not held" + (f": {share}" if share else ""))
+        if share is None:
+            holding.exclusive -= 1
+        else:
+            _decrease(holding.shares, share, 1)
+            if result.consumed_capacity:
+                holding.records -= 1
+                for name, amount in result.consumed_capacity.items():
+                    holding.consumed[name] -= amount.nano
+                if not holding.records:
+                    holding.consumed.clear()
+        if holding.empty:
+            pool = self._pools[device.pool_id]
+            del pool[device.device]
+            if not pool:
+                del self._pools[device.pool_id]
+
+    def hold_device(self, device: DeviceId) -> None:
+        """Hold a whole device."""
+        self._holding(device).exclusive += 1
+
+    def hold_share(self, device: DeviceId, share: str) -> None:
+        """Hold a share of a device."""
+        shares = self._holding(device).shares
+        shares[share] = shares.get(share, 0) + 1
+
+    def consume(self, device: DeviceId, amounts: Mapping[str, Quantity]) -> None:
+        """Record what a share consumes."""
+        holding = self._holding(device)
+        holding.records += 1
+        for name, amount in amounts.items():
+            holding.consumed[name] = holding.consumed.get(name, 0) + amount.nano
+
+    def _holding(self, device: DeviceId) -> Holding:
+        pool = self._pools.setdefault(device.pool_id, {})
+        return pool.setdefault(device.device, Holding())
+
+
+def _decrease(counts: dict[str, int], key: str, by: int) -> None:
+    counts[key] -= by
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,135 @@
+"""Whether a node is the one a name, a flag or a node selector means.
+
+Owns the matching of `NodeSelector` as ResourceSlices, allocations and pods use it: terms are alternatives,
+the requirements of a term must all hold, an empty term matches nothing, and fields know only the node's
+name. Implements section 2 of the allocator semantics. A selector that cannot be read is a `SelectorProblem`,
+a value, because it may come from a cluster that stored it before validation became stricter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from plimsoll.api.names import label_key, label_value
+
+NAME_FIELD = "metadata.name"
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorProblem:
+    """A node selector that cannot be evaluated: which requirement, and why."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def node_matches(
+    node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None
+) -> bool | SelectorProblem:
+    """Whether a slice's or a device's node selection means this node; nothing set means no node."""
+    if node_name:
+        return node.metadata.name == node_name
+    if all_nodes:
+        return True
+    if selector is not None:
+        return selector_matches(selector, node)
+    return False
+
+
+def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProblem:
+    """Whether a node selector matches a node."""
+    problem = selector_problem(selector)
+    if problem is not None:
+        return problem
+    labels, name = node.metadata.labels, node.metadata.name
+    return any(_term_matches(term, labels, name) for term in selector.node_selector_terms)
+
+
+def selector_problem(selector: NodeSelector) -> SelectorProblem | None:
+    """The first thing that keeps a selector from being evaluated, or None."""
+    for number, term in enumerate(selector.node_selector_terms):
+        path = f"nodeSelectorTerms[{number}]"
+        for index, requirement in enumerate(term.match_expressions):
+            message = _expression_problem(requirement)
+            if message:
+                return SelectorProblem(f"{path}.matchExpressions[{index}]", message)
+        for index, requirement in enumerate(term.match_fields):
+            message = _field_problem(requirement)
+            if message:
+                return SelectorProblem(f"{path}.matchFields[{index}]", message)
+    return None
+
+
+def _expression_problem(requirement: NodeSelectorRequirement) -> str:
+    count = len(requirement.values)
+    match requirement.operator:
+        case "In" | "NotIn":
+            if not count:
+                return f"operator {requirement.operator} needs at least one value"
+        case "Exists" | "DoesNotExist":
+            if count:
+                return f"operator {requirement.operator} takes no values"
+        case "Gt" | "Lt":
+            if count != 1 or _integer(requirement.values[0]) is None:
+                return f"operator {requirement.operator} needs exactly one value, a whole number"
+        case operator:
+            return f"{operator!r} is not a valid operator"
+    if label_key(requirement.key):
+        return f"{requirement.key!r} is not a valid label name"
+    for value in requirement.values:
+        if label_value(value):
+            return f"{value!r} is not a valid label value"
+    return ""
+
+
+def _field_problem(requirement: NodeSelectorRequirement) -> str:
+    if requirement.operator not in ("In", "NotIn"):
+        return f"{requirement.operator!r} is not a valid operator for fields: use In or NotIn"
+    if len(requirement.values) != 1:
+        return "must have exactly one value"
+    return ""
+
+
+def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(_label_matches(requirement, labels) for requirement in term.match_expressions) and all(
+        _field_matches(requirement, name) for requirement in term.match_fields
+    )
+
+
+def _label_matches(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    number = None if value is None else _integer(value)
+    bound = _integer(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound
+
+
+def _field_matches(requirement: NodeSelectorRequirement, name: str) -> bool:
+    value = name if requirement.key == NAME_FIELD else ""
+    return (value == requirement.values[0]) == (requirement.operator == "In")
+
+
+def _integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
