@@ -26,6 +26,7 @@ SUITES: dict[str, str] = {
     "cel": "tests.conformance.cel",
     "pod-requests": "tests.conformance.pod_requests",
     "qos-cgroup": "tests.conformance.qos_cgroup",
+    "node-allocatable": "tests.conformance.node_allocatable",
 }
 
 
@@ -37,8 +38,14 @@ class Mismatch:
     text: str
 
 
-def load_check(suite: str) -> Check:
-    check: Check = importlib.import_module(SUITES[suite]).check
+def load_check(suite: str, profile: str | None = None) -> Check:
+    """The check of a suite, under one of its profiles if it has any; ValueError if it has not."""
+    module = importlib.import_module(SUITES[suite])
+    check: Check = module.check
+    if profile is not None:
+        if not hasattr(module, "check_under"):
+            raise ValueError(f"suite {suite} has no profiles")
+        check = module.check_under(profile)
     return check
 
 

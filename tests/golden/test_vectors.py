@@ -17,6 +17,7 @@ FILES = {
     "cel": ["api/cel.jsonl.gz"],
     "pod-requests": ["accounting/pod_requests.jsonl.gz"],
     "qos-cgroup": ["accounting/qos_cgroup.jsonl.gz", "accounting/qos_cgroup_v137.jsonl.gz"],
+    "node-allocatable": ["accounting/node_allocatable.jsonl.gz"],
 }
 
 
@@ -27,5 +28,15 @@ def test_public_vectors(suite: str) -> None:
         pytest.skip("the golden vectors are not here: they lie in ../shared/vectors beside the checkout")
     mismatches: list[Mismatch] = []
     passed = run(load_check(suite), paths, mismatches.append)
+    assert mismatches == []
+    assert passed > 0
+
+
+def test_public_vectors_under_the_profile_of_upstream() -> None:
+    path = VECTORS / "accounting" / "node_allocatable.jsonl.gz"
+    if not path.exists():
+        pytest.skip("the golden vectors are not here: they lie in ../shared/vectors beside the checkout")
+    mismatches: list[Mismatch] = []
+    passed = run(load_check("node-allocatable", "upstream-1.36"), [path], mismatches.append)
     assert mismatches == []
     assert passed > 0

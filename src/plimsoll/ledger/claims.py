@@ -1,0 +1,217 @@
+"""What the claims of a pod charge, claim by claim.
+
+Owns the bill of a claim: which ResourceClaim a pod's claim name means (generated ones are named in the pod's
+status), which containers refer to it, and what its allocated devices charge together. A claim is billed once
+per pod however many containers refer to it, and also when none does. A prioritized list charges what was
+chosen, under the class of the chosen (sub)request (point P4 of the accounting semantics); one claim cannot
+have two policies for one resource (P5). Document 000, "Handling Shared Claims" to "Unreferenced Claims".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import (
+    ClaimCharge,
+    ClassPolicy,
+    Policy,
+    ResourceCharge,
+    device_forms,
+    read_class,
+    read_status,
+)
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice, AllocationResult, DeviceClass, ResourceClaim
+from plimsoll.ledger.devices import DeviceIndex, DeviceKey
+from plimsoll.ledger.mapping import NO_CLASS, DeviceCharge, charges_of
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.verdict import Cause, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What one claim charges to one pod, and the devices it comes from.
+
+    A bill read back from a pod's status has no parts: the status does not name devices. `uid` is the claim's,
+    where it is known.
+    """
+
+    charge: ClaimCharge
+    uid: str = ""
+    parts: tuple[DeviceCharge, ...] = ()
+
+    @property
+    def claim(self) -> str:
+        return self.charge.claim
+
+    def policy(self, resource: str) -> Policy:
+        """The policy for a resource; where none is named, or one we do not know, it is added per claim."""
+        return effective_policy(self.charge.resources[resource].policy)
+
+    def devices(self, resource: str) -> tuple[DeviceKey, ...]:
+        """The devices that charge a resource, each once."""
+        return tuple(dict.fromkeys(part.device for part in self.parts if part.resource == resource))
+
+
+_POLICIES = {policy.value: policy for policy in Policy}
+
+
+def effective_policy(text: str) -> Policy:
+    """The policy a text names; none named means adding per claim, and so does a name from the future."""
+    return _POLICIES.get(text, Policy.ADD_PER_CLAIM)
+
+
+# -- which claims a pod has
+
+
+def claim_names(pod: Pod) -> dict[str, str]:
+    """The names a pod has for its claims -> the claims; those not generated yet are left out."""
+    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = {}
+    for reference in pod.spec.resource_claims:
+        name = reference.resource_claim_name
+        if name is None and reference.resource_claim_template_name is not None:
+            name = generated.get(reference.name)
+        if name:
+            names[reference.name] = name
+    return names
+
+
+def referring_containers(pod: Pod, names: Mapping[str, str], claim: str, profile: Profile) -> tuple[str, ...]:
+    """The containers that refer to a claim, init containers first; each once unless the profile repeats."""
+    found = [
+        container.name
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for reference in container.resources.claims
+        if names.get(reference.name) == claim
+    ]
+    return tuple(dict.fromkeys(found)) if profile.distinct_containers else tuple(found)
+
+
+def requested_class(claim: ResourceClaim, request: str) -> str:
+    """The class of the request, or of the chosen alternative (`request/alternative`), a result answers."""
+    name, _, alternative = request.partition("/")
+    for entry in claim.spec.devices.requests:
+        if entry.name != name:
+            continue
+        for sub in entry.first_available:
+            if sub.name == alternative:
+                return sub.device_class_name
+        return entry.exactly.device_class_name if entry.exactly is not None else ""
+    return ""
+
+
+# -- what they charge
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What is needed to price claims: the devices of a node and the classes."""
+
+    devices: DeviceIndex
+    node: Node | None = None
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile.default)
+
+    def class_policy(self, claim: ResourceClaim, request: str) -> ClassPolicy:
+        found = self.classes.get(requested_class(claim, request))
+        return NO_CLASS if found is None else read_class(found.spec)
+
+
+def price_claim(
+    claim: ResourceClaim,
+    allocation: AllocationResult,
+    containers: tuple[str, ...],
+    pricing: Pricing,
+) -> Bill | Reason | None:
+    """The bill of an allocated claim; None if none of its devices has anything to do with node resources."""
+    for result in allocation.devices.results:
+        device = pricing.devices.find(result, pricing.node)
+        if device is not None and device_forms(device):
+            return bill_results(claim, allocation.devices.results, containers, pricing)
+    return None
+
+
+def bill_results(
+    claim: ResourceClaim,
+    results: Sequence[AllocationDevice],
+    containers: tuple[str, ...],
+    pricing: Pricing,
+) -> Bill | Reason | None:
+    """The bill of allocation results, each of which must name a device that is published."""
+    parts: list[DeviceCharge] = []
+    for result in results:
+        device = pricing.devices.find(result, pricing.node)
+        if device is None:
+            return _missing(claim, result, pricing.profile)
+        charges = charges_of(result, device, pricing.class_policy(claim, result.request), pricing.profile)
+        if isinstance(charges, Reason):
+            return _placed(charges, claim, result)
+        parts.extend(charges)
+    if not parts:
+        return None
+    resources = _sum_parts(parts)
+    if isinstance(resources, Reason):
+        return _placed(resources, claim, None)
+    name = claim.metadata.name
+    return Bill(ClaimCharge(name, containers, resources), claim.metadata.uid, tuple(parts))
+
+
+def _sum_parts(parts: Iterable[DeviceCharge]) -> dict[str, ResourceCharge] | Reason:
+    """The charges of all devices together, by resource name in order."""
+    quantity: dict[str, Quantity] = {}
+    per_pod: dict[str, Quantity] = {}
+    per_container: dict[str, Quantity] = {}
+    policies: dict[str, str] = {}
+    for part in parts:
+        for total, amount in (
+            (quantity, part.quantity),
+            (per_pod, part.per_pod),
+            (per_container, part.per_container),
+        ):
+            if amount is not None:
+                total[part.resource] = total[part.resource] + amount if part.resource in total else amount
+        if part.quantity is None:
+            continue
+        before = policies.setdefault(part.resource, part.policy)
+        if effective_policy(before) is not effective_policy(part.policy):
+            both = ", ".join(sorted({effective_policy(p).value for p in (before, part.policy)}))
+            return Reason(cause=Cause.TWO_POLICIES, resource=part.resource, detail=both)
+        policies[part.resource] = before or part.policy
+    names = sorted({*quantity, *per_pod, *per_container})
+    return {
+        name: ResourceCharge(
+            quantity.get(name), per_pod.get(name), per_container.get(name), policies.get(name, "")
+        )
+        for name in names
+    }
+
+
+def _missing(claim: ResourceClaim, result: AllocationDevice, profile: Profile) -> Reason:
+    exact = profile.exact_devices
+    return Reason(
+        cause=Cause.DEVICE_NOT_OF_DRIVER if exact else Cause.DEVICE_NOT_IN_POOL,
+        namespace=claim.metadata.namespace,
+        claim=claim.metadata.name,
+        driver=result.driver,
+        pool=result.pool,
+        device=result.device,
+    )
+
+
+def _placed(reason: Reason, claim: ResourceClaim, result: AllocationDevice | None) -> Reason:
+    """The reason with the claim and the device it is about."""
+    placed = replace(reason, namespace=claim.metadata.namespace, claim=claim.metadata.name)
+    if result is None:
+        return placed
+    return replace(placed, driver=result.driver, pool=result.pool, device=result.device)
+
+
+def bills_in_status(pod: Pod) -> tuple[Bill, ...]:
+    """The bills a pod carries in its status, whatever form they are written in."""
+    return tuple(
+        Bill(charge, charge.reference.uid if charge.reference is not None else "")
+        for charge in read_status(pod.status)
+    )

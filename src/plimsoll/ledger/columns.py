@@ -1,0 +1,78 @@
+"""The lines of many nodes side by side, one column for each resource.
+
+Owns the test of one demand against thousands of nodes at once: allocatable and free amounts are columns of
+int64, and a fit test is a comparison per resource. It answers what `fit.py` answers node by node; a test
+holds the two equal. Free amounts beyond int64 are cut off there: single demands never go beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.api.quantity import INT64_MAX, INT64_MIN
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.units import PLAIN, PODS, Units
+
+Mask: TypeAlias = "NDArray[np.bool_]"
+Column: TypeAlias = "NDArray[np.int64]"
+
+
+class NodeColumns:
+    """What nodes have and what is left of it; `refresh` after a ledger has changed."""
+
+    __slots__ = ("_free", "_line", "_nothing", "size")
+
+    def __init__(self, ledgers: Sequence[NodeLedger]) -> None:
+        self.size = len(ledgers)
+        self._nothing: Column = np.zeros(self.size, dtype=np.int64)
+        self._free: dict[str, Column] = {PODS: self._nothing.copy()}
+        self._line: dict[str, Column] = {PODS: self._nothing.copy()}
+        for place, ledger in enumerate(ledgers):
+            self.refresh(place, ledger)
+
+    def refresh(self, place: int, ledger: NodeLedger) -> None:
+        """Take over the numbers of one ledger."""
+        for name in {PODS, *self._line, *ledger.allocatable, *ledger.requested}:
+            line = ledger.allocatable.get(name, 0)
+            used = len(ledger) if name == PODS else ledger.requested.get(name, 0)
+            self._column(self._line, name)[place] = line
+            self._column(self._free, name)[place] = min(INT64_MAX, max(INT64_MIN, line - used))
+
+    def _column(self, columns: dict[str, Column], name: str) -> Column:
+        if name not in columns:
+            columns[name] = self._nothing.copy()
+        return columns[name]
+
+    def fits_requests(self, demand: Units, skip: Collection[str] = ()) -> Mask:
+        """Where one more pod with this demand fits, by its requests."""
+        wanted = [name for name, amount in demand.items() if amount > 0 and name not in skip]
+        return (self._free[PODS] >= 1) & self._below(self._free, demand, wanted)
+
+    def fits_claims(self, demand: Units) -> Mask:
+        """Where a demand that has claims in it fits; huge pages count even at zero, as in Kubernetes."""
+        return self._below(self._free, demand, _charged(demand))
+
+    def preemption_may_help(self, demand: Units) -> Mask:
+        """Where such a demand does not fit, but would if other pods were gone."""
+        names = _charged(demand)
+        hopeless = np.zeros(self.size, dtype=np.bool_)
+        for name in names:
+            wanted = np.int64(demand[name])
+            short = wanted > self._free.get(name, self._nothing)
+            hopeless |= short & (wanted > self._line.get(name, self._nothing))
+        return ~hopeless & ~self._below(self._free, demand, names)
+
+    def _below(self, columns: dict[str, Column], demand: Units, names: Iterable[str]) -> Mask:
+        mask = np.ones(self.size, dtype=np.bool_)
+        for name in names:
+            mask &= columns.get(name, self._nothing) >= np.int64(demand[name])
+        return mask
+
+
+def _charged(demand: Units) -> list[str]:
+    return [name for name, amount in demand.items() if is_huge_page(name) or (name in PLAIN and amount > 0)]

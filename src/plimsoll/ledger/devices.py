@@ -1,0 +1,82 @@
+"""Which device an allocation means.
+
+Owns the look-up of published devices by what an allocation result says. A device is named by driver, pool and
+name on a node, and only the newest generation of its pool counts (point P27 of the accounting semantics).
+The profile of Kubernetes 1.36 asks for pool and name only and takes the first of that name in any slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from plimsoll.api.core import Node
+from plimsoll.api.node_selection import node_matches
+from plimsoll.api.resource import AllocationDevice, Device, ResourceSlice, ResourceSliceSpec
+from plimsoll.ledger.profile import Profile
+
+
+class DeviceKey(NamedTuple):
+    """The name of a device: all three parts."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+def key_of(result: AllocationDevice) -> DeviceKey:
+    """The device an allocation result names."""
+    return DeviceKey(result.driver, result.pool, result.device)
+
+
+class DeviceIndex:
+    """The devices of some slices, by name; slices are looked at in the order given."""
+
+    __slots__ = ("_exact", "_pools")
+
+    def __init__(self, slices: Iterable[ResourceSlice], profile: Profile | None = None) -> None:
+        self._exact = (profile or Profile.default()).exact_devices
+        self._pools: dict[tuple[str, str], list[tuple[ResourceSliceSpec, dict[str, Device]]]] = {}
+        for piece in slices:
+            spec = piece.spec
+            devices: dict[str, Device] = {}
+            for device in spec.devices or ():
+                devices.setdefault(device.name, device)
+            owner = spec.driver if self._exact else ""
+            self._pools.setdefault((owner, spec.pool.name), []).append((spec, devices))
+
+    def find(self, result: AllocationDevice, node: Node | None = None) -> Device | None:
+        """The device a result names, on this node if one is given; None if it is not published."""
+        if not self._exact:
+            return self._find_first(result)
+        pieces = self._pools.get((result.driver, result.pool), [])
+        if node is not None:
+            pieces = [piece for piece in pieces if _is_for(piece[0], node)]
+        newest = max((spec.pool.generation for spec, _ in pieces), default=0)
+        for spec, devices in pieces:
+            device = devices.get(result.device) if spec.pool.generation == newest else None
+            if device is not None and (node is None or _is_on(spec, device, node)):
+                return device
+        return None
+
+    def _find_first(self, result: AllocationDevice) -> Device | None:
+        for _, devices in self._pools.get(("", result.pool), []):
+            if result.device in devices:
+                return devices[result.device]
+        return None
+
+
+def _is_for(spec: ResourceSliceSpec, node: Node) -> bool:
+    """Whether a slice has anything on a node; a selector that cannot be read means no node."""
+    if spec.per_device_node_selection:
+        return True
+    return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector) is True
+
+
+def _is_on(spec: ResourceSliceSpec, device: Device, node: Node) -> bool:
+    if not spec.per_device_node_selection:
+        return True
+    return node_matches(node, device.node_name, device.all_nodes, device.node_selector) is True

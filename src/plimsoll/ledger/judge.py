@@ -1,0 +1,212 @@
+"""Whether a pod with its claims may run on a node, and what it would be charged.
+
+Owns the order of the questions, which is kube-scheduler's (section 3 of the accounting semantics): are its
+claims used by other pods, what do they charge, do the policies go together, do the pools suffice, does the
+pod-level request cover everything, is there room on the node. The first question that is answered with no
+decides; only the last one lists everything that is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import Policy
+from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.ledger.budget import budget_breaches
+from plimsoll.ledger.claims import Bill, Pricing, claim_names, price_claim, referring_containers
+from plimsoll.ledger.compatibility import policy_conflicts
+from plimsoll.ledger.fit import Admission, admission, claim_shortages, request_shortages
+from plimsoll.ledger.lines import node_amounts
+from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.ledger.policy import delegated, is_held
+from plimsoll.ledger.pools import draw, settled
+from plimsoll.ledger.profile import Profile, Sharing
+from plimsoll.ledger.requests import Options, pod_requests
+from plimsoll.ledger.units import add_units, unit_of, units_of
+from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a pod, and what its claims charge; `bills` is None if that cannot be known.
+
+    `demand` is what the node would be charged in all, whether there is room for it or not.
+    """
+
+    verdict: Verdict
+    bills: tuple[Bill, ...] | None = ()
+    demand: Mapping[str, int] | None = None
+
+
+def judge(
+    ledger: NodeLedger,
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    allocations: Mapping[str, AllocationResult],
+    pricing: Pricing,
+) -> Judgement:
+    """Judge a pod whose claims are allocated, in their status or just now (`allocations`, by name)."""
+    if not ledger.options.count_claims:
+        return Judgement(SUCCESS)
+    priced = [*price_claims(pod, claims, allocations, pricing)]
+    bills = tuple(sorted((b for b in priced if isinstance(b, Bill)), key=lambda bill: bill.claim))
+    wrong = next((reason for reason in priced if isinstance(reason, Reason)), None)
+    shared = Verdict.of(islice(_shared(ledger, pod, claims, allocations, bills), 1))
+    if wrong is not None:
+        return Judgement(shared if shared.reasons else Verdict.of([wrong]), None)
+    rest = judge_bills(ledger, pod, bills)
+    return replace(rest, verdict=shared) if shared.reasons else rest
+
+
+def price_claims(
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    allocations: Mapping[str, AllocationResult],
+    pricing: Pricing,
+) -> Iterator[Bill | Reason]:
+    """The bills of a pod's allocated claims; those that charge nothing are left out."""
+    names = claim_names(pod)
+    for name in dict.fromkeys(names.values()):
+        claim = claims.get(name)
+        allocation = allocations.get(name)
+        if claim is None:
+            continue
+        if allocation is None and pricing.profile.charge_preallocated:
+            allocation = claim.status.allocation
+        if allocation is None:
+            continue
+        containers = referring_containers(pod, names, name, pricing.profile)
+        priced = price_claim(claim, allocation, containers, pricing)
+        if priced is not None:
+            yield priced
+
+
+def judge_bills(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill]) -> Judgement:
+    """Judge a pod whose bills are known; other pods' use of its claims is not looked at."""
+    ledger = ledger.without(pod)
+    profile = ledger.profile
+    # A pod that is not running has no status values to heed.
+    options = replace(ledger.options, use_status=False, in_place_pod_level=False)
+    if not bills or not options.count_claims:
+        return Judgement(SUCCESS, demand=demand_of(ledger, pod, (), options))
+    charges = tuple(bill.charge for bill in bills)
+    reasons = [*policy_conflicts(pod, bills, not options.skip_pod_level)][:1]
+    drawn = draw(pod, charges, options, ledger.pools_for(pod, bills))
+    if isinstance(drawn, Reason):
+        reasons.append(drawn)
+    else:
+        bills = [settled(bill, drawn) for bill in bills]
+    demand = demand_of(ledger, pod, bills, options)
+    if not profile.charge_unreferenced:
+        reasons += [
+            Reason(cause=Cause.UNREFERENCED, claim=bill.claim) for bill in bills if not bill.charge.containers
+        ]
+    if not reasons:
+        reasons = [*islice(budget_breaches(pod, charges, options, profile.budget_limits), 1)]
+    verdict = (
+        Verdict.of(reasons[:1])
+        if reasons
+        else Verdict.of(claim_shortages(demand, ledger.allocatable, ledger.requested))
+    )
+    return Judgement(verdict, tuple(bills), demand)
+
+
+def demand_of(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill], options: Options) -> dict[str, int]:
+    """What a node would be charged for a pod: its own amounts, and whole claims that are new here."""
+    demand = units_of(node_amounts(pod, bills, options, ledger.profile))
+    for bill in bills:
+        state = ledger.claim_state(pod.metadata.namespace, bill.claim, bill.uid)
+        for resource, charge in bill.charge.resources.items():
+            new = state is None or resource not in state.holdings
+            if new and charge.quantity is not None and is_held(charge, ledger.profile):
+                add_units(demand, {resource: unit_of(resource, charge.quantity)})
+    return demand
+
+
+# -- sharing
+
+
+def _shared(
+    ledger: NodeLedger,
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    allocations: Mapping[str, AllocationResult],
+    bills: Sequence[Bill],
+) -> Iterator[Reason]:
+    """The claims of a pod, allocated before, that another pod uses and that may not be shared."""
+    by_name = {bill.claim: bill for bill in bills}
+    for name in claim_names(pod).values():
+        claim = claims.get(name)
+        if claim is None or claim.status.allocation is None or name in allocations:
+            continue
+        bill = by_name.get(name)
+        if bill is None or not may_be_shared(bill, ledger.profile):
+            yield from sharing_conflicts(ledger, pod, claim, bill)
+
+
+def may_be_shared(bill: Bill, profile: Profile) -> bool:
+    """Whether the policies of a claim say what its use by several pods means.
+
+    A pool is there to be shared, and what is added per reference every pod pays for itself, as it does for
+    overhead. What is added per claim is shared only where the profile allows it (P6).
+    """
+    meaningful = {Policy.CONSUME_FROM, Policy.ADD_PER_REFERENCE}
+    if profile.share_per_claim:
+        meaningful.add(Policy.ADD_PER_CLAIM)
+    return all(
+        bill.policy(name) in meaningful
+        for name, charge in bill.charge.resources.items()
+        if charge.quantity is not None
+    )
+
+
+def sharing_conflicts(
+    ledger: NodeLedger, pod: Pod, claim: ResourceClaim, bill: Bill | None = None
+) -> Iterator[Reason]:
+    """Whether another pod has a claim, as the profile finds out about it."""
+    meta = claim.metadata
+    if ledger.profile.sharing is Sharing.BY_RESERVATION:
+        mapped = bill is not None and any(c.quantity is not None for c in bill.charge.resources.values())
+        others = [c for c in claim.status.reserved_for if c.uid != pod.metadata.uid]
+        ours = len(others) < len(claim.status.reserved_for)
+        if mapped and others and not ours:
+            yield Reason(cause=Cause.MAPPED_DEVICE_SHARED, namespace=meta.namespace, claim=meta.name)
+        return
+    state = ledger.claim_state(pod.metadata.namespace, meta.name, meta.uid)
+    consumers = state.consumers if state is not None else frozenset()
+    if len(consumers) > 1:
+        yield Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=meta.name)
+    elif consumers and pod_key(pod) not in consumers:
+        yield Reason(cause=Cause.USED_BY_ANOTHER, namespace=meta.namespace, claim=meta.name)
+
+
+# -- requests, and the kubelet
+
+
+def judge_requests(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill] = ()) -> Verdict:
+    """Whether there is room for what a pod requests in its spec, claims apart.
+
+    Resources under Max and ConsumeFrom cannot be judged from the spec (P24); `judge` does.
+    """
+    ledger = ledger.without(pod)
+    options = Options(skip_pod_level=ledger.options.skip_pod_level, form=ledger.options.form)
+    skip = delegated(bill.charge for bill in bills) if ledger.profile.policies else frozenset()
+    demand = units_of(pod_requests(pod, options))
+    return Verdict.of(request_shortages(demand, ledger.allocatable, ledger.requested, len(ledger), skip))
+
+
+def judge_pod(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill] = ()) -> Judgement:
+    """Both judgements in one: of the requests, and of what the bills add."""
+    requests = judge_requests(ledger, pod, bills)
+    return Judgement(requests, tuple(bills)) if not requests.fits else judge_bills(ledger, pod, bills)
+
+
+def judge_admission(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill]) -> Admission:
+    """Whether a kubelet with this ledger of its other pods takes a pod that was sent to it (P25)."""
+    ledger = ledger.without(pod)
+    options = replace(ledger.options, use_status=False, in_place_pod_level=False)
+    demand = demand_of(ledger, pod, bills, options)
+    return admission(demand, ledger.allocatable, ledger.requested, len(ledger))

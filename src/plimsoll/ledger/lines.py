@@ -1,0 +1,226 @@
+"""The lines of the book: what a pod is charged, and why.
+
+Owns the entry of a pod: one line per charge, naming pod, claim, device and rule, and the whole numbers that
+the lines come to. An entry is made once, when a pod joins a ledger, from objects that do not change; taking
+the pod out subtracts that very entry, whatever has become of slices, classes or policies since (point P30 of
+the accounting semantics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.amounts import add_to
+from plimsoll.ledger.charges import pod_charge
+from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.devices import DeviceKey
+from plimsoll.ledger.policy import is_held, work_out
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.requests import (
+    NON_ZERO_CPU,
+    NON_ZERO_MEMORY,
+    Options,
+    container_requests_sum,
+    is_pod_level_resource,
+    pod_level_requests_set,
+    pod_requests,
+)
+from plimsoll.ledger.units import CPU, MEMORY, Units, unit_of, units_of
+
+
+class Rule(Enum):
+    """Why an amount is charged."""
+
+    REQUESTS = "requests"  #: of the containers
+    POD_LEVEL = "pod-level requests"
+    OVERHEAD = "overhead"  #: of the pod, from its runtime class
+    ADD_PER_CLAIM = Policy.ADD_PER_CLAIM.value
+    ADD_PER_REFERENCE = Policy.ADD_PER_REFERENCE.value
+    MAX = Policy.MAX.value  #: what the claim has beyond the requests
+    CONSUME_FROM = Policy.CONSUME_FROM.value  #: a pool as a whole, or (negative) what a pod draws from it
+    PER_POD = "perPod"
+    PER_CONTAINER = "perContainer"
+    HELD = "held by the claim"  #: negative: inside a pod-level request, charged for the claim as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One charge. A pool's line belongs to no pod but to all that draw from it.
+
+    `counted` is False for a claim inside a pod-level request: the request covers it.
+    """
+
+    resource: str
+    amount: Quantity
+    rule: Rule
+    namespace: str = ""
+    pod: str = ""
+    claim: str = ""
+    devices: tuple[DeviceKey, ...] = ()
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A pod's part in a claim that is charged as a whole."""
+
+    claim: str  #: the ledger's key of the claim
+    resource: str
+    whole: Quantity
+    drawn: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one pod is charged: the objects it was made from, and what they come to."""
+
+    pod: Pod
+    bills: tuple[Bill, ...]
+    options: Options
+    profile: Profile
+    units: Units
+    non_zero: Units
+    claims: tuple[str, ...] = ()  #: the ledger's keys of the claims it uses, one for each bill
+    holds: tuple[Hold, ...] = ()
+    assumed: bool = False
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The charges one by one; the counted ones come to `units`."""
+        return tuple(_lines(self.pod, self.bills, self.options, self.profile))
+
+
+def node_amounts(pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile) -> dict[str, Quantity]:
+    """What a pod takes from its node by itself: not what is charged for claims as a whole."""
+    charges = _charges(bills, options)
+    plain = work_out(pod, charges, options)
+    own = tuple(_without_held(p, c, profile) for p, c in zip(plain, charges, strict=True))
+    total = pod_requests(pod, options, own)
+    for name, amount in _held_under_pod_level(pod, charges, options, profile).items():
+        total[name] = total.get(name, ZERO) - amount
+    return total
+
+
+def non_zero_amounts(
+    pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile, amounts: Mapping[str, Quantity]
+) -> dict[str, Quantity]:
+    """The same with 100m CPU and 200Mi memory for each container that requests none."""
+    fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
+    if not options.skip_pod_level and pod_level_requests_set(pod):
+        fill = {name: amount for name, amount in fill.items() if name not in amounts}
+    if not fill:
+        return dict(amounts)
+    return node_amounts(pod, bills, replace(options, non_missing=fill), profile)
+
+
+def make_entry(
+    pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile, assumed: bool = False
+) -> Entry:
+    """The entry of a pod with these bills, before its claims are looked up in a ledger."""
+    amounts = node_amounts(pod, bills, options, profile)
+    non_zero = non_zero_amounts(pod, bills, options, profile, amounts)
+    return Entry(
+        pod,
+        tuple(bills),
+        options,
+        profile,
+        units_of(amounts),
+        {name: unit_of(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)},
+        assumed=assumed,
+    )
+
+
+def _charges(bills: Sequence[Bill], options: Options) -> tuple[ClaimCharge, ...]:
+    return tuple(bill.charge for bill in bills) if options.count_claims else ()
+
+
+def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: Profile) -> ClaimCharge:
+    """The plain charge without what is charged for the claim as a whole; draws from pools stay."""
+    if not profile.share_per_claim:
+        return plain
+    resources = {
+        name: replace(plain.resources[name], quantity=ZERO)
+        if is_held(resource, profile) and resource.policy != Policy.CONSUME_FROM.value
+        else plain.resources[name]
+        for name, resource in charge.resources.items()
+    }
+    return replace(plain, resources=resources)
+
+
+def _held_under_pod_level(
+    pod: Pod, charges: Sequence[ClaimCharge], options: Options, profile: Profile
+) -> dict[str, Quantity]:
+    """What a pod-level request has in it for claims that are charged as a whole; at most all of it."""
+    held: dict[str, Quantity] = {}
+    if profile.share_per_claim and not options.skip_pod_level and pod.spec.resources is not None:
+        for name, budget in pod.spec.resources.requests.items():
+            parts = [c.resources[name] for c in charges if name in c.resources]
+            inside = sum((p.quantity for p in parts if p.quantity and is_held(p, profile)), ZERO)
+            if inside and is_pod_level_resource(name):
+                held[name] = min(inside, budget)
+    return held
+
+
+# -- lines
+
+
+def _lines(pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile) -> Iterator[Line]:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    charges = _charges(bills, options)
+    plain = work_out(pod, charges, options)
+    covered: dict[str, Quantity] = {}
+    if not options.skip_pod_level and pod_level_requests_set(pod):
+        whole = pod_requests(pod, replace(options, exclude_overhead=True), plain)
+        resources = pod.spec.resources
+        assert resources is not None
+        covered = {r: whole[r] for r in whole if r in resources.requests and is_pod_level_resource(r)}
+    for resource, amount in sorted(covered.items()):
+        yield Line(resource, amount, Rule.POD_LEVEL, namespace, name)
+    by_claims = pod_charge(plain)
+    for resource, amount in sorted(container_requests_sum(pod, options, plain).items()):
+        own = amount - by_claims.get(resource, ZERO)
+        if own and resource not in covered:
+            yield Line(resource, own, Rule.REQUESTS, namespace, name)
+    for bill, worked in zip(bills, plain, strict=False):
+        for resource, amount, rule, devices in _claim_charges(bill, worked, profile):
+            yield Line(resource, amount, rule, namespace, name, bill.claim, devices, resource not in covered)
+    for resource, amount in sorted(_held_under_pod_level(pod, charges, options, profile).items()):
+        yield Line(resource, -amount, Rule.HELD, namespace, name)
+    for resource, amount in sorted(pod.spec.overhead.items()):
+        yield Line(resource, amount, Rule.OVERHEAD, namespace, name)
+
+
+def _claim_charges(
+    bill: Bill, worked: ClaimCharge, profile: Profile
+) -> Iterator[tuple[str, Quantity, Rule, tuple[DeviceKey, ...]]]:
+    for resource, charge in bill.charge.resources.items():
+        rule = Rule(bill.policy(resource).value)
+        devices = bill.devices(resource)
+        quantity = worked.resources[resource].quantity
+        if quantity is None or (is_held(charge, profile) and rule is not Rule.CONSUME_FROM):
+            pass  # overhead only, or it stands once in the book, for the claim as a whole
+        elif rule is Rule.ADD_PER_CLAIM and bill.parts:
+            for part in bill.parts:
+                if part.resource == resource and part.quantity is not None:
+                    yield resource, part.quantity, rule, (part.device,)
+        else:
+            yield resource, quantity, rule, devices
+        if charge.per_pod is not None:
+            yield resource, charge.per_pod, Rule.PER_POD, devices
+        if charge.per_container is not None:
+            amount = charge.per_container.times(len(bill.charge.containers))
+            yield resource, amount, Rule.PER_CONTAINER, devices
+
+
+def sum_lines(lines: Sequence[Line]) -> dict[str, Quantity]:
+    """What counted lines come to, resource by resource, before rounding."""
+    total: dict[str, Quantity] = {}
+    for line in lines:
+        if line.counted:
+            add_to(total, {line.resource: line.amount})
+    return total

@@ -1,0 +1,215 @@
+"""How a claim's amount goes together with the requests of the containers: the accounting policies.
+
+Owns the four rules of document 000 and turns charges under them into plain ones that are simply added, which
+is what `requests.py` takes. A pod lives through phases: each init container with the sidecars started before
+it, then all sidecars with the regular containers. In every phase a policy adds something to the requests of
+what runs, and the pod needs the greatest phase:
+
+    AddPerClaim      the amount, once, in every phase
+    AddPerReference  the amount for every running container that refers to the claim (P8, P9);
+                     once if no container refers to it (P10)
+    Max              what the claims lack less: for containers joined by such claims, the sum of the claims
+                     minus the sum of the requests, if that is more than nothing (P11, P12)
+    ConsumeFrom      takes the requests of the containers that refer to the claim off the node: they are drawn
+                     from the claim's pool, which is charged as a whole elsewhere (P16, P17, P18)
+
+An unreferenced claim under Max charges its amount, under ConsumeFrom nothing is drawn (P15). Max compares
+with the requests in the spec, and what other claims add comes on top (rule 4 of document 000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Form, Policy, ResourceCharge
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger import in_place
+from plimsoll.ledger.claims import effective_policy
+from plimsoll.ledger.containers import Need, is_sidecar
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.requests import Options
+
+#: Containers that run together -> what each requests of one resource, in nano-units.
+Phase: TypeAlias = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one claim has of one resource, in nano-units, and who refers to it."""
+
+    amount: int
+    containers: frozenset[str]
+
+
+# -- the four rules: what the shares under a policy add to the requests of a phase
+
+
+def _add_per_claim(phase: Phase, shares: Sequence[Share]) -> int:
+    return sum(share.amount for share in shares)
+
+
+def _add_per_reference(phase: Phase, shares: Sequence[Share]) -> int:
+    return sum(
+        share.amount * (len(share.containers & phase.keys()) if share.containers else 1) for share in shares
+    )
+
+
+def _max(phase: Phase, shares: Sequence[Share]) -> int:
+    extra = sum(share.amount for share in shares if not share.containers)
+    for containers, amount in _join(shares, phase):
+        extra += max(0, amount - sum(phase[name] for name in containers))
+    return extra
+
+
+def _consume_from(phase: Phase, shares: Sequence[Share]) -> int:
+    drawing = {name for share in shares for name in share.containers & phase.keys()}
+    return -sum(phase[name] for name in drawing)
+
+
+RULES: Mapping[Policy, Callable[[Phase, Sequence[Share]], int]] = {
+    # In this order: what is drawn from pools first, what is added last.
+    Policy.CONSUME_FROM: _consume_from,
+    Policy.MAX: _max,
+    Policy.ADD_PER_REFERENCE: _add_per_reference,
+    Policy.ADD_PER_CLAIM: _add_per_claim,
+}
+
+
+def _join(shares: Iterable[Share], phase: Phase) -> list[tuple[set[str], int]]:
+    """Groups of running containers that are joined by claims, with the sum of those claims."""
+    groups: list[tuple[set[str], int]] = []
+    for share in shares:
+        containers: set[str] = {*(share.containers & phase.keys())}
+        if not containers:
+            continue
+        amount = share.amount
+        apart = []
+        for group in groups:
+            if group[0] & containers:
+                containers |= group[0]
+                amount += group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (containers, amount)]
+    return groups
+
+
+# -- phases
+
+
+def needs_of(pod: Pod, options: Options) -> tuple[list[Need], list[Need]]:
+    """What each container requests, status values included where the options say so."""
+    return in_place.requests_of_each(
+        pod, options.use_status and options.form is Form.V1_36, options.non_missing
+    )
+
+
+def phases_of(needs: tuple[list[Need], list[Need]], resource: str) -> list[Phase]:
+    """The phases of a pod's life as far as one resource goes, the last one first."""
+    regular, init = needs
+
+    def requested(need: Need) -> int:
+        return need[1].get(resource, ZERO).nano
+
+    sidecars: dict[str, int] = {}
+    phases: list[Phase] = []
+    for need in init:
+        name = need[0].name
+        if is_sidecar(need[0]):
+            sidecars[name] = requested(need)
+        else:
+            phases.append({**sidecars, name: requested(need)})
+    return [{**sidecars, **{need[0].name: requested(need) for need in regular}}, *phases]
+
+
+def cost_of(phases: Sequence[Phase], shares: Mapping[Policy, Sequence[Share]]) -> int:
+    """What a pod takes of one resource from its node, by its requests and these shares."""
+    return max(
+        sum(phase.values()) + sum(rule(phase, shares.get(policy, ())) for policy, rule in RULES.items())
+        for phase in phases
+    )
+
+
+# -- charges that are simply added
+
+
+def is_plain(charge: ResourceCharge) -> bool:
+    """Whether a charge is simply added, once."""
+    return charge.quantity is None or effective_policy(charge.policy) is Policy.ADD_PER_CLAIM
+
+
+def work_out(pod: Pod, charges: Sequence[ClaimCharge], options: Options) -> tuple[ClaimCharge, ...]:
+    """The same charges as plain ones: added to the requests they make what the policies say.
+
+    What a claim draws from a pool comes out negative. Where several claims meet in one container, each gets
+    what it adds to those before it.
+    """
+    odd = {
+        name for charge in charges for name, resource in charge.resources.items() if not is_plain(resource)
+    }
+    if not odd:
+        return tuple(charges)
+    needs = needs_of(pod, options)
+    amounts = {name: _added(phases_of(needs, name), charges, name) for name in sorted(odd)}
+    return tuple(
+        replace(
+            charge,
+            resources={
+                name: _plain(resource, amounts[name].get(place)) if name in odd else resource
+                for name, resource in charge.resources.items()
+            },
+        )
+        for place, charge in enumerate(charges)
+    )
+
+
+def _added(phases: Sequence[Phase], charges: Sequence[ClaimCharge], resource: str) -> dict[int, int]:
+    """What each charge (by its place) adds to the cost of those before it, in the order of the rules."""
+    shares: dict[Policy, list[Share]] = {policy: [] for policy in RULES}
+    added = {}
+    before = cost_of(phases, shares)
+    for policy in RULES:
+        for place, charge in enumerate(charges):
+            amount = charge.resources.get(resource)
+            if amount is None or amount.quantity is None or effective_policy(amount.policy) is not policy:
+                continue
+            shares[policy].append(Share(amount.quantity.nano, frozenset(charge.containers)))
+            after = cost_of(phases, shares)
+            added[place] = after - before
+            before = after
+    return added
+
+
+def _plain(resource: ResourceCharge, nano: int | None) -> ResourceCharge:
+    if nano is None or resource.quantity is None:
+        return resource
+    return replace(resource, quantity=Quantity(nano, resource.quantity.format), policy="", drawn=None)
+
+
+# -- who holds what
+
+
+def is_held(charge: ResourceCharge, profile: Profile) -> bool:
+    """Whether an amount is charged to the node for the claim as a whole rather than for each pod.
+
+    Pools are, and AddPerClaim where pods may share such claims (P6): then the node pays while any pod on it
+    uses the claim.
+    """
+    if charge.quantity is None:
+        return False
+    policy = effective_policy(charge.policy)
+    return policy is Policy.CONSUME_FROM or (policy is Policy.ADD_PER_CLAIM and profile.share_per_claim)
+
+
+def delegated(charges: Iterable[ClaimCharge]) -> frozenset[str]:
+    """The resources whose fit cannot be told from the pod's spec (P24): those under Max and ConsumeFrom."""
+    return frozenset(
+        name
+        for charge in charges
+        for name, resource in charge.resources.items()
+        if resource.quantity is not None
+        and effective_policy(resource.policy) in (Policy.MAX, Policy.CONSUME_FROM)
+    )

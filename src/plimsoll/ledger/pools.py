@@ -1,0 +1,151 @@
+"""Pools: claims whose amount is there to be drawn from (ConsumeFrom).
+
+Owns what a pod draws from which pool. Each container that refers to a pool has its request for the resource
+drawn from it; one that refers to several fills them in the order of the pod's claims (point P20 of the
+accounting semantics). What runs one after the other may draw the same amount (P17). A container without a
+request draws nothing (P16). Document 000, "Pod Consuming from a Shared CPU Pool".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.quantity import Quantity
+from plimsoll.ledger.claims import Bill, claim_names, effective_policy
+from plimsoll.ledger.policy import Phase, needs_of, phases_of
+from plimsoll.ledger.requests import Options
+from plimsoll.ledger.units import unit_of
+from plimsoll.ledger.verdict import Cause, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """How much of one resource a claim has been given, and how much of it is drawn."""
+
+    allocated: Quantity
+    consumed: Quantity
+
+    @property
+    def rest(self) -> Quantity:
+        return self.allocated - self.consumed
+
+
+def pools_of(charges: Sequence[ClaimCharge]) -> dict[str, dict[str, Quantity]]:
+    """Resource -> claim -> the whole of its pool."""
+    found: dict[str, dict[str, Quantity]] = {}
+    for charge in charges:
+        for resource, amount in charge.resources.items():
+            if amount.quantity is not None and effective_policy(amount.policy) is Policy.CONSUME_FROM:
+                found.setdefault(resource, {})[charge.claim] = amount.quantity
+    return found
+
+
+def draw(
+    pod: Pod,
+    charges: Sequence[ClaimCharge],
+    options: Options,
+    pools: Mapping[tuple[str, str], Pool],
+    *,
+    overdraw: bool = False,
+) -> dict[tuple[str, str], Quantity] | Reason:
+    """(claim, resource) -> what the pod draws; a reason if a pool is too small.
+
+    `pools` has the pools other pods draw from already; others are new. With `overdraw` what does not fit is
+    drawn from the last pool all the same: a pod that runs has its resources, whatever the books say.
+    """
+    drawn: dict[tuple[str, str], Quantity] = {}
+    for resource, wholes in sorted(pools_of(charges).items()):
+        phases = phases_of(needs_of(pod, options), resource)
+        order = _order(pod, charges, wholes)
+        rests = {claim: _rest(pools, claim, resource, whole) for claim, whole in wholes.items()}
+        result = _fill(phases, order, rests, overdraw)
+        if isinstance(result, str):
+            return _exhausted(resource, phases, order, wholes, rests, result)
+        for claim, nano in result.items():
+            drawn[claim, resource] = Quantity(nano, wholes[claim].format)
+    return drawn
+
+
+def settled(bill: Bill, drawn: Mapping[tuple[str, str], Quantity]) -> Bill:
+    """The bill with what is drawn from its pools written into it, where that is not there yet."""
+    resources = {
+        name: replace(charge, drawn=drawn[bill.claim, name])
+        if charge.drawn is None and (bill.claim, name) in drawn
+        else charge
+        for name, charge in bill.charge.resources.items()
+    }
+    return replace(bill, charge=replace(bill.charge, resources=resources))
+
+
+def _order(pod: Pod, charges: Sequence[ClaimCharge], wholes: Mapping[str, Quantity]) -> dict[str, list[str]]:
+    """Container -> its pools, in the order of the pod's claims."""
+    places = {claim: place for place, claim in enumerate(claim_names(pod).values())}
+    ordered = sorted(
+        (charge for charge in charges if charge.claim in wholes),
+        key=lambda charge: places.get(charge.claim, len(places)),
+    )
+    order: dict[str, list[str]] = {}
+    for charge in ordered:
+        for container in charge.containers:
+            if charge.claim not in order.setdefault(container, []):
+                order[container].append(charge.claim)
+    return order
+
+
+def _rest(pools: Mapping[tuple[str, str], Pool], claim: str, resource: str, whole: Quantity) -> int:
+    pool = pools.get((claim, resource))
+    return whole.nano if pool is None else pool.rest.nano
+
+
+def _fill(
+    phases: Sequence[Phase], order: Mapping[str, Sequence[str]], rests: Mapping[str, int], overdraw: bool
+) -> dict[str, int] | str:
+    """Claim -> what is drawn from it, or the container whose request does not fit.
+
+    Containers with a single pool go first: the others can still choose.
+    """
+    used = {claim: [0] * len(phases) for claim in rests}
+    for container in sorted(order, key=lambda name: len(order[name])):
+        living = [place for place, phase in enumerate(phases) if container in phase]
+        if not living:
+            continue
+        wanted = phases[living[0]][container]
+        for claim in order[container]:
+            room = max(0, rests[claim] - max(used[claim][place] for place in living))
+            part = min(wanted, room)
+            wanted -= part
+            for place in living:
+                used[claim][place] += part
+        if wanted and not overdraw:
+            return container
+        for place in living:
+            used[order[container][-1]][place] += wanted
+    return {claim: max(amounts) for claim, amounts in used.items()}
+
+
+def _exhausted(
+    resource: str,
+    phases: Sequence[Phase],
+    order: Mapping[str, Sequence[str]],
+    wholes: Mapping[str, Quantity],
+    rests: Mapping[str, int],
+    container: str,
+) -> Reason:
+    """The refusal (P21): if not even the untouched pools would do, nobody's leaving helps."""
+    claims = order[container]
+    demand = _fill(phases, order, rests, True)
+    untouched = _fill(phases, order, {claim: whole.nano for claim, whole in wholes.items()}, False)
+    assert not isinstance(demand, str)
+    return Reason(
+        cause=Cause.POOL_EXHAUSTED,
+        resource=resource,
+        container=container,
+        claim=", ".join(claims),
+        wanted=unit_of(resource, Quantity(sum(demand[claim] for claim in claims))),
+        had=unit_of(resource, Quantity(sum(rests[claim] for claim in claims))),
+        capacity=unit_of(resource, Quantity(sum(wholes[claim].nano for claim in claims))),
+        resolvable=not isinstance(untouched, str),
+    )

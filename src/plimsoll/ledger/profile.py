@@ -1,0 +1,97 @@
+"""Whose rules a ledger follows: ours, or those of a stock Kubernetes release.
+
+Owns the switches between Plimsoll's accounting and upstream's where the two differ on purpose. The default is
+ours, which follows document 000; `Profile.upstream_1_36()` answers exactly as kube-scheduler 1.36.4 does, and
+`Profile.upstream_1_37()` as 1.37.0-rc.1 is written.
+
+- DIFF: a device is found by driver, pool and name, on this node, in the newest generation of its pool; 1.36
+  takes the first of that pool and name, whoever published it
+  (test_a_device_is_found_by_driver_pool_and_name, test_the_newest_generation_on_the_node_counts).
+- DIFF: a capacityKey of a device that is not shared charges the device's whole capacity; 1.36 ends in an
+  error (test_an_exclusive_device_charges_its_whole_capacity).
+- DIFF: a claim that no container refers to is charged once; 1.36 refuses the pod
+  (test_an_unreferenced_claim_is_charged_once).
+- DIFF: a claim that was allocated before the pod came is charged; 1.36 passes it over
+  (test_a_claim_allocated_before_is_charged).
+- DIFF: a container counts once for a claim however often it refers to it; 1.36 lists it every time
+  (test_a_container_is_listed_once).
+- DIFF: accounting policies are heeded; upstream has none (test_policies_need_the_default_profile).
+- DIFF: charges of an assumed pod stay when its status comes back without them; upstream loses them
+  (test_charges_survive_a_server_that_drops_them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from plimsoll.api.forms import Form
+
+
+class Sharing(Enum):
+    """How a claim used by another pod is noticed."""
+
+    BY_CONSUMERS = "1.36"  #: another pod on this node has it in its status
+    BY_RESERVATION = "1.37"  #: the claim has a mapped device and is reserved for another pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A set of accounting rules."""
+
+    name: str = "default"
+    form: Form = Form.V1_36  #: whose rules for resized pods hold, and which form statuses are written in
+    exact_devices: bool = True
+    whole_capacity: bool = True
+    charge_unreferenced: bool = True
+    charge_preallocated: bool = True
+    distinct_containers: bool = True
+    policies: bool = True
+    keep_assumed_charges: bool = True
+    sharing: Sharing = Sharing.BY_CONSUMERS
+    share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node pays once
+    budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
+
+    @staticmethod
+    def default() -> Profile:
+        return _DEFAULT
+
+    @staticmethod
+    def upstream_1_36() -> Profile:
+        """kube-scheduler 1.36.4, exactly."""
+        return _UPSTREAM_1_36
+
+    @staticmethod
+    def upstream_1_37() -> Profile:
+        """kube-scheduler 1.37.0-rc.1."""
+        return _UPSTREAM_1_37
+
+    @staticmethod
+    def named(name: str) -> Profile | None:
+        """The profile of this name (`default`, `upstream-1.36`, `upstream-1.37`), if there is one."""
+        return PROFILES.get(name)
+
+
+_DEFAULT = Profile()
+_UPSTREAM_1_36 = Profile(
+    name="upstream-1.36",
+    exact_devices=False,
+    whole_capacity=False,
+    charge_unreferenced=False,
+    charge_preallocated=False,
+    distinct_containers=False,
+    policies=False,
+    keep_assumed_charges=False,
+)
+_UPSTREAM_1_37 = Profile(
+    name="upstream-1.37",
+    form=Form.V1_37,
+    whole_capacity=False,
+    distinct_containers=False,
+    policies=False,
+    keep_assumed_charges=False,
+    sharing=Sharing.BY_RESERVATION,
+    budget_limits=True,
+)
+
+PROFILES = {profile.name: profile for profile in (_DEFAULT, _UPSTREAM_1_36, _UPSTREAM_1_37)}

@@ -1,0 +1,74 @@
+"""Amounts as the whole numbers a node is booked in.
+
+Owns the step from exact quantities to Kubernetes' integers: cpu in thousandths, everything else in units,
+rounded up once per pod and resource (section 3 of the accounting semantics). What is not counted on nodes
+(names that are neither cpu, memory, ephemeral-storage nor a scalar resource) is left out, as in Kubernetes.
+Unlike there, nothing wraps: single amounts saturate at int64, sums are unbounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from plimsoll.api.names import label_key
+from plimsoll.api.quantity import Format, Quantity
+from plimsoll.ledger.amounts import Amounts, is_huge_page
+
+#: Whole amounts to read from: milli for cpu, units for the rest.
+Units: TypeAlias = Mapping[str, int]
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+#: The resources every node has, in the order shortages are told.
+PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+_NATIVE = "kubernetes.io/"
+_REQUESTS = "requests."
+_VOLUMES = "attachable-volumes-"
+
+
+@lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """Whether a resource is one that somebody outside Kubernetes named (`example.com/gpu`)."""
+    if "/" not in name or _NATIVE in name or name.startswith(_REQUESTS):
+        return False
+    return not label_key(_REQUESTS + name)
+
+
+@lru_cache(maxsize=4096)
+def is_counted(name: str) -> bool:
+    """Whether nodes are booked in this resource (`pods` is a number of its own)."""
+    return (
+        name in PLAIN
+        or is_huge_page(name)
+        or is_extended(name)
+        or _NATIVE in name
+        or name.startswith(_VOLUMES)
+    )
+
+
+def unit_of(name: str, amount: Quantity) -> int:
+    """One amount as a whole number, rounded up."""
+    return amount.milli() if name == CPU else amount.value()
+
+
+def units_of(amounts: Amounts) -> dict[str, int]:
+    """The amounts that are counted on nodes, as whole numbers."""
+    return {name: unit_of(name, amount) for name, amount in amounts.items() if is_counted(name)}
+
+
+def quantity_of(name: str, units: int) -> Quantity:
+    """A whole number of a resource as a quantity."""
+    if name == CPU:
+        return Quantity.of(units, scale=-3)
+    return Quantity.of(units, Format.DECIMAL_SI if is_extended(name) else Format.BINARY_SI)
+
+
+def add_units(total: dict[str, int], units: Units, sign: int = 1) -> None:
+    """Add whole amounts to a total, or take them away; a name that was there stays, if only with zero."""
+    for name, amount in units.items():
+        total[name] = total.get(name, 0) + sign * amount

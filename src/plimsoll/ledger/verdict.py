@@ -1,0 +1,125 @@
+"""What is said about a pod on a node: yes, or no with reasons and numbers.
+
+Owns `Verdict` and `Reason`, which are values: whoever wants a sentence calls `render` in `texts.py`. The code
+says what a scheduler can do about a refusal: after `Unschedulable` removing other pods may help, after
+`UnschedulableAndUnresolvable` it will not, and `Error` means that something is missing and the pod should be
+tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Code(Enum):
+    """What follows from a verdict, in kube-scheduler's words."""
+
+    SUCCESS = "Success"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    ERROR = "Error"
+
+
+class Cause(Enum):
+    """What a refusal is about."""
+
+    # shortages: preemption helps if the whole is big enough
+    INSUFFICIENT = "insufficient"
+    TOO_MANY_PODS = "too many pods"
+    POOL_EXHAUSTED = "pool exhausted"
+    # sharing
+    SHARED_BY_SEVERAL = "shared by several"
+    USED_BY_ANOTHER = "used by another"
+    MAPPED_DEVICE_SHARED = "mapped device shared"
+    # claims
+    UNREFERENCED = "unreferenced"
+    DEVICE_NOT_IN_POOL = "device not in pool"
+    DEVICE_NOT_OF_DRIVER = "device not of driver"
+    NO_CONSUMED_CAPACITY = "no consumed capacity"
+    # policies
+    NO_POLICY = "no policy"
+    UNKNOWN_POLICY = "unknown policy"
+    TWO_POLICIES = "two policies"
+    MIXED_DRIVERS = "mixed drivers"
+    MAX_WITH_POOL = "Max with ConsumeFrom"
+    POOL_UNDER_POD_LEVEL = "ConsumeFrom under pod level"
+    # pod-level budget
+    POD_LEVEL_REQUEST = "pod-level request"
+    POD_LEVEL_LIMIT = "pod-level limit"
+    POD_LEVEL_CONTAINER_LIMIT = "pod-level limit of a container"
+    # writing the status
+    ASSUMED_DIFFERS = "assumed status differs"
+    PATCH_FAILED = "patch failed"
+
+
+_ERRORS = {
+    Cause.DEVICE_NOT_IN_POOL,
+    Cause.DEVICE_NOT_OF_DRIVER,
+    Cause.NO_CONSUMED_CAPACITY,
+    Cause.ASSUMED_DIFFERS,
+    Cause.PATCH_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One reason for a refusal: what it is about, where, and the numbers.
+
+    Numbers are whole units of the resource: milli for cpu, units otherwise. `had` is what was free,
+    `capacity` what there is in all. `resolvable` says that it would fit if other pods were gone.
+    """
+
+    cause: Cause
+    resource: str = ""
+    namespace: str = ""
+    pod: str = ""
+    claim: str = ""
+    container: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    key: str = ""  #: a capacity of the device
+    policy: str = ""
+    detail: str = ""
+    wanted: int | None = None
+    had: int | None = None
+    capacity: int | None = None
+    resolvable: bool = False
+
+    @property
+    def code(self) -> Code:
+        if self.cause in _ERRORS:
+            return Code.ERROR
+        return Code.UNSCHEDULABLE if self.resolvable else Code.UNRESOLVABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Yes, or no with all the reasons that were found."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[Reason, ...] = ()
+
+    @staticmethod
+    def of(reasons: Iterable[Reason]) -> Verdict:
+        """Success without reasons; otherwise the gravest code among them."""
+        found = tuple(reasons)
+        if not found:
+            return SUCCESS
+        codes = {reason.code for reason in found}
+        return Verdict(next(code for code in _GRAVEST_FIRST if code in codes), found)
+
+    @property
+    def fits(self) -> bool:
+        return self.code is Code.SUCCESS
+
+    @property
+    def preemption_may_help(self) -> bool:
+        """Whether the pod would fit if other pods were gone."""
+        return self.code is Code.UNSCHEDULABLE
+
+
+_GRAVEST_FIRST = (Code.ERROR, Code.UNRESOLVABLE, Code.UNSCHEDULABLE)
+SUCCESS = Verdict()
