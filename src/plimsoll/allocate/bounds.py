@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.allocate.attributes import AttributeTable
+from plimsoll.allocate.devices import NodeDevices
 from plimsoll.allocate.plans import MAX_RESULTS, Constraint, Plan, Step
-
-NOTHING = -1
+from plimsoll.allocate.supply import Supply
+from plimsoll.allocate.tally import NOTHING, Tally
+from plimsoll.allocate.usage import Usage
 
 
 class Outlook:
@@ -19,10 +21,13 @@ class Outlook:
 
     __slots__ = (
         "_constraints",
+        "_counting",
         "_demands",
         "_later",
+        "_priced",
         "_shareable",
         "_steps",
+        "_supply",
         "_tables",
         "claims",
         "constraints",
@@ -35,12 +40,17 @@ class Outlook:
         steps: Sequence[Step],
         constraints: Sequence[Constraint],
         tables: Sequence[AttributeTable],
-        shareable: int,
+        devices: NodeDevices,
+        usage: Usage,
+        priced: bool,
     ) -> None:
         self._steps = steps
         self._constraints = constraints
         self._tables = tables
-        self._shareable = shareable
+        self._shareable = devices.shareable
+        self._counting = devices.counting
+        self._priced = priced  #: whether devices have a price, which any choice takes from the rest
+        self._supply = Supply(steps, devices, usage)
         self.weakest = 0  #: the step that `hopeless` found wanting
         self._demands: dict[int, list[tuple[int, int]]] = {}
         self._later: dict[tuple[int, int], list[Plan]] = {}
@@ -57,13 +67,24 @@ class Outlook:
             self.claims[position] = tuple(sorted({*self.claims[position + 1], steps[position].claim}))
             self.constraints[position] = tuple(sorted(touched))
 
-    def hopeless(self) -> bool:
-        """Whether some request cannot be served even if nothing else were asked for."""
+    def hopeless(self, tally: Tally) -> bool:
+        """Whether some request cannot be served even alone, or all of them not from the devices there are."""
         for position, step in enumerate(self._steps):
             if all(_is_short(plan) for plan in step.plans):
                 self.weakest = position
                 return True
-        return False
+        self.weakest = len(self._steps) - 1
+        return len(self._steps) > 1 and self.overdrawn(0, tally)
+
+    def overdrawn(self, position: int, tally: Tally) -> bool:
+        """Whether the requests from a position on need more devices, counters or capacity than are left."""
+        return self.starved(position, tally.picked) or self._supply.lacks(position, tally)
+
+    def independent(self, plan: Plan, position: int) -> bool:
+        """Whether the requests from a position on cannot notice which devices a plan gets."""
+        if plan.candidates & (self.future[position] | self._counting) or self._priced:
+            return False
+        return not any(constraint in plan.constraints for constraint in self.constraints[position])
 
     def starved(self, position: int, picked: int) -> bool:
         """Whether the requests from a position on need more devices than are left."""

@@ -111,13 +111,14 @@ class Search:
         # -- what has been learnt
         self._classes: list[int] | None = None
         self._failed: dict[object, _Signal] = {}
-        self._outlook = Outlook(self._steps, order.constraints, tally.tables, devices.shareable)
+        priced = tally.purse is not None
+        self._outlook = Outlook(self._steps, order.constraints, tally.tables, devices, usage, priced)
         #: How far the search came: the step that failed, which of its plans, and the picks before it.
         self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
 
     def run(self) -> End | Fault:
         """Search until there is a solution, none can be, a fault, or no steps left."""
-        if not self._exact and self._outlook.hopeless():
+        if not self._exact and self._outlook.hopeless(self._tally):
             self.deepest = (self._outlook.weakest, 0, ())
             return End.NONE
         position = 0
@@ -174,7 +175,7 @@ class Search:
             known = self._failed.get(self._key(position, alternative))
             if known is not None:
                 return self._crossing(position, known)
-            if not self._exact and self._outlook.starved(position, self._tally.picked):
+            if not self._exact and self._outlook.overdrawn(position, self._tally):
                 return self._fail(position, alternative)
         if plan.all:
             return self._take_all(position, alternative, plan)
@@ -199,13 +200,18 @@ class Search:
                 continue
             frame.undo = [undo]
             number = frame.number + 1
-            if number == plan.count:
-                return position + 1
-            following = self._filter(plan, position, frame.candidates, number)
-            if not self._exact and following.bit_count() < plan.count - number:
+            following = frame.candidates
+            if number < plan.count:
+                following = self._filter(plan, position, following, number)
+            if not self._exact and (
+                (number < plan.count and following.bit_count() < plan.count - number)
+                or (self._failed and self._outlook.starved(position + 1, self._tally.picked))
+            ):
                 self._tally.give_back(frame.plan, frame.undo)
                 self._skip_equals(frame, device)
                 continue
+            if number == plan.count:
+                return position + 1
             frame = _Taking(position, frame.alternative, plan, number, following)
             self._stack.append(frame)
         self._stack.pop()
@@ -236,7 +242,8 @@ class Search:
         self._tally.give_back(frame.plan, frame.undo)
         if not frame.plan.all and signal is _Signal.FAILED:
             self._skip_equals(frame, device)
-            return self._advance(frame)
+            if not self._is_lost(frame):
+                return self._advance(frame)
         self._stack.pop()
         if frame.number == 0:
             self._failed[self._key(frame.position, frame.alternative)] = signal
@@ -277,6 +284,15 @@ class Search:
             tuple(sorted(tally.shares.items())) if tally.shares else None,
             tuple(tally.drawn),
             tuple(tally.purse.left) if tally.purse is not None else None,
+        )
+
+    def _is_lost(self, frame: _Taking) -> bool:
+        """Whether no other device in this frame can help the requests that come after it."""
+        if self._exact:
+            return False
+        position, tally = frame.position + 1, self._tally
+        return self._outlook.independent(frame.plan, position) or self._outlook.starved(
+            position, tally.picked
         )
 
     # -- candidates
