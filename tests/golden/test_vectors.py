@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.runner import Mismatch, load_check, run
+from tests.conformance.runner import Mismatch, find_differences, load_check, run
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 
@@ -18,6 +18,13 @@ FILES = {
     "pod-requests": ["accounting/pod_requests.jsonl.gz"],
     "qos-cgroup": ["accounting/qos_cgroup.jsonl.gz", "accounting/qos_cgroup_v137.jsonl.gz"],
     "node-allocatable": ["accounting/node_allocatable.jsonl.gz"],
+    "allocator": [
+        "allocator/upstream_tables.jsonl.gz",
+        "allocator/edge_cases.jsonl.gz",
+        "allocator/fuzz_public.jsonl.gz",
+        "allocator/perf_cases.jsonl.gz",
+    ],
+    "capacity-rounding": ["allocator/capacity_rounding.jsonl.gz"],
 }
 
 
@@ -27,7 +34,8 @@ def test_public_vectors(suite: str) -> None:
     if not all(path.exists() for path in paths):
         pytest.skip("the golden vectors are not here: they lie in ../shared/vectors beside the checkout")
     mismatches: list[Mismatch] = []
-    passed = run(load_check(suite), paths, mismatches.append)
+    differences = find_differences(suite, paths)
+    passed = run(load_check(suite), paths, mismatches.append, differences=differences)
     assert mismatches == []
     assert passed > 0
 

@@ -54,3 +54,39 @@ def test_nothing_to_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "line 1: not JSON" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["no-such-suite", "x"])
+
+
+ROW = {
+    "name": "a-1",
+    "features": dict.fromkeys(
+        (
+            "DRAAdminAccess",
+            "DRAConsumableCapacity",
+            "DRADeviceBindingConditions",
+            "DRADeviceTaints",
+            "DRAListTypeAttributes",
+            "DRAPartitionableDevices",
+            "DRAPrioritizedList",
+            "DRAResourceClaimDeviceStatus",
+        ),
+        True,
+    ),
+    "node": {"metadata": {"name": "n"}},
+    "deviceClasses": [],
+    "resourceSlices": [],
+    "claimsToAllocate": [],
+    "allocatedDevices": [],
+    "allocatedSharedDevices": [],
+    "consumedCapacity": [],
+    "expect": {"infeasible": True},
+}
+
+
+def test_a_newer_outcome_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write(tmp_path / "a.jsonl", ROW)
+    assert main(["allocator", rows]) == 1
+    assert capsys.readouterr().out.startswith("a-1: expected")
+    given = write(tmp_path / "given.jsonl", {"name": "a-1", "expect": {"results": []}})
+    assert main(["allocator", rows, "--diff", given]) == 0
+    write(tmp_path / "v137_diff_a.jsonl", {"name": "a-1", "expect": {"results": []}})
+    assert main(["allocator", rows]) == 0
