@@ -2,8 +2,8 @@
 
 Owns the totals per namespace, from the same lines the nodes are booked by. Kubernetes counts only what pod
 specs say (`count_claims=False`); counting claims as well shows what the namespace really takes from its
-nodes, pools included. Section 2 of the accounting semantics (callers), point P28, and document 000, "Kube-Scheduler
-Scoring and Resource Quota".
+nodes, pools included. Section 2 of the accounting semantics (callers), point P28, and document 000,
+"Kube-Scheduler Scoring and Resource Quota".
 """
 
 from __future__ import annotations

@@ -1,0 +1,256 @@
+"""The open points of the accounting policies, P16 to P30, each with its resolution.
+
+The points are those of section 7 of the accounting semantics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import Form
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice
+from plimsoll.ledger.cgroups.shares import share_claims
+from plimsoll.ledger.claims import bills_in_status
+from plimsoll.ledger.devices import DeviceIndex
+from plimsoll.ledger.judge import judge_admission, judge_requests
+from plimsoll.ledger.mapping import charges_of
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.qos import qos_class
+from plimsoll.ledger.quota import usage_by_namespace
+from plimsoll.ledger.status import with_charges
+from plimsoll.ledger.texts import render_all
+from plimsoll.ledger.verdict import Cause, Code
+from tests.unit.ledger.books import (
+    DRIVER,
+    World,
+    claim,
+    container,
+    device,
+    node,
+    piece,
+    pod,
+    pool_device,
+    result,
+    sidecar,
+)
+
+
+def pools(*sizes: str, **allocatable: str) -> World:
+    """A world of claims `pool-0`, `pool-1`, ... that are pools of these sizes."""
+    line: dict[str, Any] = {"cpu": "128", **allocatable}
+    return World(
+        piece(pool_device(policy="ConsumeFrom")),
+        claims=[claim(f"pool-{i}", result("socket0", cpu=size)) for i, size in enumerate(sizes)],
+        **line,
+    )
+
+
+def consumed(world: World, name: str = "pool-0") -> str:
+    state = world.ledger.claim_state("default", name)
+    return str(state.consumed["cpu"]) if state is not None else "-"
+
+
+def test_p16_a_container_without_a_request_draws_nothing_but_is_a_consumer() -> None:
+    world = pools("10")
+    world.place(pod("p", container("a", "pool-0")))
+    assert consumed(world) == "0"
+    assert world.cpu == 10_000
+    state = world.ledger.claim_state("default", "pool-0")
+    assert state is not None
+    assert state.consumers == {"uid-p"}
+
+
+def test_p17_a_pod_draws_what_its_referring_containers_need_together() -> None:
+    world = pools("10")
+    one = pod(
+        "p",
+        container("a", "pool-0", cpu="2"),
+        container("b", "pool-0", cpu="1"),
+        container("other", cpu="7"),
+        init=[container("i", "pool-0", cpu="4"), sidecar("s", "pool-0", cpu="500m")],
+    )
+    world.place(one)
+    assert consumed(world) == "4"  # max(2 + 1 + 0.5, 4)
+    assert world.cpu == 17_000
+
+
+def test_p18_overhead_and_other_containers_are_charged_to_the_node() -> None:
+    world = pools("10")
+    world.place(
+        pod("p", container("a", "pool-0", cpu="2"), container("b", cpu="3"), overhead={"cpu": "250m"})
+    )
+    assert consumed(world) == "2"
+    assert world.cpu == 13_250
+
+
+def test_p19_a_pool_does_not_go_with_a_pod_level_request() -> None:
+    world = pools("10")
+    verdict = world.judge(
+        pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"cpu": "3"}})
+    ).verdict
+    assert (verdict.code, verdict.reasons[0].cause) == (Code.UNRESOLVABLE, Cause.POOL_UNDER_POD_LEVEL)
+    other = pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"memory": "1Gi"}})
+    assert world.judge(other).verdict.fits
+
+
+def test_p20_several_pools_are_filled_in_the_order_of_the_pods_claims() -> None:
+    world = pools("10", "10")
+    entries = [{"name": n, "resourceClaimName": n} for n in ("pool-1", "pool-0")]
+    one = pod("p", container("a", "pool-0", "pool-1", cpu="12"), resourceClaims=entries)
+    world.place(one)
+    assert (consumed(world, "pool-1"), consumed(world, "pool-0")) == ("10", "2")
+    verdict = world.judge(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
+    assert verdict.code is Code.UNSCHEDULABLE
+    assert world.judge(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
+
+
+def test_p21_a_pool_that_is_too_small() -> None:
+    world = pools("10")
+    verdict = world.judge(pod("p", container("a", "pool-0", cpu="11"))).verdict
+    assert (verdict.code, render_all(verdict)) == (Code.UNRESOLVABLE, ("Insufficient cpu in claim pool-0",))
+    world.place(pod("p", container("a", "pool-0", cpu="6")))
+    verdict = world.judge(pod("q", container("a", "pool-0", cpu="6"))).verdict
+    assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu in claim pool-0",))
+    reason = verdict.reasons[0]
+    assert (reason.wanted, reason.had, reason.capacity) == (6000, 4000, 10_000)
+
+
+def test_p22_the_first_consumer_needs_room_for_the_whole_pool_and_later_ones_for_nothing() -> None:
+    world = pools("10", cpu="12")
+    blocker = pod("b", container("a", cpu="3"))
+    world.place(blocker)
+    verdict = world.judge(pod("p", container("a", "pool-0", cpu="1"))).verdict
+    assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu",))
+    world.ledger.remove(blocker)
+    world.place(pod("p", container("a", "pool-0", cpu="1")))
+    world.place(pod("f", container("a", cpu="2")))  # the node is full now
+    world.place(pod("q", container("a", "pool-0", cpu="9")))
+    assert world.cpu == 12_000
+
+
+def test_p23_the_last_consumer_takes_the_charge_along_and_the_next_brings_it_back() -> None:
+    world = pools("10")
+    one = pod("p", container("a", "pool-0", cpu="1"))
+    world.place(one)
+    world.ledger.remove(one)
+    assert world.cpu == 0
+    assert world.ledger.claim_state("default", "pool-0") is None
+    world.place(pod("q", container("a", "pool-0", cpu="2")))
+    assert (world.cpu, consumed(world)) == (10_000, "2")
+
+
+def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec() -> None:
+    world = pools("10", cpu="4")
+    one = pod("p", container("a", "pool-0", cpu="8", memory="100Gi"))
+    judged = world.judge(one)
+    verdict = judge_requests(world.ledger, one, judged.bills or ())
+    assert render_all(verdict) == ("Insufficient memory",)
+    assert render_all(judge_requests(world.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
+    additive = World(
+        piece(device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})),
+        claims=[claim("c", result("d"))],
+        cpu="4",
+    )
+    big = pod("p", container("a", "c", cpu="8"))
+    assert not judge_requests(additive.ledger, big, additive.judge(big).bills or ()).fits
+
+
+def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> None:
+    world = pools("10")
+    kubelet = NodeLedger(node(cpu="12"))
+    sent = []
+    for name, cpu in (("p", "4"), ("q", "5")):
+        one = pod(name, container("a", "pool-0", cpu=cpu))
+        sent.append(with_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36))
+    for one in sent:
+        assert judge_admission(kubelet, one, bills_in_status(one)).admit
+        kubelet.add(one)
+    state = kubelet.claim_state("default", "pool-0")
+    assert state is not None
+    assert (kubelet.requested["cpu"], str(state.consumed["cpu"])) == (10_000, "9")
+    third = judge_admission(kubelet, pod("r", container("a", cpu="3")), ())
+    assert third.message == (
+        "Node didn't have enough resource: cpu, requested: 3000, used: 10000, capacity: 12000"
+    )
+
+
+def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
+    world = pools("10")
+    world.place(pod("p", container("a", "pool-0", cpu="4")))
+    world.claims["pool-0"] = claim("pool-0", result("socket0", cpu="20"), uid="uid-new")
+    world.place(pod("q", container("a", "pool-0", cpu="15")))
+    assert world.cpu == 30_000
+    assert {key: len(state.consumers) for key, state in world.ledger.claims.items()} == {
+        "uid-pool-0": 1,
+        "uid-new": 1,
+    }
+    (entry,) = bills_in_status(
+        with_charges(pod("p"), world.place(pod("r", container("a", "pool-0"))), Form.V1_36).view
+    )
+    assert (entry.claim, entry.uid) == ("pool-0", "")
+
+
+def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit() -> None:
+    index = DeviceIndex(
+        [
+            piece(device("d", cpu="1"), driver="x.example.com"),
+            piece(device("d", cpu="2"), driver="y.example.com"),
+            piece(device("d", cpu="3"), driver="y.example.com", nodeName="node-2"),
+        ]
+    )
+    found = index.find(AllocationDevice(driver="y.example.com", pool="pool", device="d"), node())
+    assert found is not None
+    assert found.node_allocatable_resource_mappings["cpu"].allocation_multiplier == Quantity.parse("2")
+    rule = {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "1u"}
+    tiny = piece(device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)).spec.devices
+    assert tiny is not None
+    charges = charges_of(AllocationDevice(driver=DRIVER, pool="pool", device="d"), tiny[0])
+    assert isinstance(charges, tuple)
+    assert charges[0].quantity == Quantity.parse("2n")  # 1.5n, rounded up
+
+
+def test_p28_limits_follow_1_37_and_qos_and_quota_the_spec() -> None:
+    world = World(
+        piece(
+            device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"}),
+            device("r", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"}),
+        ),
+        claims=[claim("m", result("m")), claim("r", result("r"))],
+    )
+    one = pod("p", container("a", "m", "r", cpu="3"), container("b", "r", cpu="2"))
+    bills = world.place(one)
+    shares = share_claims(one, [bill.charge for bill in bills])
+    assert shares.pod["cpu"] == Quantity.parse("3")  # 4 - 3 by Max, 1 for each of two references
+    assert shares.of("a")["cpu"] == Quantity.parse("2")
+    assert qos_class(one.spec) == "Burstable"
+    spec_only = usage_by_namespace([world.ledger], count_claims=False)["default"]
+    everything = usage_by_namespace([world.ledger])["default"]
+    assert str(spec_only["requests.cpu"]) == "5"
+    assert str(everything["requests.cpu"]) == "8"
+
+
+def test_p29_a_multiplier_counts_for_every_share_of_a_device() -> None:
+    world = World(
+        piece(device("d", shared=True, cpu="2")), claims=[claim("c", result("d"), result("d"), result("d"))]
+    )
+    assert world.cost(pod("p", container("a", "c"))) == 6000
+
+
+def test_p30_a_pod_keeps_the_charges_it_was_placed_with() -> None:
+    world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    one = pod("p", container("a", "c", cpu="1"))
+    stored = with_charges(one, world.place(one), Form.V1_36).whole(Form.V1_36)
+    # The driver publishes another amount and the class another policy; the pod's status decides.
+    world.ledger.update(stored)
+    assert world.cpu == 5000
+    restarted = NodeLedger(node())
+    restarted.add(stored)
+    assert restarted.requested["cpu"] == 5000
+    changed: Pod = replace(stored, metadata=replace(stored.metadata, labels={"a": "b"}))
+    world.ledger.update(changed)
+    world.ledger.remove(changed)
+    assert world.cpu == 0
