@@ -98,8 +98,13 @@ class Outlook:
         plans = [
             step.plans[0] for step in self._steps[position:] if not step.optional and not step.plans[0].admin
         ]
+        masks = {plan.candidates for plan in plans}
+        together = 0
+        for mask in masks:
+            if not mask & self._shareable:
+                together |= mask
         demands = []
-        for mask in {plan.candidates for plan in plans}:
+        for mask in {together, *masks}:
             if mask & self._shareable:
                 count = max(plan.count for plan in plans if plan.candidates == mask)
             else:

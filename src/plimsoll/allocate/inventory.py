@@ -59,7 +59,7 @@ class Inventory:
         programs: Programs | None = None,
     ) -> None:
         self.features = features or Features()
-        self._programs = programs or Programs()
+        self._programs = Programs() if programs is None else programs
         self._rules = tuple(taint_rules) if self.features.device_taints else ()
         self._slices = tuple(slices)
         self._known: dict[int, SliceView] = {}
