@@ -147,7 +147,12 @@ class Search:
     @property
     def may_reorder(self) -> bool:
         """Whether the requests may be taken in any order without changing whether there is a solution."""
-        return not self._exact and not self._has_admin
+        # Under distinctAttribute a value that equals nothing is let in as the first only.
+        ordered = any(
+            distinct and table.opaque
+            for distinct, table in zip(self._tally.distinct, self._tally.tables, strict=True)
+        )
+        return not self._exact and not self._has_admin and not ordered
 
     def learn_from(self, other: Search) -> None:
         """Take over the failures of a search over the same steps that was given up."""

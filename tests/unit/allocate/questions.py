@@ -108,8 +108,9 @@ class Maker:
 
     # -- the question
 
-    def question(self, budget: bool = False) -> Question:
-        features = Features(**{self.pick(FEATURES): False}) if self.chance(6) else Features()
+    def question(self, budget: bool = False, features: Features | None = None) -> Question:
+        if features is None:
+            features = Features(**{self.pick(FEATURES): False}) if self.chance(6) else Features()
         slices = self.slices()
         bounds: list[dict[str, int]] = []
         if budget:
@@ -302,6 +303,6 @@ def questions(draw: st.DrawFn, budget: bool = False) -> Question:
     return Maker(lambda size: draw(st.integers(0, size - 1)) if size > 1 else 0).question(budget)
 
 
-def rolled(seed: int, budget: bool = False) -> Question:
+def rolled(seed: int, budget: bool = False, features: Features | None = None) -> Question:
     """The question of a seed."""
-    return Maker(random.Random(seed).randrange).question(budget)
+    return Maker(random.Random(seed).randrange).question(budget, features)

@@ -14,11 +14,13 @@ from plimsoll.allocate import (
     Budget,
     BudgetLine,
     Fault,
+    Features,
     Inventory,
     Outcome,
     Preference,
     Refusal,
     allocate,
+    allocator,
 )
 from plimsoll.cel import Programs
 from tests.unit.allocate.naive import Question, Taken, TooLong, solve
@@ -122,6 +124,16 @@ def test_the_twin_finds_the_same_within_a_budget(question: Question) -> None:
 def test_the_twin_finds_the_same_many_times(budget: bool) -> None:
     for seed in range(800):
         assert_agreement(rolled(seed, budget))
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_proof_in_another_order_of_requests_holds_for_this_one(
+    lists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search looks for a proof that it must fail when it is stuck; here it always is."""
+    monkeypatch.setattr(allocator, "PATIENCE", 0)
+    for seed in range(1_000, 1_400):
+        assert_agreement(rolled(seed, features=Features(list_attributes=lists)))
 
 
 @settings(max_examples=300)
