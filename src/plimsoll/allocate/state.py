@@ -23,12 +23,24 @@ class Holding:
 
     exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
     shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
-    consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares
+    consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares, unless zero
     records: int = 0  #: how many shares recorded what they consumed
 
     @property
     def empty(self) -> bool:
         return not (self.exclusive or self.shares or self.records)
+
+    def covers(self, share: str | None, amounts: Mapping[str, Quantity]) -> bool:
+        """Whether this much is held: the whole device without a share, else the share and its amounts."""
+        if share is None:
+            return self.exclusive > 0
+        if not amounts:
+            return share in self.shares
+        return (
+            share in self.shares
+            and self.records > 0
+            and all(amount.nano <= self.consumed.get(name, 0) for name, amount in amounts.items())
+        )
 
     def copy(self) -> Holding:
         return Holding(self.exclusive, dict(self.shares), dict(self.consumed), self.records)
@@ -114,18 +126,16 @@ class AllocationState:
         device = DeviceId(result.driver, result.pool, result.device)
         holding = self.holding(device)
         share = result.share_id if self._shared else None
-        if holding is None or (not holding.exclusive if share is None else share not in holding.shares):
+        if holding is None or not holding.covers(share, result.consumed_capacity):
             raise StateError(f"device {device} is released but not held" + (f": {share}" if share else ""))
         if share is None:
             holding.exclusive -= 1
         else:
-            _decrease(holding.shares, share, 1)
+            _add(holding.shares, share, -1)
             if result.consumed_capacity:
                 holding.records -= 1
                 for name, amount in result.consumed_capacity.items():
-                    holding.consumed[name] -= amount.nano
-                if not holding.records:
-                    holding.consumed.clear()
+                    _add(holding.consumed, name, -amount.nano)
         if holding.empty:
             pool = self._pools[device.pool_id]
             del pool[device.device]
@@ -138,22 +148,24 @@ class AllocationState:
 
     def hold_share(self, device: DeviceId, share: str) -> None:
         """Hold a share of a device."""
-        shares = self._holding(device).shares
-        shares[share] = shares.get(share, 0) + 1
+        _add(self._holding(device).shares, share, 1)
 
     def consume(self, device: DeviceId, amounts: Mapping[str, Quantity]) -> None:
         """Record what a share consumes."""
         holding = self._holding(device)
         holding.records += 1
         for name, amount in amounts.items():
-            holding.consumed[name] = holding.consumed.get(name, 0) + amount.nano
+            _add(holding.consumed, name, amount.nano)
 
     def _holding(self, device: DeviceId) -> Holding:
         pool = self._pools.setdefault(device.pool_id, {})
         return pool.setdefault(device.device, Holding())
 
 
-def _decrease(counts: dict[str, int], key: str, by: int) -> None:
-    counts[key] -= by
-    if not counts[key]:
-        del counts[key]
+def _add(sums: dict[str, int], key: str, amount: int) -> None:
+    """Add to a sum; one that is zero is not listed, so that equal states look equal."""
+    total = sums.get(key, 0) + amount
+    if total:
+        sums[key] = total
+    else:
+        sums.pop(key, None)
