@@ -1,0 +1,172 @@
+"""Bills: which claims a pod has, who refers to them, what they charge."""
+
+from __future__ import annotations
+
+from plimsoll.api.forms import Policy
+from plimsoll.ledger.claims import (
+    Bill,
+    Pricing,
+    bills_in_status,
+    claim_names,
+    effective_policy,
+    price_claim,
+    referring_containers,
+    requested_class,
+)
+from plimsoll.ledger.devices import DeviceIndex
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.texts import render
+from tests.unit.ledger.books import (
+    DRIVER,
+    World,
+    claim,
+    container,
+    device,
+    piece,
+    pod,
+    pool_device,
+    result,
+)
+
+
+def test_generated_claims_are_named_in_the_status() -> None:
+    one = pod(
+        "p",
+        container("a", "mine", "made", "none", "later"),
+        resourceClaims=[
+            {"name": "mine", "resourceClaimName": "shared"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "none", "resourceClaimTemplateName": "t"},
+            {"name": "later", "resourceClaimTemplateName": "t"},
+        ],
+        status={
+            "resourceClaimStatuses": [
+                {"name": "made", "resourceClaimName": "p-made-x7"},
+                {"name": "none"},
+            ]
+        },
+    )
+    assert claim_names(one) == {"mine": "shared", "made": "p-made-x7"}
+
+
+def test_references_of_init_containers_come_first_and_under_any_name() -> None:
+    one = pod(
+        "p",
+        container("a", "x"),
+        container("b"),
+        container("c", "y"),
+        init=[container("i", "y")],
+        resourceClaims=[
+            {"name": "x", "resourceClaimName": "one"},
+            {"name": "y", "resourceClaimName": "one"},
+        ],
+    )
+    assert referring_containers(one, claim_names(one), "one", Profile.default()) == ("i", "a", "c")
+    world = World(piece(device("d", cpu="4")), claims=[claim("one", result("d"))])
+    (bill,) = world.place(one)  # two names for one claim: one bill
+    assert bill.charge.containers == ("i", "a", "c")
+    assert world.cpu == 4000
+
+
+def test_a_bill_sums_the_devices_of_a_claim() -> None:
+    world = World(
+        piece(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
+        claims=[claim("c", result("cpu0"), result("cpu1"), result("nic"), result("cpu0"))],
+    )
+    (bill,) = world.place(pod("p", container("a", "c")))
+    amounts = {name: str(c.quantity) for name, c in bill.charge.resources.items()}
+    assert amounts == {"cpu": "6", "memory": "1Gi"}
+    assert [key.device for key in bill.devices("cpu")] == ["cpu0", "cpu1"]
+    assert bill.uid == "uid-c"
+
+
+def test_claims_without_charges_have_no_bill() -> None:
+    world = World(piece(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))])
+    judged = world.judge(pod("p", container("a", "c", "gone")))
+    assert judged.verdict.fits
+    assert judged.bills == ()
+
+
+def test_a_device_that_is_gone_beside_one_that_charges_is_an_error() -> None:
+    world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))])
+    judged = world.judge(pod("p", container("a", "c")))
+    assert judged.bills is None
+    (reason,) = judged.verdict.reasons
+    assert render(reason) == (
+        "claim default/c, device lost, driver dra.example.com: "
+        "device lost not found in pool pool for driver dra.example.com"
+    )
+
+
+def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
+    key = f"{DRIVER}/memory"
+    both = pool_device(cpu="8")
+    both["nodeAllocatableResourceMappings"]["memory"] = {"capacityKey": key}
+    both["capacity"][key] = {"value": "8Gi"}
+    world = World(piece(both), claims=[claim("c", result("socket0", cpu="3"))])
+    (bill,) = world.place(pod("p", container("a", "c")))
+    assert list(bill.charge.resources) == ["cpu"]
+
+
+def test_the_class_of_a_request_and_of_an_alternative() -> None:
+    one = claim(
+        "c",
+        requests=[
+            {"name": "plain", "exactly": {"deviceClassName": "k"}},
+            {
+                "name": "list",
+                "firstAvailable": [
+                    {"name": "a", "deviceClassName": "x"},
+                    {"name": "b", "deviceClassName": "y"},
+                ],
+            },
+        ],
+    )
+    assert [requested_class(one, name) for name in ("plain", "list/a", "list/b", "list", "other")] == [
+        "k",
+        "x",
+        "y",
+        "",
+        "",
+    ]
+
+
+def test_the_three_forms_of_a_device_charge_alike() -> None:
+    forms = [
+        {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}},
+        {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}},
+        {"nativeResourceMappings": {"cpu": {"quantityFrom": {"perInstanceQuantity": "2"}}}},
+    ]
+    for fields in forms:
+        world = World(piece(device("d", fields=fields)), claims=[claim("c", result("d"))])
+        assert world.cost(pod("p", container("a", "c"))) == 2000
+
+
+def test_capacity_times_multiplier() -> None:
+    rule = {"capacityKey": f"{DRIVER}/cores", "allocationMultiplier": "2"}
+    shared = device("d", shared=True, capacity={f"{DRIVER}/cores": "64"}, cpu=rule)
+    world = World(piece(shared), claims=[claim("c", result("d", cores="8"))])
+    assert world.cost(pod("p", container("a", "c"))) == 16_000
+
+
+def test_bills_in_a_status() -> None:
+    entry = {"resourceClaimName": "c", "containers": ["a"], "resources": {"cpu": "1"}}
+    one = pod("p", status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    (bill,) = bills_in_status(one)
+    assert (bill.claim, bill.uid, bill.parts) == ("c", "", ())
+    draft = {"claimInfo": {"name": "c", "uid": "u"}, "resources": [{"resourceName": "cpu", "quantity": "1"}]}
+    (bill,) = bills_in_status(pod("p", status={"nativeResourceClaimStatus": [draft]}))
+    assert (bill.claim, bill.uid) == ("c", "u")
+
+
+def test_a_policy_from_the_future_counts_as_added_per_claim_where_it_is_booked() -> None:
+    assert effective_policy("AddPerMoon") is Policy.ADD_PER_CLAIM
+    assert effective_policy("Max") is Policy.MAX
+
+
+def test_pricing_without_a_node_looks_everywhere() -> None:
+    pricing = Pricing(DeviceIndex([piece(device("d", cpu="1"), nodeName="elsewhere")]))
+    one = claim("c", result("d"))
+    assert one.status.allocation is not None
+    found = price_claim(one, one.status.allocation, (), pricing)
+    assert isinstance(found, Bill)

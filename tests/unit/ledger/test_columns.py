@@ -1,0 +1,58 @@
+"""Columns answer what the ledgers answer one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.quantity import INT64_MAX
+from plimsoll.ledger.columns import NodeColumns
+from plimsoll.ledger.fit import claim_shortages, request_shortages
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.verdict import Verdict
+from tests.unit.ledger.books import container, node, pod
+
+AMOUNTS = st.one_of(st.integers(0, 8), st.sampled_from((INT64_MAX, INT64_MAX - 1, 2**62)))
+NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu")
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> list[NodeLedger]:
+    found = []
+    for place in range(draw(st.integers(0, 5))):
+        line = {n: str(draw(AMOUNTS)) for n in draw(st.lists(st.sampled_from(NAMES), unique=True))}
+        ledger = NodeLedger(node(f"node-{place}", pods=str(draw(st.integers(0, 3))), **line))
+        for number in range(draw(st.integers(0, 3))):
+            wants = {n: str(draw(AMOUNTS)) for n in draw(st.lists(st.sampled_from(NAMES), unique=True))}
+            ledger.add(pod(f"pod-{number}", container("a", **wants)))
+        found.append(ledger)
+    return found
+
+
+DEMANDS = st.dictionaries(st.sampled_from(NAMES), AMOUNTS)
+
+
+@given(ledgers(), DEMANDS, st.sets(st.sampled_from(NAMES)))
+def test_columns_and_ledgers_agree(books: list[NodeLedger], demand: dict[str, int], skip: set[str]) -> None:
+    columns = NodeColumns(books)
+    by_requests = [
+        not any(request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in books
+    ]
+    verdicts = [Verdict.of(claim_shortages(demand, b.allocatable, b.requested)) for b in books]
+    assert columns.fits_requests(demand, skip).tolist() == by_requests
+    assert columns.fits_claims(demand).tolist() == [v.fits for v in verdicts]
+    assert columns.preemption_may_help(demand).tolist() == [v.preemption_may_help for v in verdicts]
+
+
+@given(ledgers(), DEMANDS, st.data())
+def test_a_refreshed_row_is_as_good_as_new(
+    books: list[NodeLedger], demand: dict[str, int], data: st.DataObject
+) -> None:
+    columns = NodeColumns(books)
+    for place, book in enumerate(books):
+        if data.draw(st.booleans()):
+            book.add(pod("late", container("a", **{n: str(a) for n, a in demand.items()})))
+            columns.refresh(place, book)
+    fresh = NodeColumns(books)
+    assert columns.fits_requests(demand).tolist() == fresh.fits_requests(demand).tolist()
+    assert columns.fits_claims(demand).tolist() == fresh.fits_claims(demand).tolist()

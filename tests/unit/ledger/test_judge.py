@@ -1,0 +1,165 @@
+"""The order of the questions, and the answers to each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.api.gates import Gates
+from plimsoll.ledger.judge import judge_admission, judge_bills, judge_pod, judge_requests
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.texts import render_all
+from plimsoll.ledger.verdict import Code
+from tests.unit.ledger.books import (
+    World,
+    claim,
+    container,
+    device,
+    node,
+    piece,
+    pod,
+    pool_device,
+    result,
+)
+
+
+def one_claim(**allocatable: Any) -> World:
+    return World(piece(device("d", cpu="6", memory="1Gi")), claims=[claim("c", result("d"))], **allocatable)
+
+
+def test_requests_and_claims_are_one_demand() -> None:
+    world = one_claim(cpu="8")
+    judged = world.judge(pod("p", container("a", "c", cpu="3")))
+    assert judged.verdict.code is Code.UNRESOLVABLE
+    assert render_all(judged.verdict) == ("Insufficient cpu",)
+    (reason,) = judged.verdict.reasons
+    assert (reason.wanted, reason.had, reason.capacity) == (9000, 8000, 8000)
+    assert judged.demand == {"cpu": 9000, "memory": 1 << 30}
+
+
+def test_whether_preemption_may_help() -> None:
+    world = one_claim(cpu="8")
+    world.ledger.add(pod("q", container("a", cpu="2")))
+    verdict = world.judge(pod("p", container("a", "c", cpu="1"))).verdict
+    assert verdict.code is Code.UNSCHEDULABLE
+    assert verdict.preemption_may_help
+    hopeless = world.judge(pod("p", container("a", "c", cpu="9"))).verdict
+    assert not hopeless.preemption_may_help
+
+
+def test_all_shortages_are_told_in_order() -> None:
+    world = one_claim(cpu="1", memory="1Mi", ephemeral_storage="1", hugepages_2Mi="2Mi", hugepages_1Gi="1Gi")
+    one = pod(
+        "p",
+        container("a", "c", cpu="1", ephemeral_storage="2", hugepages_2Mi="4Mi", hugepages_1Gi="2Gi"),
+    )
+    assert render_all(world.judge(one).verdict) == (
+        "Insufficient cpu",
+        "Insufficient memory",
+        "Insufficient ephemeral-storage",
+        "Insufficient hugepages-1Gi",
+        "Insufficient hugepages-2Mi",
+    )
+
+
+def test_sharing_is_looked_at_first() -> None:
+    world = one_claim(cpu="1")
+    other = pod("q", container("a", "c"))
+    world.ledger.add(other, one_claim().place(other))
+    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    assert render_all(verdict) == ("node allocatable resource claim c is already used by another pod",)
+    third = pod("r", container("a", "c"))
+    world.ledger.add(third, one_claim().place(third))
+    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    assert render_all(verdict) == ("node allocatable resource claim c shared by multiple pods",)
+    assert verdict.code is Code.UNRESOLVABLE
+
+
+def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
+    world = one_claim()
+    one = pod("p", container("a", "c", cpu="9"))
+    world.place(one)
+    assert world.judge(one).verdict.fits  # it is not counted beside itself
+
+
+@pytest.mark.parametrize(
+    ("policy", "shared"),
+    [("", False), ("AddPerClaim", False), ("Max", False), ("AddPerReference", True), ("ConsumeFrom", True)],
+)
+def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> None:
+    rule = {"allocationMultiplier": "2", "accountingPolicy": policy}
+    world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))])
+    world.place(pod("p", container("a", "c", cpu="1")))
+    assert world.judge(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
+
+
+def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
+    both = pool_device(policy="ConsumeFrom", cpu="8")
+    both["nodeAllocatableResourceMappings"]["memory"] = {"allocationMultiplier": "1Gi"}
+    world = World(piece(both), claims=[claim("c", result("socket0", cpu="4"))])
+    world.place(pod("p", container("a", "c", cpu="1")))
+    assert not world.judge(pod("q", container("a", "c", cpu="1"))).verdict.fits
+
+
+def test_the_pod_level_budget_is_global_to_the_pod() -> None:
+    world = one_claim(cpu="100")
+    one = pod("p", container("a", "c", cpu="1"), resources={"requests": {"cpu": "6", "memory": "1Gi"}})
+    verdict = world.judge(one).verdict
+    assert verdict.code is Code.UNRESOLVABLE
+    assert render_all(verdict) == (
+        "pod level request for cpu is insufficient to cover "
+        "the aggregated container and node-allocatable DRA requests",
+    )
+    assert (verdict.reasons[0].wanted, verdict.reasons[0].capacity) == (7000, 6000)
+    off = Gates.of({"PodLevelResources": False})
+    ledger = NodeLedger(node(cpu="100"), off)
+    assert judge_bills(ledger, one, world.judge(one).bills or ()).verdict.fits
+
+
+def test_without_the_gate_claims_are_not_looked_at() -> None:
+    world = World(
+        piece(device("d", cpu="99")),
+        claims=[claim("c", result("d"))],
+        gates=Gates.of({"DRANodeAllocatableResources": False}),
+    )
+    judged = world.judge(pod("p", container("a", "c", cpu="99")))
+    assert judged.verdict.fits
+    assert judged.bills == ()
+
+
+def test_the_check_of_requests_alone() -> None:
+    ledger = NodeLedger(node(cpu="4", pods="1", **{"example.com/gpu": "1"}))
+    crowded = pod("p", container("a", cpu="5", **{"example.com/gpu": "2"}))
+    ledger.add(pod("q", container("a", cpu="1")))
+    verdict = judge_requests(ledger, crowded)
+    assert render_all(verdict) == ("Too many pods", "Insufficient cpu", "Insufficient example.com/gpu")
+    assert verdict.code is Code.UNRESOLVABLE
+    alone = judge_requests(ledger, pod("p", container("a", cpu="1")))
+    assert (alone.code, render_all(alone)) == (Code.UNSCHEDULABLE, ("Too many pods",))
+
+
+def test_both_checks_in_one() -> None:
+    world = one_claim(cpu="8")
+    one = pod("p", container("a", "c", cpu="3"))
+    bills = world.judge(one).bills or ()
+    assert render_all(judge_pod(world.ledger, one, bills).verdict) == ("Insufficient cpu",)
+    assert judge_pod(world.ledger, pod("p", container("a", "c", cpu="2")), bills).verdict.fits
+    assert render_all(judge_pod(world.ledger, pod("p", container("a", cpu="9"))).verdict) == (
+        "Insufficient cpu",
+    )
+
+
+def test_the_kubelet_names_the_first_shortage_only() -> None:
+    world = one_claim(cpu="5", memory="1Mi")
+    one = pod("p", container("a", "c", **{"example.com/gpu": "1"}))
+    answer = judge_admission(world.ledger, one, world.judge(one).bills or ())
+    assert not answer.admit
+    assert answer.reason == "OutOfcpu"
+    assert answer.message == "Node didn't have enough resource: cpu, requested: 6000, used: 0, capacity: 5000"
+    assert len(answer.shortages) == 2  # what others provide is no matter of the kubelet
+    full = NodeLedger(node(pods="0"))
+    assert judge_admission(full, one, ()).reason == "OutOfpods"
+    assert judge_admission(full, one, ()).message == (
+        "Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0"
+    )

@@ -1,0 +1,182 @@
+"""Whatever happens to a node, its books are in order and it never goes past its line."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import Form
+from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.judge import judge_requests
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.status import with_charges
+from tests.unit.ledger.books import World, claim, container, device, piece, pod, result, sidecar
+
+POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
+CLAIMS = tuple(f"claim-{i}" for i in range(5))
+CPU = st.integers(0, 5000).map(lambda n: f"{n}m")
+MEMORY = st.integers(0, 9).map(lambda n: f"{n}Gi")
+REQUESTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    """What one device charges: each resource under a policy of its own."""
+    amounts = {"cpu": draw(CPU), "memory": draw(MEMORY)}
+    return {
+        name: {"allocationMultiplier": amount, "accountingPolicy": draw(st.sampled_from(POLICIES))}
+        for name, amount in amounts.items()
+        if draw(st.booleans())
+    }
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> dict[str, Any]:
+    """The spec of a pod."""
+    claims = st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True)
+    make = st.sampled_from((container, sidecar))
+    body: dict[str, Any] = {
+        "containers": [
+            container(f"c{i}", *draw(claims), **draw(REQUESTS)) for i in range(draw(st.integers(1, 2)))
+        ],
+        "init": [
+            draw(make)(f"i{i}", *draw(claims), **draw(REQUESTS)) for i in range(draw(st.integers(0, 2)))
+        ],
+        "claims": draw(claims),
+        "overhead": draw(REQUESTS),
+    }
+    if draw(st.integers(0, 4)) == 0:
+        body["resources"] = {"requests": draw(REQUESTS)}
+    return body
+
+
+def make_pod(name: str, body: dict[str, Any]) -> Pod:
+    rest = {key: value for key, value in body.items() if key != "containers"}
+    return pod(name, *body["containers"], **rest)
+
+
+class Books(RuleBasedStateMachine):
+    """A scheduler and a kubelet at work on one node, with any claims under any policies."""
+
+    running = Bundle("running")
+    assumed = Bundle("assumed")
+
+    @initialize(devices=st.lists(rules(), min_size=5, max_size=5), share=st.booleans())
+    def start(self, devices: list[dict[str, Any]], share: bool) -> None:
+        made = [device(f"d{i}", **mappings) for i, mappings in enumerate(devices)]
+        claims = [claim(name, result(f"d{i}")) for i, name in enumerate(CLAIMS)]
+        profile = Profile(name="sharing", share_per_claim=True) if share else Profile.default()
+        self.world = World(piece(*made), claims=claims, profile=profile, cpu="16", memory="24Gi", pods="6")
+        self.count = 0
+
+    @property
+    def ledger(self) -> NodeLedger:
+        return self.world.ledger
+
+    def fitting(self, one: Pod) -> tuple[Bill, ...] | None:
+        """The bills of a pod if it may run here."""
+        judged = self.world.judge(one)
+        if not judged.verdict.fits or judged.bills is None:
+            return None
+        return judged.bills if judge_requests(self.ledger, one, judged.bills).fits else None
+
+    @rule(target=running, body=bodies())
+    def add(self, body: dict[str, Any]) -> Any:
+        self.count += 1
+        one = make_pod(f"pod-{self.count}", body)
+        bills = self.fitting(one)
+        if bills is None:
+            return multiple()
+        self.ledger.add(one, bills)
+        return one
+
+    @rule(target=assumed, body=bodies())
+    def assume(self, body: dict[str, Any]) -> Any:
+        self.count += 1
+        one = make_pod(f"pod-{self.count}", body)
+        bills = self.fitting(one)
+        if bills is None:
+            return multiple()
+        before = dict(self.ledger.requested)
+        demand = self.world.judge(one).demand or {}
+        self.ledger.assume(one, bills)
+        for name in {*before, *demand}:
+            assert self.ledger.requested.get(name, 0) == before.get(name, 0) + demand.get(name, 0)
+        return one
+
+    @rule(target=running, one=consumes(assumed), form=st.sampled_from(("none", Form.V1_36, Form.V1_37)))
+    def confirm(self, one: Pod, form: Any) -> Pod:
+        bills = self.ledger.entries[one.metadata.uid].bills
+        bound = one if form == "none" else with_charges(one, bills, form).whole(form)
+        before = dict(self.ledger.requested)
+        self.ledger.add(bound)
+        assert self.ledger.requested == before
+        return bound
+
+    @rule(one=consumes(assumed))
+    def forget(self, one: Pod) -> None:
+        self.ledger.forget(one)
+
+    @rule(one=consumes(running))
+    def remove(self, one: Pod) -> None:
+        self.ledger.remove(one)
+
+    @rule(target=running, one=consumes(running), body=bodies())
+    def update(self, one: Pod, body: dict[str, Any]) -> Pod:
+        changed = make_pod(one.metadata.name, body)
+        bills = self.fitting(changed)
+        if bills is None:
+            return one
+        self.ledger.update(changed, bills)
+        return changed
+
+    @rule()
+    def copy(self) -> None:
+        """Go on with a copy, after having made a mess of another."""
+        spoiled, self.world.ledger = self.ledger, self.ledger.clone()
+        before = dict(self.ledger.requested), dict(self.ledger.claims)
+        for entry in list(spoiled.entries.values()):
+            spoiled.remove(entry.pod)
+        assert all(amount == 0 for amount in (*spoiled.requested.values(), *spoiled.non_zero.values()))
+        assert not spoiled.claims
+        assert (dict(self.ledger.requested), dict(self.ledger.claims)) == before
+
+    @invariant()
+    def books_are_in_order(self) -> None:
+        assert [str(found) for found in self.ledger.verify()] == []
+
+    @invariant()
+    def never_past_the_line(self) -> None:
+        assert all(left >= 0 for left in self.ledger.headroom().values()), self.ledger.headroom()
+        for state in self.ledger.claims.values():
+            assert state.consumers
+            for holding in state.holdings.values():
+                assert holding.pool.rest.sign() >= 0
+
+    @invariant()
+    def totals_are_the_sum_of_the_lines(self) -> None:
+        """By pod and claim, each rounded up once."""
+        sums: dict[tuple[str, str], Fraction] = {}
+        for line in self.ledger.lines():
+            if line.counted:
+                owner = line.pod or f"claim {line.claim}"
+                unit = 10**6 if line.resource == "cpu" else 10**9
+                sums[owner, line.resource] = sums.get((owner, line.resource), Fraction()) + Fraction(
+                    line.amount.nano, unit
+                )
+        totals: dict[str, int] = {}
+        for (_, name), amount in sums.items():
+            totals[name] = totals.get(name, 0) + ceil(amount)
+        booked = {name: amount for name, amount in self.ledger.requested.items() if amount}
+        assert booked == {name: amount for name, amount in totals.items() if amount}
+
+
+TestBooks = Books.TestCase
+TestBooks.settings = settings(max_examples=60, stateful_step_count=25)

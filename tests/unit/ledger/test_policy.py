@@ -1,0 +1,163 @@
+"""The four policies, worked out into plain charges: examples, and a twin that goes by the definition."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Container, Pod
+from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.claims import effective_policy
+from plimsoll.ledger.containers import is_sidecar
+from plimsoll.ledger.policy import RULES, delegated, is_held, work_out
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.requests import Options, container_requests_sum, pod_requests
+from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
+
+COUNTED = Options(count_claims=True)
+
+
+def effective(one: Pod, *charges: ClaimCharge) -> str:
+    return str(pod_requests(one, COUNTED, work_out(one, charges, COUNTED)).get("cpu", ZERO))
+
+
+def test_the_example_of_several_claims_in_document_000() -> None:
+    one = pod(tree("c1", {"cpu": "1"}), tree("c2", {"cpu": "2"}))
+    assert effective(one, charge("a", "c1", "c2", cpu="4"), charge("b", "c1", cpu="2")) == "9"
+
+
+def test_additive_claims_come_on_top_of_max() -> None:
+    """Rule 4: the container's base is what Max makes of it, and other claims are added to that."""
+    one = pod(tree("c", {"cpu": "1"}))
+    base = charge("cpus", "c", policy="Max", cpu="4")
+    for policy in ("AddPerClaim", "AddPerReference", ""):
+        assert effective(one, charge("gpu", "c", policy=policy, cpu="2"), base) == "6"
+        assert effective(one, base, charge("gpu", "c", policy=policy, cpu="2")) == "6"
+
+
+def test_additive_claims_are_charged_to_the_node_beside_a_pool() -> None:
+    """Rule 5: the request is drawn from the pool, the rest is the node's."""
+    one = pod(tree("c", {"cpu": "1"}), tree("d", {"cpu": "3"}))
+    pool = charge("pool", "c", policy="ConsumeFrom", cpu="10")
+    assert effective(one, pool) == "3"
+    assert effective(one, pool, charge("gpu", "c", policy="AddPerReference", cpu="2")) == "5"
+
+
+def test_plain_charges_stay_as_they_are() -> None:
+    one = pod(tree("c", {"cpu": "1"}))
+    charges = (charge("a", "c", cpu="4"), charge("b", policy="AddPerClaim", memory="1Gi"))
+    assert work_out(one, charges, COUNTED) == charges
+
+
+def test_each_claim_gets_what_it_adds_to_those_before_it() -> None:
+    one = pod(tree("c", {"cpu": "3"}))
+    charges = [charge(n, "c", policy="Max", cpu="2") for n in ("a", "b", "d")]
+    parts = [str(found.resources["cpu"].quantity) for found in work_out(one, charges, COUNTED)]
+    assert parts == ["0", "1", "2"]  # 2 and 4 against 3, then 6
+
+
+def test_what_is_drawn_comes_out_negative() -> None:
+    one = pod(tree("c", {"cpu": "3"}), init=(sidecar("s", {"cpu": "1"}),))
+    (found,) = work_out(one, [charge("a", "c", "s", policy="ConsumeFrom", cpu="9")], COUNTED)
+    assert str(found.resources["cpu"].quantity) == "-4"
+
+
+def test_every_policy_has_a_rule() -> None:
+    assert set(RULES) == set(Policy)
+
+
+def test_what_is_charged_for_a_claim_as_a_whole() -> None:
+    pool, plain = charge("a", policy="ConsumeFrom", cpu="1"), charge("a", cpu="1")
+    sharing = Profile(share_per_claim=True)
+    assert is_held(pool.resources["cpu"], Profile.default())
+    assert not is_held(plain.resources["cpu"], Profile.default())
+    assert is_held(plain.resources["cpu"], sharing)
+    assert not is_held(charge("a", policy="Max", cpu="1").resources["cpu"], sharing)
+
+
+def test_resources_that_cannot_be_judged_from_the_spec() -> None:
+    charges = [
+        charge("a", policy="Max", cpu="1"),
+        charge("b", policy="AddPerReference", memory="1"),
+        charge("c", policy="ConsumeFrom", hugepages_2Mi="2Mi"),
+    ]
+    assert delegated(charges) == {"cpu", "hugepages-2Mi"}
+
+
+# -- the twin
+
+
+def lives(one: Pod) -> list[list[Container]]:
+    """Every set of containers that runs together."""
+    init = one.spec.init_containers
+    found = []
+    for place, container in enumerate(init):
+        before = [c for c in init[:place] if is_sidecar(c)]
+        found.append([*before, container])
+    return [*found, [*filter(is_sidecar, init), *one.spec.containers]]
+
+
+def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> int:
+    """What the policies say, read out loud, for the containers and the amounts of the claims."""
+    shares = [
+        (effective_policy(found.policy), found.quantity.nano, set(c.containers))
+        for c in charges
+        if (found := c.resources.get(resource)) is not None and found.quantity is not None
+    ]
+    worst = 0
+    for running in lives(one):
+        names = {c.name for c in running}
+        need = {c.name: c.resources.requests.get(resource, ZERO).nano for c in running}
+        total = 0
+        for container in running:
+            drawn = any(p is Policy.CONSUME_FROM and container.name in who for p, _, who in shares)
+            total += 0 if drawn else need[container.name]
+        for policy, amount, who in shares:
+            if policy is Policy.ADD_PER_CLAIM:
+                total += amount
+            if policy is Policy.ADD_PER_REFERENCE:
+                total += amount * len(who & names) if who else amount
+            if policy is Policy.MAX and not who:
+                total += amount
+        total += excess(need, [(amount, who & names) for p, amount, who in shares if p is Policy.MAX])
+        worst = max(worst, total)
+    return worst
+
+
+def excess(need: dict[str, int], shares: list[tuple[int, set[str]]]) -> int:
+    """What claims under Max have beyond the requests, group by group."""
+    joined = {a: {b for _, who in shares if a in who for b in who} for a in need}
+    for _ in need:
+        joined = {a: {c for b in known | {a} for c in joined[b] | {b}} for a, known in joined.items()}
+    extra, seen = 0, set[str]()
+    for name in need:
+        group = joined[name] & {n for _, who in shares for n in who}
+        if name in seen or name not in group:
+            continue
+        seen |= group
+        claims = sum(amount for amount, who in shares if who & group)
+        extra += max(0, claims - sum(need[n] for n in group))
+    return extra
+
+
+@given(charged_pods(), st.sampled_from(("cpu", "memory", "hugepages-2Mi")))
+def test_plain_charges_come_to_what_the_policies_say(
+    drawn: tuple[Pod, tuple[ClaimCharge, ...]], resource: str
+) -> None:
+    one, charges = drawn
+    plain = work_out(one, charges, COUNTED)
+    overhead = Quantity(
+        sum(
+            part.nano * times
+            for c in charges
+            if resource in c.resources
+            for part, times in (
+                (c.resources[resource].per_pod, 1),
+                (c.resources[resource].per_container, len(c.containers)),
+            )
+            if part is not None
+        )
+    )
+    got = container_requests_sum(one, COUNTED, plain).get(resource, ZERO)
+    assert got.nano == by_definition(one, charges, resource) + overhead.nano

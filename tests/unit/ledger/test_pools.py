@@ -1,0 +1,122 @@
+"""Drawing from pools: examples, and conditions every draw must meet."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.ledger.policy import needs_of as needs
+from plimsoll.ledger.policy import phases_of
+from plimsoll.ledger.pools import Pool, draw
+from plimsoll.ledger.requests import Options
+from plimsoll.ledger.verdict import Code, Reason
+from tests.unit.ledger.samples import charge, pod, sidecar, tree
+
+COUNTED = Options(count_claims=True)
+
+
+def drawn_from(found: dict[tuple[str, str], Quantity] | Reason) -> dict[str, str]:
+    assert isinstance(found, dict), found
+    return {claim: str(amount) for (claim, _), amount in found.items()}
+
+
+def pool(claim: str, *containers: str, cpu: str) -> ClaimCharge:
+    return charge(claim, *containers, policy="ConsumeFrom", cpu=cpu)
+
+
+def referring(*names: str, **spec: Any) -> list[dict[str, str]]:
+    return [{"name": name, "resourceClaimName": name} for name in names]
+
+
+def test_a_pool_in_use_has_what_others_left() -> None:
+    one = pod(tree("a", {"cpu": "4"}))
+    pools = {("p", "cpu"): Pool(Quantity.parse("10"), Quantity.parse("7"))}
+    refused = draw(one, [pool("p", "a", cpu="10")], COUNTED, pools)
+    assert isinstance(refused, Reason)
+    assert (refused.code, refused.wanted, refused.had) == (Code.UNSCHEDULABLE, 4000, 3000)
+    over = draw(one, [pool("p", "a", cpu="10")], COUNTED, pools, overdraw=True)
+    assert drawn_from(over) == {"p": "4"}
+
+
+def test_containers_with_one_pool_come_first() -> None:
+    """`a` could take everything from `p`, but `b` has nothing else."""
+    one = pod(tree("a", {"cpu": "4"}), tree("b", {"cpu": "4"}), resourceClaims=referring("p", "q"))
+    charges = [pool("p", "a", "b", cpu="4"), pool("q", "a", cpu="4")]
+    assert drawn_from(draw(one, charges, COUNTED, {})) == {"p": "4", "q": "4"}
+
+
+def test_what_runs_one_after_the_other_draws_the_same() -> None:
+    one = pod(
+        tree("a", {"cpu": "3"}),
+        init=(tree("i", {"cpu": "4"}), sidecar("s", {"cpu": "1"}), tree("j", {"cpu": "2"})),
+    )
+    charges = [pool("p", "a", "i", "s", "j", cpu="4")]
+    assert drawn_from(draw(one, charges, COUNTED, {})) == {"p": "4"}
+
+
+def test_resources_have_pools_of_their_own() -> None:
+    one = pod(tree("a", {"cpu": "1", "memory": "2Gi"}))
+    both = charge("p", "a", policy="ConsumeFrom", cpu="4", memory="4Gi")
+    found = draw(one, [both], COUNTED, {})
+    assert isinstance(found, dict)
+    assert {name: str(amount) for (_, name), amount in found.items()} == {"cpu": "1", "memory": "2Gi"}
+    refused = draw(one, [charge("p", "a", policy="ConsumeFrom", cpu="4", memory="1Gi")], COUNTED, {})
+    assert isinstance(refused, Reason)
+    assert (refused.resource, refused.code) == ("memory", Code.UNRESOLVABLE)
+
+
+@st.composite
+def drawing_pods(draw: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
+    sizes = st.integers(0, 6).map(str)
+    regular = [tree(f"c{i}", {"cpu": draw(sizes)}) for i in range(draw(st.integers(1, 3)))]
+    init = []
+    for place in range(draw(st.integers(0, 2))):
+        make = draw(st.sampled_from((tree, sidecar)))
+        init.append(make(f"i{place}", {"cpu": draw(sizes)}))
+    names = [c["name"] for c in (*init, *regular)]
+    claims = [f"p{i}" for i in range(draw(st.integers(1, 3)))]
+    charges = [
+        pool(name, *draw(st.lists(st.sampled_from(names), unique=True)), cpu=str(draw(st.integers(0, 10))))
+        for name in claims
+    ]
+    return pod(*regular, init=tuple(init), resourceClaims=referring(*claims)), charges
+
+
+@given(drawing_pods())
+def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]]) -> None:
+    one, charges = case
+    found = draw(one, charges, COUNTED, {})
+    wholes = {c.claim: (c.resources["cpu"].quantity or ZERO).nano for c in charges}
+    pools_of = {
+        name: frozenset(c.claim for c in charges if name in c.containers)
+        for c in charges
+        for name in c.containers
+    }
+    phases = phases_of(needs(one, COUNTED), "cpu")
+
+    def needed(phase: Any, some: set[str]) -> int:
+        """What can only come from these pools."""
+        return sum(amount for name, amount in phase.items() if name in pools_of and pools_of[name] <= some)
+
+    subsets = [
+        set(s) for s in chain.from_iterable(combinations(wholes, n) for n in range(1, len(wholes) + 1))
+    ]
+    possible = all(
+        needed(phase, some) <= sum(wholes[c] for c in some) for some in subsets for phase in phases
+    )
+    if isinstance(found, Reason):
+        shared = any(len(pools) > 1 for pools in pools_of.values())
+        assert shared or not possible
+        return
+    assert possible
+    for claim, whole in wholes.items():
+        assert 0 <= found[claim, "cpu"].nano <= whole
+    for phase in phases:
+        for some in subsets:
+            assert needed(phase, some) <= sum(found[c, "cpu"].nano for c in some)

@@ -1,0 +1,97 @@
+"""Quota: what a namespace uses, by the spec and with its claims."""
+
+from __future__ import annotations
+
+from plimsoll.api.core import ResourceList
+from plimsoll.api.quantity import Quantity
+from plimsoll.ledger.quota import claim_usage, exceeded, usage_by_namespace
+from tests.unit.ledger.books import World, claim, container, device, piece, pod, pool_device, result
+
+
+def texts(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
+    world = World(
+        piece(device("d", cpu="6", hugepages_1Gi="1Gi")),
+        claims=[claim("c", result("d"))],
+        hugepages_1Gi="2Gi",
+    )
+    one = container("a", "c", cpu="3", memory="1Gi", **{"example.com/gpu": "1"})
+    one["resources"]["limits"] = {"cpu": "4"}
+    world.place(pod("p", one))
+    spec = texts(usage_by_namespace([world.ledger], count_claims=False)["default"])
+    assert spec == {
+        "pods": "1",
+        "count/pods": "1",
+        "cpu": "3",
+        "requests.cpu": "3",
+        "limits.cpu": "4",
+        "memory": "1Gi",
+        "requests.memory": "1Gi",
+        "requests.example.com/gpu": "1",
+    }
+    everything = texts(usage_by_namespace([world.ledger])["default"])
+    assert everything == spec | {
+        "cpu": "9",
+        "requests.cpu": "9",
+        "limits.cpu": "10",
+        "hugepages-1Gi": "1Gi",
+        "requests.hugepages-1Gi": "1Gi",
+    }
+
+
+def test_a_pool_counts_for_its_namespace_as_a_whole() -> None:
+    world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="10"))])
+    for name in ("p", "q"):
+        world.place(pod(name, container("a", "c", cpu="2")))
+    world.place(pod("r", container("a", cpu="1"), namespace="other"))
+    usage = usage_by_namespace([world.ledger])
+    assert {namespace: str(found["requests.cpu"]) for namespace, found in usage.items()} == {
+        "default": "10",
+        "other": "1",
+    }
+    assert str(usage_by_namespace([world.ledger], count_claims=False)["default"]["requests.cpu"]) == "4"
+
+
+def test_a_claim_inside_a_pod_level_request_is_not_counted_twice() -> None:
+    world = World(piece(device("d", cpu="10")), claims=[claim("c", result("d"))])
+    world.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11"}}))
+    for count_claims in (False, True):
+        usage = usage_by_namespace([world.ledger], count_claims=count_claims)["default"]
+        assert str(usage["requests.cpu"]) == "11"
+
+
+def test_claims_count_by_number_and_by_class() -> None:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}},
+        {"name": "b", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
+        {
+            "name": "c",
+            "firstAvailable": [
+                {"name": "x", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3},
+                {"name": "y", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+                {"name": "z", "deviceClassName": "cpu", "allocationMode": "ExactCount", "count": 8},
+            ],
+        },
+        {"name": "d", "exactly": {"deviceClassName": "later", "allocationMode": "Sometimes", "count": 5}},
+    ]
+    assert texts(claim_usage(claim("c", requests=requests))) == {
+        "count/resourceclaims.resource.k8s.io": "1",
+        "gpu.deviceclass.resource.k8s.io/devices": "37",
+        "cpu.deviceclass.resource.k8s.io/devices": "8",
+        "later.deviceclass.resource.k8s.io/devices": "0",
+    }
+    usage = usage_by_namespace([], [claim("c"), claim("d"), claim("e", namespace="other")])
+    assert str(usage["default"]["count/resourceclaims.resource.k8s.io"]) == "2"
+
+
+def test_what_goes_beyond_a_quota() -> None:
+    used = {"requests.cpu": Quantity.parse("9"), "pods": Quantity.parse("1")}
+    hard = {
+        "requests.cpu": Quantity.parse("8"),
+        "pods": Quantity.parse("1"),
+        "limits.cpu": Quantity.parse("1"),
+    }
+    assert texts(exceeded(used, hard)) == {"requests.cpu": "1"}
