@@ -7,6 +7,9 @@ sums. The draft form is computed as 1.37 is.
 
 Whether claims count is a switch (`Options.count_claims`); which charges count is the argument `charges`, read
 from the pod's status where it is not given.
+
+DIFF: reading a pod changes nothing; upstream adds the overhead to pod-level amounts that it keeps as big
+decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_changes_nothing).
 """
 
 from __future__ import annotations

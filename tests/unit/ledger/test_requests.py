@@ -132,6 +132,14 @@ def test_non_zero_requests() -> None:
     assert texts(non_zero_requests(pod(tree("a", {"cpu": "1"})), CLAIMS, charges))["cpu"] == "2"
 
 
+def test_reading_changes_nothing() -> None:
+    whole = {"requests": {"memory": "1.5Gi"}, "limits": {"memory": "2.5Gi"}}
+    given_pod = pod(tree("a"), resources=whole, overhead={"memory": "1Gi"})
+    for _ in range(3):
+        assert texts(pod_requests(given_pod)) == {"memory": "2560Mi"}
+        assert texts(pod_limits(given_pod)) == {"memory": "3584Mi"}
+
+
 # -- limits
 
 

@@ -9,8 +9,9 @@ with an accounting policy:
     ConsumeFrom                  nothing: the containers draw what they request out of the claim's pool
 
 Under Max the claims that share containers are one group (P11): its excess is what the claims have together
-beyond what its regular containers and sidecars request together. An init container that has ended before the
-others start has its own excess (P12), and the pod gets the greater of the two kinds.
+beyond what its containers request together. That is so in each phase of the pod's life (P12): an init
+container gets the excess of its own phase, sidecars and regular containers that of the last one, and the pod
+the greatest of any phase.
 
 A claim that no container refers to still counts for the pod. References count once per container, whatever
 the list says twice.
@@ -21,12 +22,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from plimsoll.api.core import Container, Pod
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Policy, ResourceCharge
-from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.amounts import Amounts, add_to, raise_to
+from plimsoll.api.quantity import Quantity
+from plimsoll.ledger.amounts import Amounts, add_to
 from plimsoll.ledger.charges import container_charge, pod_charge
+from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.containers import is_sidecar
+from plimsoll.ledger.policy import RULES, Phase, Share, needs_of, phases_of
+from plimsoll.ledger.requests import DEFAULTS
+
+_EXCESS = RULES[Policy.MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +80,10 @@ def _without_policies(charge: ClaimCharge) -> ClaimCharge:
 
 def _plain_charge(resource: ResourceCharge, referenced: bool) -> ResourceCharge:
     quantity, per_container = resource.quantity, resource.per_container
-    if resource.policy in (Policy.MAX.value, Policy.CONSUME_FROM.value):
+    policy = effective_policy(resource.policy)
+    if policy in (Policy.MAX, Policy.CONSUME_FROM):
         quantity = None
-    elif resource.policy == Policy.ADD_PER_REFERENCE.value and referenced and quantity is not None:
+    elif policy is Policy.ADD_PER_REFERENCE and referenced and quantity is not None:
         per_container = quantity if per_container is None else per_container + quantity
         quantity = None
     return replace(resource, quantity=quantity, per_container=per_container, policy="", drawn=None)
@@ -105,14 +112,6 @@ def divide(amount: int, by: int) -> int:
 # -- Max
 
 
-@dataclass(slots=True)
-class _Group:
-    """Claims that share containers under Max, for one resource."""
-
-    containers: set[str]
-    quantity: Quantity
-
-
 def _add_excess(
     pod: Pod,
     charges: Sequence[ClaimCharge],
@@ -121,60 +120,38 @@ def _add_excess(
     memory: dict[str, int],
 ) -> None:
     """Add what Max leaves beyond the requests; changes the last three."""
-    running = {c.name: c for c in (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers)}
-    passing = [c for c in pod.spec.init_containers if not is_sidecar(c)]
-    together: dict[str, Quantity] = {}
-    alone: dict[str, Quantity] = {}
-    for name in dict.fromkeys(n for charge in charges for n in charge.resources):
-        held = [
-            (set(charge.containers), resource.quantity)
+    passing = [container.name for container in pod.spec.init_containers if not is_sidecar(container)]
+    for name in dict.fromkeys(name for charge in charges for name in charge.resources):
+        shares = [
+            Share(resource.quantity.nano, frozenset(charge.containers))
             for charge in charges
             if (resource := charge.resources.get(name)) is not None
-            and resource.policy == Policy.MAX.value
+            and effective_policy(resource.policy) is Policy.MAX
             and resource.quantity is not None
         ]
-        for group in _groups(
-            (names & running.keys(), q) for names, q in held if _counts_here(names, running)
-        ):
-            excess = _beyond(group.quantity, (running[c] for c in group.containers), name)
-            add_to(together, {name: excess})
-            for container in group.containers:
-                add_to(containers[container], {name: excess})
+        if not shares:
+            continue
+        running, *before = phases_of(needs_of(pod, DEFAULTS), name)
+        excess = max(_EXCESS(phase, shares) for phase in (running, *before))
+        if excess:
+            add_to(total, {name: Quantity(excess)})
+        # A container belongs to the phase in which it does its work: its own, or the last one.
+        places = [*((container, running) for container in running), *zip(passing, before, strict=True)]
+        for container, phase in places:
+            joined, group = _join(container, phase, shares)
+            if joined:
+                excess = _EXCESS(phase, joined)
+                add_to(containers[container], {name: Quantity(excess)})
                 if name == "memory":
-                    memory[container] += divide(excess.value(), len(group.containers))
-        for init in passing:
-            own = [quantity for names, quantity in held if init.name in names]
-            if own:
-                excess = _beyond(sum(own, ZERO), (init,), name)
-                raise_to(alone, {name: excess})
-                add_to(containers[init.name], {name: excess})
-                if name == "memory":
-                    memory[init.name] += excess.value()
-    raise_to(together, alone)
-    add_to(total, {name: amount for name, amount in together.items() if amount})
+                    memory[container] += divide(Quantity(excess).value(), len(group))
 
 
-def _counts_here(names: set[str], running: Mapping[str, Container]) -> bool:
-    """Claims of containers that run on, and claims nobody refers to: these are held all the time."""
-    return not names or not names.isdisjoint(running)
-
-
-def _groups(claims: Iterable[tuple[set[str], Quantity]]) -> list[_Group]:
-    """Claims joined where they share a container; one without containers stands alone."""
-    groups: list[_Group] = []
-    for names, quantity in claims:
-        joined = _Group(set(names), quantity)
-        apart = []
-        for group in groups:
-            if group.containers.isdisjoint(joined.containers):
-                apart.append(group)
-            else:
-                joined.containers |= group.containers
-                joined.quantity = group.quantity + joined.quantity
-        groups = [*apart, joined]
-    return groups
-
-
-def _beyond(quantity: Quantity, containers: Iterable[Container], name: str) -> Quantity:
-    requested = sum((c.resources.requests.get(name, ZERO) for c in containers), ZERO)
-    return max(quantity - requested, ZERO)
+def _join(container: str, phase: Phase, shares: Sequence[Share]) -> tuple[list[Share], set[str]]:
+    """The claims that a container is joined to in a phase, by way of others too, and the containers."""
+    joined: list[Share] = []
+    group = {container}
+    # Claims that are equal refer to the same containers, so that they are always found together.
+    while more := [s for s in shares if s not in joined and s.containers & group & phase.keys()]:
+        joined += more
+        group |= {name for share in more for name in share.containers & phase.keys()}
+    return joined, group

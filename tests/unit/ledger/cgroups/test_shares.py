@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from plimsoll.api.core import Pod
+from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.cgroups.shares import share_claims
@@ -62,10 +62,14 @@ def test_an_init_container_has_its_own_excess_under_max() -> None:
         init=(tree("i", {"cpu": "1"}), sidecar("s", {"cpu": "2"})),
     )
     found = share_claims(given_pod, [charge("x", "i", "s", "a", policy="Max", cpu="8")])
-    # a and s request 7 of the 8 together, i requests 1 in a phase of its own
+    # a and s request 7 of the 8 together, i requests 1 in a phase before s
     assert texts(found.of("a")) == texts(found.of("s")) == {"cpu": "1"}
     assert texts(found.of("i")) == {"cpu": "7"}
     assert texts(found.pod) == {"cpu": "7"}
+    later = pod(tree("a", {"cpu": "5"}), init=(sidecar("s", {"cpu": "2"}), tree("i", {"cpu": "1"})))
+    assert texts(share_claims(later, [charge("x", "i", "s", "a", policy="Max", cpu="8")]).of("i")) == {
+        "cpu": "5"
+    }
     only = share_claims(given_pod, [charge("x", "i", policy="Max", cpu="8")])
     assert texts(only.pod) == {"cpu": "7"}
     assert only.of("a") == {}
@@ -93,26 +97,34 @@ def test_without_policies_the_sums_of_1_37_hold(case: tuple[Pod, tuple[ClaimChar
         assert found.of(container.name) == container_charge(charges, container.name)
 
 
-def excess_by_search(pod: Pod, charges: tuple[ClaimCharge, ...], name: str) -> Quantity:
-    """The naive twin of Max for what runs on: grow each group until nothing joins any more."""
-    running = {c.name: c for c in (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers)}
+def live_phases(pod: Pod) -> list[dict[str, Container]]:
+    """The containers that run together: with each init container, and at last."""
+    sidecars: dict[str, Container] = {}
+    phases = []
+    for container in pod.spec.init_containers:
+        if is_sidecar(container):
+            sidecars[container.name] = container
+        else:
+            phases.append({**sidecars, container.name: container})
+    return [*phases, {**sidecars, **{c.name: c for c in pod.spec.containers}}]
+
+
+def excess_by_search(phase: dict[str, Container], charges: tuple[ClaimCharge, ...], name: str) -> Quantity:
+    """The naive twin of Max in one phase: grow each group until nothing joins any more."""
     left = [
-        (set(c.containers) & running.keys(), c.resources[name].quantity)
+        (set(c.containers) & phase.keys(), held)
         for c in charges
-        if name in c.resources
-        and c.resources[name].policy == "Max"
-        and c.resources[name].quantity is not None
-        if not c.containers or set(c.containers) & running.keys()
+        if (held := c.resources.get(name, ResourceCharge()).quantity) is not None
+        and (not c.containers or set(c.containers) & phase.keys())
     ]
     total = ZERO
     while left:
         names, held = left.pop()
-        held = held or ZERO
         while touching := [claim for claim in left if claim[0] & names]:
             for claim in touching:
                 left.remove(claim)
-                names, held = names | claim[0], held + (claim[1] or ZERO)
-        wanted = sum((running[n].resources.requests.get(name, ZERO) for n in names), ZERO)
+                names, held = names | claim[0], held + claim[1]
+        wanted = sum((phase[n].resources.requests.get(name, ZERO) for n in names), ZERO)
         total += max(ZERO, held - wanted)
     return total
 
@@ -130,11 +142,29 @@ def test_max_against_the_naive_twin(case: tuple[Pod, tuple[ClaimCharge, ...]]) -
     )
     found = share_claims(given_pod, bare)
     for name in ("cpu", "memory", "hugepages-2Mi"):
-        together = excess_by_search(given_pod, bare, name)
-        alone = [
-            found.of(c.name).get(name, ZERO) for c in given_pod.spec.init_containers if not is_sidecar(c)
-        ]
-        assert found.pod.get(name, ZERO) == max([together, *alone])
+        wanted = max(excess_by_search(phase, bare, name) for phase in live_phases(given_pod))
+        assert found.pod.get(name, ZERO) == wanted
+
+
+@given(charged_pods(policies=("Max",)))
+def test_a_containers_excess_is_that_of_its_group(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
+    """A container gets what would be left if only the claims it is joined to were there."""
+    given_pod, charges = case
+    bare = tuple(
+        ClaimCharge(c.claim, c.containers, {"cpu": ResourceCharge(Quantity.of(3), policy="Max")})
+        for c in charges
+    )
+    found = share_claims(given_pod, bare)
+    *before, last = live_phases(given_pod)
+    homes = [*((name, last) for name in last), *((list(phase)[-1], phase) for phase in before)]
+    for name, phase in homes:
+        near = {name}
+        for _ in bare:
+            near |= {
+                n for c in bare for n in c.containers if near & set(c.containers) & phase.keys()
+            } & phase.keys()
+        joined = tuple(c for c in bare if near & set(c.containers))
+        assert found.of(name).get("cpu", ZERO) == excess_by_search(phase, joined, "cpu")
 
 
 @given(charged_pods())

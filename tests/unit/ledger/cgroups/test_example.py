@@ -1,0 +1,68 @@
+"""The worked example of docs/qos.md, number for number."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from plimsoll.api.forms import Form
+from plimsoll.api.quantity import Format, Quantity
+from plimsoll.ledger.cgroups import Settings, plan_containers, plan_pod
+from plimsoll.ledger.qos import qos_class
+from tests.unit.ledger.samples import charge, pod, sidecar, tree
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "qos.md"
+GIB = 1 << 30
+
+EXAMPLE = pod(
+    tree("app", {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}),
+    init=(sidecar("proxy", both={"cpu": "500m", "memory": "512Mi"}),),
+)
+
+
+def figures(form: Form, policy: str) -> list[str]:
+    """A column of the table."""
+    settings = Settings(memory_capacity=64 * GIB, form=form)
+    charges = [charge("cpus", "app", policy=policy, cpu="4", memory="4Gi")]
+    whole = plan_pod(EXAMPLE, settings, charges)
+    proxy, app = plan_containers(EXAMPLE, settings, charges)
+    assert whole.memory is not None
+
+    def memory(amount: int) -> str:
+        return Quantity.of(amount, Format.BINARY_SI).canonical()
+
+    return [
+        qos_class(EXAMPLE.spec, form),
+        f"{whole.cpu_shares} ({whole.cpu_weight})",
+        f"{whole.cpu_quota}",
+        memory(whole.memory),
+        f"{app.cpu_shares}",
+        f"{app.cpu_quota}",
+        memory(app.memory_limit),
+        f"{app.oom_score_adj}",
+        f"{proxy.cpu_quota}",
+        f"{proxy.oom_score_adj}",
+    ]
+
+
+COLUMNS = {
+    "1.36": (Form.V1_36, ""),
+    "1.37, AddPerClaim": (Form.V1_37, "AddPerClaim"),
+    "Max": (Form.V1_37, "Max"),
+    "ConsumeFrom": (Form.V1_37, "ConsumeFrom"),
+}
+
+
+@pytest.mark.parametrize("title", COLUMNS)
+def test_the_table_is_what_comes_out(title: str) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in DOCUMENT.read_text().splitlines()
+        if line.startswith("|")
+    ]
+    header = next(place for place, row in enumerate(rows) if "1.37, AddPerClaim" in row)
+    column = rows[header].index(title)
+    table = [row[column] for row in rows[header + 1 :] if not re.fullmatch(r"-+", row[0])]
+    assert table[: len(figures(*COLUMNS[title]))] == figures(*COLUMNS[title])
