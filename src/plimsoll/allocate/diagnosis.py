@@ -7,10 +7,13 @@ and run only where somebody wants to know.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
+
 from plimsoll.allocate.attributes import AttributeTable
 from plimsoll.allocate.capacity import SHORT, CapacityRefusal, Consumption, value_of
-from plimsoll.allocate.devices import NodeDevices
-from plimsoll.allocate.identity import claim_name
+from plimsoll.allocate.devices import NodeDevices, bits_of
+from plimsoll.allocate.identity import DeviceId, claim_name
 from plimsoll.allocate.plans import Order, Plan
 from plimsoll.allocate.pools import Standing
 from plimsoll.allocate.refusal import (
@@ -19,11 +22,13 @@ from plimsoll.allocate.refusal import (
     ConstraintConflict,
     CounterShortage,
     Detail,
+    GroupShortage,
     Refusal,
     Removal,
     RequestRefusal,
     Rule,
     SelectorRefusal,
+    Stuck,
     TaintRefusal,
     UnusablePool,
 )
@@ -41,26 +46,77 @@ def diagnose(
     deepest: tuple[int, int, tuple[Pick, ...]],
 ) -> Refusal:
     """Why the order cannot be served; the tally is a fresh one, `deepest` is how far the search came."""
-    position, _, picks = deepest
     reader = _Reader(order, devices, usage, tally)
-    alone = [
-        [reader.read(plan) for plan in step.plans] if number != position else []
-        for number, step in enumerate(order.steps)
-    ]
-    for plan, device in picks:
-        tally.take(plan, device)
-    requests: list[RequestRefusal] = []
-    for number, step in enumerate(order.steps):
-        if number == position:
-            requests += [reader.read(plan, blocking=True) for plan in step.plans]
-        else:
-            requests += alone[number]
-    pools = tuple(
-        UnusablePool(pool.id, pool.standing.value, pool.reason)
-        for pool in devices.pools
-        if pool.standing is not Standing.COMPLETE
+    alone = [[reader.read(plan) for plan in step.plans] for step in order.steps]
+    together = all(any(request.served for request in requests) for requests in alone)
+    stuck = _find_sticking_point(order, devices, tally, reader, deepest) if together else None
+    return Refusal(
+        devices.node.metadata.name,
+        requests=tuple(request for requests in alone for request in requests),
+        together=together,
+        groups=tuple(_find_group_shortages(order, devices, tally.tables)),
+        stuck=stuck,
+        pools=tuple(
+            UnusablePool(pool.id, pool.standing.value, pool.reason)
+            for pool in devices.pools
+            if pool.standing is not Standing.COMPLETE
+        ),
     )
-    return Refusal(devices.node.metadata.name, tuple(requests), pools)
+
+
+def _find_sticking_point(
+    order: Order,
+    devices: NodeDevices,
+    tally: Tally,
+    reader: _Reader,
+    deepest: tuple[int, int, tuple[Pick, ...]],
+) -> Stuck | None:
+    """The request that cannot be served once the earlier ones have their devices."""
+    position, alternative, picks = deepest
+    failed: Plan | None = None
+    if picks:
+        for plan, device in picks:
+            tally.take(plan, device)
+        failed = order.steps[position].plans[alternative]
+    else:
+        # The bounds told before the search took anything: give everybody the first that fits.
+        for step in order.steps:
+            failed = None if any(reader.serve(plan) for plan in step.plans) else step.plans[0]
+            if failed is not None:
+                break
+    if failed is None:
+        return None
+    held = tuple(
+        (claim_name(order.claims[plan.claim]), plan.name, devices.entries[device].id)
+        for plan, device in tally.picks
+    )
+    return Stuck(held, reader.read(failed))
+
+
+def _find_group_shortages(
+    order: Order, devices: NodeDevices, tables: Sequence[AttributeTable]
+) -> Iterator[GroupShortage]:
+    """Constraints over several requests that too few devices can satisfy, whichever are chosen."""
+    for number, constraint in enumerate(order.constraints):
+        plans = [
+            step.plans[0] for step in order.steps if not step.optional and number in step.plans[0].constraints
+        ]
+        union = 0
+        for plan in plans:
+            union |= plan.candidates
+        table, wanted = tables[number], sum(plan.count for plan in plans)
+        if len(plans) < 2 or table.opaque & union:
+            continue
+        if constraint.distinct:
+            had = sum(1 for having in table.by_bit if having & union)
+        elif union & devices.shareable or any(plan.admin for plan in plans):
+            continue  # one device may serve several requests
+        else:
+            had = max(((having & union).bit_count() for having in table.by_bit), default=0)
+        if had < wanted:
+            claim = claim_name(order.claims[constraint.claim])
+            names = tuple(plan.name for plan in plans)
+            yield GroupShortage(claim, constraint.attribute, constraint.distinct, names, wanted, had)
 
 
 class _Reader:
@@ -77,7 +133,7 @@ class _Reader:
             for index, name in enumerate(pool.names)
         }
 
-    def read(self, plan: Plan, blocking: bool = False) -> RequestRefusal:
+    def read(self, plan: Plan) -> RequestRefusal:
         """What is left for a plan, and what each rule took away."""
         found: dict[Rule, list[tuple[tuple[int, ...], int, Detail]]] = {}
         left = 0
@@ -93,6 +149,8 @@ class _Reader:
             if rule in found:
                 _, number, detail = min(found[rule], key=lambda entry: entry[:2])
                 removals.append(Removal(rule, len(found[rule]), self._devices.entries[number].id, detail))
+        largest = self._largest_group(plan, left)
+        short = largest is not None and largest < plan.count <= left.bit_count()
         return RequestRefusal(
             claim=claim_name(self._order.claims[plan.claim]),
             request=plan.name,
@@ -101,9 +159,17 @@ class _Reader:
             devices=len(self._devices.entries),
             removals=tuple(removals),
             left=left.bit_count(),
-            largest_group=self._largest_group(plan, left),
-            blocking=blocking,
+            largest_group=largest,
+            conflict=self._pair(plan, left) if short else None,
         )
+
+    def serve(self, plan: Plan) -> bool:
+        """Give a plan the first devices that fit; whether they suffice."""
+        missing = max(plan.count, 1)
+        for number in range(len(self._devices.entries)):
+            if missing and self._reason(plan, number) is None and self._tally.take(plan, number) is not None:
+                missing -= 1
+        return not missing
 
     def _reason(self, plan: Plan, number: int) -> tuple[Rule, tuple[int, ...], Detail] | None:
         """The first rule that keeps a device from a plan, how far it is from passing, and the numbers."""
@@ -205,6 +271,20 @@ class _Reader:
                 mine_text, other_text = _texts(table, mine), _texts(table, theirs)
                 return ConstraintConflict(asked.attribute, asked.distinct, mine_text, id, other_text)
         return ConstraintConflict(asked.attribute, asked.distinct, _texts(table, mine), None)
+
+    def _pair(self, plan: Plan, left: int) -> tuple[DeviceId, ConstraintConflict] | None:
+        """Two of the devices left that a constraint does not let in together."""
+        numbers = bits_of(left)
+        for constraint in plan.constraints:
+            asked, table = self._order.constraints[constraint], self._tally.tables[constraint]
+            for one, two in itertools.combinations(numbers, 2):
+                mine, theirs = table.sets[two] or 0, table.sets[one] or 0
+                if bool(mine & theirs) == asked.distinct:
+                    other = self._devices.entries[one].id
+                    texts = _texts(table, mine), _texts(table, theirs)
+                    conflict = ConstraintConflict(asked.attribute, asked.distinct, texts[0], other, texts[1])
+                    return self._devices.entries[two].id, conflict
+        return None
 
     def _budget(self, plan: Plan, number: int) -> BudgetShortage | None:
         purse = self._tally.purse

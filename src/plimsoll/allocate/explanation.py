@@ -16,33 +16,60 @@ from plimsoll.allocate.refusal import (
     CounterShortage,
     Detail,
     Refusal,
+    RequestRefusal,
     SelectorRefusal,
     TaintRefusal,
 )
 from plimsoll.api.quantity import Format, Quantity
 
+MAX_HELD = 4  #: how many devices a story of the search names
+
 
 def explain_lines(refusal: Refusal) -> Sequence[str]:
-    """The tree as lines of text, for people."""
-    lines: list[str] = []
+    """The tree as lines of text."""
     if refusal.allocated_elsewhere is not None:
         return [f"claim {refusal.allocated_elsewhere.claim} is allocated on other nodes"]
-    for pool in refusal.pools:
-        lines.append(f"pool {pool.pool} is {pool.standing}: {pool.reason}")
+    lines = [f"pool {pool.pool} is {pool.standing}: {pool.reason}" for pool in refusal.pools]
     for request in refusal.requests:
-        wanted = "all matching" if request.takes_all else str(request.wanted)
-        lines.append(
-            f"claim {request.claim}, request {request.request}: wants {wanted} of {request.devices} devices, "
-            f"{request.left} left" + (" (here the search ended)" if request.blocking else "")
-        )
-        for removal in request.removals:
-            lines.append(
-                f"  {removal.count} x {removal.rule.value}: {removal.device}{_detail_text(removal.detail)}"
-            )
-        if request.largest_group is not None and request.largest_group < request.wanted <= request.left:
-            lines.append(f"  at most {request.largest_group} of them satisfy the constraints together")
+        # A request that could be served is told in one line only if it is part of the story.
+        if refusal.together or not request.served:
+            lines += _request_lines(request)
     if refusal.together:
         lines.append("each request alone could be served; together they cannot")
+    for group in refusal.groups:
+        names = ", ".join(group.requests)
+        if group.distinct:
+            lines.append(
+                f"claim {group.claim}, requests {names}: need {group.wanted} values of {group.attribute}, "
+                f"there are {group.had}"
+            )
+        else:
+            lines.append(
+                f"claim {group.claim}, requests {names}: need {group.wanted} devices with one value of "
+                f"{group.attribute}, at most {group.had} have it"
+            )
+    if refusal.stuck is not None:
+        held = ", ".join(f"{request} had {device}" for _, request, device in refusal.stuck.held[:MAX_HELD])
+        more = len(refusal.stuck.held) - MAX_HELD
+        lines.append(f"once {held}" + (f" and {more} more" if more > 0 else "") + ":")
+        lines += [f"  {line}" for line in _request_lines(refusal.stuck.request)]
+    return lines
+
+
+def _request_lines(request: RequestRefusal) -> list[str]:
+    wanted = "all matching" if request.takes_all else str(request.wanted)
+    lines = [
+        f"claim {request.claim}, request {request.request}: wants {wanted} of {request.devices} devices, "
+        f"{request.left} left"
+    ]
+    for removal in request.removals:
+        text = _detail_text(removal.detail)
+        lines.append(f"  {removal.count} x {removal.rule.value}: {removal.device}{text}")
+    if request.conflict is not None:
+        device, conflict = request.conflict
+        lines.append(
+            f"  at most {request.largest_group} of them go together: {device}{_detail_text(conflict)}"
+        )
     return lines
 
 

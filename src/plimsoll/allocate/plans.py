@@ -218,12 +218,6 @@ def _read_plan(
     plan.admin = bool(admin_access)
     plan.tolerations = body.tolerations
     plan.all = body.allocation_mode == ALL
-    if plan.all:
-        for pool in devices.pools:
-            if pool.standing is Standing.INCOMPLETE:
-                return Fault(faults.ALL_INCOMPLETE_POOL, {**facts, "pool": pool.id})
-            if pool.standing is Standing.INVALID:
-                return Fault(faults.ALL_INVALID_POOL, {**facts, "pool": pool.id})
     class_expressions = tuple(
         selector.cel.expression if selector.cel is not None else ""
         for selector in device_class.spec.selectors
@@ -268,8 +262,9 @@ def _find_candidates(
                     exhausted |= 1 << number
     plan.failures = failures
     if plan.all:
-        if failures:
-            return _fault_of(plan, min(failures), devices, claim)
+        fault = _first_fault(plan, claim, devices)
+        if fault is not None:
+            return fault
         # DIFF: Kubernetes 1.36 leaves exhausted shareable devices out; 1.37 and this let the request fail.
         # Test: test_all_fails_on_an_exhausted_device
         plan.devices = bits_of(mask)
@@ -285,6 +280,20 @@ def _find_candidates(
     if not plan.admin:
         plan.candidates &= ~usage.taken
     return plan
+
+
+def _first_fault(plan: Plan, claim: str, devices: NodeDevices) -> Fault | None:
+    """What keeps a request from having all devices: the first unusable pool or failing device, in order."""
+    first = min(plan.failures, default=None)
+    passed = 0
+    for pool in devices.pools:
+        if pool.standing is Standing.COMPLETE:
+            passed += sum(len(view.devices) for view in pool.slices)
+        elif first is None or first >= passed:
+            incomplete = pool.standing is Standing.INCOMPLETE
+            kind = faults.ALL_INCOMPLETE_POOL if incomplete else faults.ALL_INVALID_POOL
+            return Fault(kind, {"claim": claim, "request": plan.request, "pool": pool.id})
+    return None if first is None else _fault_of(plan, first, devices, claim)
 
 
 def _fault_of(plan: Plan, device: int, devices: NodeDevices, claim: str) -> Fault:

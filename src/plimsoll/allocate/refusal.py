@@ -125,20 +125,18 @@ class RequestRefusal:
     removals: tuple[Removal, ...]
     left: int  #: devices that pass every rule one by one
     largest_group: int | None = None  #: of those, how many at most satisfy the constraints together
-    blocking: bool = False  #: whether this request is where the search came to its end
+    conflict: tuple[DeviceId, ConstraintConflict] | None = None  #: a pair among them that does not
 
     @property
     def served(self) -> bool:
-        """Whether enough devices are left for this request, alone."""
+        """Whether enough devices are left for this request."""
+        if self.takes_all and any(removal.rule in _AFTER_MATCHING for removal in self.removals):
+            return False
         enough = self.left if self.largest_group is None else min(self.left, self.largest_group)
-        return enough >= self.wanted and not (self.takes_all and self.removals_matter)
-
-    @property
-    def removals_matter(self) -> bool:
-        """For a request of all devices: whether a matching one cannot be had."""
-        return any(removal.rule in _AFTER_MATCHING for removal in self.removals)
+        return enough >= max(self.wanted, 1)
 
 
+#: Rules that a request for all matching devices cannot do without.
 _AFTER_MATCHING = (Rule.TAKEN, Rule.PICKED, Rule.TAINT, Rule.COUNTER, Rule.CONSTRAINT, Rule.BUDGET)
 
 
@@ -165,16 +163,37 @@ class UnusablePool:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupShortage:
+    """A constraint over several requests for which there are too few devices, however they are chosen."""
+
+    claim: str
+    attribute: str
+    distinct: bool
+    requests: tuple[str, ...]
+    wanted: int  #: devices that must agree, or values that must differ
+    had: int  #: the most devices with one value, or the values there are
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Where the search came furthest: the request that failed, with what the earlier ones had taken."""
+
+    held: tuple[tuple[str, str, DeviceId], ...]  #: (claim, request, device)
+    request: RequestRefusal
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """This node cannot serve the claims."""
+    """This node cannot serve the claims.
+
+    `requests` looks at every request alone; where each could be served alone, `together` is set, and the
+    reason is in `groups` or `stuck`.
+    """
 
     node: str
     requests: tuple[RequestRefusal, ...] = ()
+    together: bool = False
+    groups: tuple[GroupShortage, ...] = ()
+    stuck: Stuck | None = None
     pools: tuple[UnusablePool, ...] = ()
     allocated_elsewhere: AllocatedElsewhere | None = None
-
-    @property
-    def together(self) -> bool:
-        """Whether every request could be served alone, and only all of them together cannot."""
-        alone = [request for request in self.requests if not request.blocking]
-        return bool(self.requests) and all(request.served for request in alone)
