@@ -79,6 +79,7 @@ class Search:
         "_failed",
         "_has_admin",
         "_order",
+        "_ordered",
         "_outlook",
         "_stack",
         "_steps",
@@ -106,6 +107,9 @@ class Search:
         #: Whether some candidate could end the search with a fault.
         self._exact = any(plan.fault_mask or (plan.all and plan.constraints) for plan in plans)
         self._has_admin = any(plan.admin for plan in plans)
+        #: Whether it matters in which order devices meet a constraint: a value that equals nothing is let
+        #: in as the first only.
+        self._ordered = any(table.opaque for table in tally.tables)
         self._stack: list[_Choice | _Taking] = []
         self._chosen = [0] * len(self._steps)
         # -- what has been learnt
@@ -147,12 +151,7 @@ class Search:
     @property
     def may_reorder(self) -> bool:
         """Whether the requests may be taken in any order without changing whether there is a solution."""
-        # Under distinctAttribute a value that equals nothing is let in as the first only.
-        ordered = any(
-            distinct and table.opaque
-            for distinct, table in zip(self._tally.distinct, self._tally.tables, strict=True)
-        )
-        return not self._exact and not self._has_admin and not ordered
+        return not self._exact and not self._has_admin and not self._ordered
 
     def learn_from(self, other: Search) -> None:
         """Take over the failures of a search over the same steps that was given up."""
@@ -319,7 +318,7 @@ class Search:
 
     def _skip_equals(self, frame: _Taking, device: int) -> None:
         """Leave out the candidates that fail as this device did."""
-        if self._exact or frame.plan.admin or not frame.candidates:
+        if self._exact or self._ordered or frame.plan.admin or not frame.candidates:
             return
         tally = self._tally
         if self._classes is None:
