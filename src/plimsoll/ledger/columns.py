@@ -60,12 +60,7 @@ class NodeColumns:
     def preemption_may_help(self, demand: Units) -> Mask:
         """Where such a demand does not fit, but would if other pods were gone."""
         names = _charged(demand)
-        hopeless = np.zeros(self.size, dtype=np.bool_)
-        for name in names:
-            wanted = np.int64(demand[name])
-            short = wanted > self._free.get(name, self._nothing)
-            hopeless |= short & (wanted > self._line.get(name, self._nothing))
-        return ~hopeless & ~self._below(self._free, demand, names)
+        return self._below(self._line, demand, names) & ~self._below(self._free, demand, names)
 
     def _below(self, columns: dict[str, Column], demand: Units, names: Iterable[str]) -> Mask:
         mask = np.ones(self.size, dtype=np.bool_)

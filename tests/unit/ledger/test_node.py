@@ -15,6 +15,7 @@ from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.devices import DeviceKey
 from plimsoll.ledger.lines import Line, Rule, sum_lines
 from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.status import with_charges
 from tests.unit.ledger.books import (
     DRIVER,
@@ -282,6 +283,16 @@ def test_verify_finds_what_is_wrong() -> None:
         "entry uid-p",
         "entry uid-q",
     }
+
+
+def test_a_pod_level_request_smaller_than_its_shared_claim_is_not_booked_negative() -> None:
+    """No such pod is let in, but one that runs is booked: the claim in full, and nothing for the pod."""
+    ledger = NodeLedger(node(), profile=Profile(name="sharing", share_per_claim=True))
+    bill = Bill(ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("4"))}))
+    ledger.add(pod("p", container("a"), resources={"requests": {"cpu": "3"}}), [bill])
+    assert ledger.requested["cpu"] == 4000
+    assert ledger.entries["uid-p"].units == {"cpu": 0}
+    assert ledger.verify() == []
 
 
 def test_a_line_is_a_value() -> None:

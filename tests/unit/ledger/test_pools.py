@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
@@ -76,7 +76,7 @@ def drawing_pods(draw: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
     sizes = st.integers(0, 6).map(str)
     regular = [tree(f"c{i}", {"cpu": draw(sizes)}) for i in range(draw(st.integers(1, 3)))]
     init = []
-    for place in range(draw(st.integers(0, 2))):
+    for place in range(draw(st.integers(0, 3))):
         make = draw(st.sampled_from((tree, sidecar)))
         init.append(make(f"i{place}", {"cpu": draw(sizes)}))
     names = [c["name"] for c in (*init, *regular)]
@@ -88,6 +88,7 @@ def drawing_pods(draw: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
     return pod(*regular, init=tuple(init), resourceClaims=referring(*claims)), charges
 
 
+@settings(max_examples=400)
 @given(drawing_pods())
 def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]]) -> None:
     one, charges = case
