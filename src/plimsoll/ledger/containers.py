@@ -48,15 +48,12 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def select_needs(
-    pod: Pod, amounts: Callable[[Container], Amounts], only: Callable[[Container], bool] | None = None
-) -> tuple[list[Need], list[Need]]:
+def needs(pod: Pod, amounts: Callable[[Container], Amounts]) -> tuple[list[Need], list[Need]]:
     """The pairs of a pod's regular and init containers, as `with_init` takes them."""
-
-    def pairs(containers: Iterable[Container]) -> list[Need]:
-        return [(c, amounts(c)) for c in containers if only is None or only(c)]
-
-    return pairs(pod.spec.containers), pairs(pod.spec.init_containers)
+    return (
+        [(container, amounts(container)) for container in pod.spec.containers],
+        [(container, amounts(container)) for container in pod.spec.init_containers],
+    )
 
 
 def with_init(containers: Iterable[Need], init_containers: Iterable[Need]) -> dict[str, Quantity]:

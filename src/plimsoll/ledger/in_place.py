@@ -17,7 +17,7 @@ from typing import TypeAlias
 from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.amounts import Amounts, add_to, greatest, raise_to
-from plimsoll.ledger.containers import Need, is_sidecar, with_init
+from plimsoll.ledger.containers import Need, is_sidecar, needs, with_init
 
 Needs: TypeAlias = "tuple[list[Need], list[Need]]"
 
@@ -138,7 +138,4 @@ def _report(pod: Pod, amounts: Callable[[Container, ContainerStatus | None], Amo
     statuses: dict[str, ContainerStatus] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         statuses.setdefault(status.name, status)
-    return (
-        [(c, amounts(c, statuses.get(c.name))) for c in pod.spec.containers],
-        [(c, amounts(c, statuses.get(c.name))) for c in pod.spec.init_containers],
-    )
+    return needs(pod, lambda container: amounts(container, statuses.get(container.name)))

@@ -75,4 +75,4 @@ def _spare_memory(pod: Pod, settings: Settings, shares: ClaimShares) -> int:
     spare = whole.value() - taken.value()
     if settings.form is not Form.V1_36:
         spare = max(spare, 0)
-    return divide(spare, len(pod.spec.containers) + len(pod.spec.init_containers))
+    return divide(spare, max(1, len(pod.spec.containers) + len(pod.spec.init_containers)))
