@@ -3,6 +3,21 @@
 The names below are the public API; everything else may change between versions.
 """
 
+from plimsoll.allocate import (
+    Allocation,
+    AllocationState,
+    Budget,
+    BudgetLine,
+    Fault,
+    Features,
+    GaveUp,
+    Inventory,
+    Limits,
+    Preference,
+    Refusal,
+    allocate,
+    explain_lines,
+)
 from plimsoll.api.codec import decode, decode_object, encode
 from plimsoll.api.forms import Form, Policy
 from plimsoll.api.gates import Gates
@@ -13,22 +28,35 @@ from plimsoll.errors import InputError, PlimsollError
 from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
+    "Allocation",
+    "AllocationState",
+    "Budget",
+    "BudgetLine",
     "Environment",
+    "Fault",
+    "Features",
     "Form",
     "Gates",
+    "GaveUp",
     "InputError",
+    "Inventory",
+    "Limits",
     "PlimsollError",
     "Policy",
+    "Preference",
     "Prepared",
     "Problem",
     "Quantity",
     "Record",
+    "Refusal",
     "Selector",
     "Write",
+    "allocate",
     "compile_selector",
     "decode",
     "decode_object",
     "encode",
+    "explain_lines",
     "flatten",
     "prepare",
 ]

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from plimsoll.allocate.attributes import AttributeTable
-from plimsoll.allocate.capacity import SHORT, CapacityRefusal, Consumption, value_of
+from plimsoll.allocate.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, value_of
 from plimsoll.allocate.devices import NodeDevices, bits_of
 from plimsoll.allocate.identity import DeviceId, claim_name
 from plimsoll.allocate.plans import Order, Plan
@@ -183,7 +183,7 @@ class _Reader:
             shortage = self._capacity(plan, number)
             if shortage is not None:
                 distance = shortage.wanted.nano - shortage.had.nano
-                return Rule.CAPACITY, (0 if shortage.rule == SHORT else 1, distance), shortage
+                return Rule.CAPACITY, (int(shortage.rule == UNDEFINED), distance), shortage
         if not plan.admin and self._usage.taken & flag:
             return Rule.TAKEN, (), None
         if self._tally.in_use(plan) & flag:

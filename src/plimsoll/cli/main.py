@@ -17,7 +17,7 @@ import click
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.dump import read_objects
 from plimsoll.errors import PlimsollError
-from plimsoll.tools import check, columns, convert, demo, select, switches
+from plimsoll.tools import allocation, check, columns, convert, demo, select, switches
 
 FILES = click.option(
     "-f",
@@ -90,6 +90,59 @@ def run_select(expression: str, files: tuple[str, ...], gates: str, output: str)
         for line in columns.lay_out(rows):
             click.echo(line)
     sys.exit(0 if any(answer.matched for answer in answers) else 1)
+
+
+@plimsoll.command(name="allocate")
+@FILES
+@click.option(
+    "--claim", "claims", multiple=True, metavar="[NAMESPACE/]NAME", help="Only this claim; repeatable."
+)
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Only this node; repeatable.")
+@click.option("--together", is_flag=True, help="All claims on one node, as one pod would have them.")
+@click.option("--least-waste", is_flag=True, help="Prefer the device with the least left over.")
+@click.option("--steps", type=click.IntRange(min=1), default=200_000, show_default=True, help="Step budget.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this long.")
+@GATES
+@OUTPUT
+def run_allocate(
+    files: tuple[str, ...],
+    claims: tuple[str, ...],
+    nodes: tuple[str, ...],
+    together: bool,
+    least_waste: bool,
+    steps: int,
+    timeout: float | None,
+    gates: str,
+    output: str,
+) -> None:
+    """Say which devices the pending ResourceClaims would get, or rule by rule why not.
+
+    \b
+    plimsoll allocate -f cluster.yaml
+    kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | plimsoll allocate -f -
+    """
+    answers = list(
+        allocation.ask(
+            read_objects(files),
+            allocation.Question(
+                claims,
+                nodes,
+                together,
+                allocation.preference(least_waste),
+                Gates.parse(gates),
+                allocation.limits(steps, timeout),
+            ),
+        )
+    )
+    if output == "json":
+        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
+    elif not answers:
+        click.echo("no ResourceClaim is waiting for devices: give some with -f", err=True)
+    else:
+        for answer in answers:
+            for line in answer.lines():
+                click.echo(line)
+    sys.exit(0 if answers and all(answer.served for answer in answers) else 1)
 
 
 @plimsoll.command(name="convert")

@@ -181,3 +181,67 @@ def test_help_and_version(run: Run) -> None:
     assert "One ledger for a Kubernetes node" in run("--help").out
     assert run("--version").out.startswith("plimsoll, version ")
     assert run("nonsense").code == 2
+
+
+CLASS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+"""
+CLAIMS = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: %s, namespace: default}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: %d}}]}}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, slices: str) -> str:
+    (tmp_path / "class.yaml").write_text(CLASS)
+    (tmp_path / "claims.yaml").write_text("---".join(CLAIMS % row for row in (("one", 1), ("two", 2))))
+    return str(tmp_path)
+
+
+def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) -> None:
+    result = run("allocate", "-f", cluster)
+    assert result.code == 1
+    assert "default/one: on node node-1" in result.out
+    assert "gpu.example.com/node-1/gpu-0   all of it" in result.out
+    assert "default/two: on none of 1 nodes" in result.out
+    assert "1 x allocated already: gpu.example.com/node-1/gpu-0" in result.out
+
+
+def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:
+    result = run("allocate", "-f", cluster, "--claim", "two", "--node", "node-1", "-o", "json")
+    assert result.code == 0
+    (answer,) = json.loads(result.out)
+    assert answer["node"] == "node-1"
+    devices = [each["device"] for each in answer["allocations"][0]["devices"]["results"]]
+    assert devices == ["gpu-0", "gpu-1"]
+
+
+def test_allocate_takes_claims_together(run: Run, cluster: str) -> None:
+    result = run("allocate", "-f", cluster, "--together", "-o", "json")
+    assert result.code == 1
+    (answer,) = json.loads(result.out)
+    assert answer["claims"] == ["default/one", "default/two"]
+    assert "each request alone could be served; together they cannot" in answer["refusals"][0]["reasons"]
+
+
+def test_allocate_gives_up_honestly(run: Run, cluster: str) -> None:
+    result = run("allocate", "-f", cluster, "--claim", "two", "--steps", "1")
+    assert (result.code, "gave up after 2 steps: the step budget is spent" in result.out) == (1, True)
+    late = run("allocate", "-f", cluster, "--claim", "one", "--timeout", "0")
+    assert (late.code, "the deadline passed" in late.out) == (1, True)
+
+
+def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> None:
+    for arguments in (("--claim", "three"), ("--node", "mars")):
+        result = run("allocate", "-f", cluster, *arguments)
+        assert result.code == 2
+        assert result.err.startswith("plimsoll: there is no ")
+    nothing = run("allocate", "-f", slices)
+    assert (nothing.code, "no ResourceClaim is waiting" in nothing.err) == (1, True)
+    assert run("allocate", "-f", cluster, "--least-waste", "--claim", "default/one").code == 0

@@ -1,0 +1,236 @@
+"""Which devices would these claims get? The allocator asked from outside, over a dump.
+
+Owns trying the pending claims of a dump on its nodes, one after the other (each holds what it got) or all
+together as one pod would, and telling where and what they get, or rule by rule why not. Nothing is written
+anywhere: the answer is a what-if.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from plimsoll.allocate import (
+    Allocation,
+    AllocationState,
+    Features,
+    Inventory,
+    Limits,
+    Outcome,
+    Preference,
+    Refusal,
+    allocate,
+    explain_lines,
+)
+from plimsoll.allocate.identity import claim_name
+from plimsoll.api import codec
+from plimsoll.api.core import Node
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import (
+    AllocationDevice,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from plimsoll.cluster.dump import Found
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.columns import lay_out
+from plimsoll.validate.defaults import fill_defaults
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """What a dump says about devices and who wants them."""
+
+    nodes: tuple[Node, ...]
+    slices: tuple[ResourceSlice, ...]
+    classes: dict[str, DeviceClass]
+    claims: tuple[ResourceClaim, ...]
+    taint_rules: tuple[DeviceTaintRule, ...]
+
+    @staticmethod
+    def read(objects: Iterable[Found], now: str) -> Devices:
+        """Read the kinds that matter, with defaults filled in; other kinds are passed by."""
+        found = list(objects)
+        nodes = {node.metadata.name: node for node in _views(found, "Node", Node, now)}
+        slices = _views(found, "ResourceSlice", ResourceSlice, now)
+        # A driver's slices alone are enough to ask: nodes that only they name have no labels.
+        for each in slices:
+            name = each.spec.node_name
+            if name and name not in nodes:
+                nodes[name] = Node(metadata=ObjectMeta(name=name))
+        return Devices(
+            tuple(nodes.values()),
+            tuple(slices),
+            {each.metadata.name: each for each in _views(found, "DeviceClass", DeviceClass, now)},
+            tuple(_views(found, "ResourceClaim", ResourceClaim, now)),
+            tuple(_views(found, "DeviceTaintRule", DeviceTaintRule, now)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of some claims: the node and the devices they got, or what each node said."""
+
+    claims: tuple[ResourceClaim, ...]
+    node: str = ""
+    allocation: Allocation | None = None
+    refusals: tuple[tuple[str, Outcome], ...] = ()
+
+    @property
+    def served(self) -> bool:
+        return self.allocation is not None
+
+    def lines(self) -> Iterator[str]:
+        names = ", ".join(claim_name(claim) for claim in self.claims)
+        if self.allocation is not None:
+            yield f"{names}: on node {self.node}"
+            rows = [("REQUEST", "DEVICE", "CONSUMES")]
+            for claim, result in zip(self.claims, self.allocation.results, strict=True):
+                prefix = f"{claim.metadata.name}: " if len(self.claims) > 1 else ""
+                rows += [
+                    (prefix + each.request, f"{each.driver}/{each.pool}/{each.device}", _consumed(each))
+                    for each in result.devices.results
+                ]
+            yield from (f"  {line}" for line in lay_out(rows))
+            return
+        yield f"{names}: on none of {len(self.refusals)} nodes" if self.refusals else f"{names}: no node"
+        for node, outcome in self.refusals:
+            yield f"  {node}:"
+            yield from (f"    {line}" for line in _reasons(outcome))
+
+    def as_json(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"claims": [claim_name(claim) for claim in self.claims]}
+        if self.allocation is not None:
+            results = [codec.to_tree(result) for result in self.allocation.results]
+            return {**made, "node": self.node, "allocations": results, "steps": self.allocation.steps}
+        refused = [{"node": node, "reasons": _reasons(outcome)} for node, outcome in self.refusals]
+        return {**made, "node": None, "refusals": refused}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How to try: which claims and nodes (all, if none are named), together or in turn."""
+
+    claims: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    together: bool = False
+    preference: Preference = Preference.FIRST
+    gates: Gates = field(default_factory=Gates.all_on)
+    limits: Limits = field(default_factory=Limits)
+
+
+def ask(objects: Iterable[Found], question: Question) -> Iterator[Answer]:
+    """Try the claims among some objects; shareIDs are random."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return try_claims(Devices.read(objects, now), question, lambda: str(uuid4()))
+
+
+def limits(steps: int, timeout: float | None) -> Limits:
+    """A step budget, and a deadline so many seconds from now."""
+    if timeout is None:
+        return Limits(steps)
+    end = monotonic() + timeout
+    return Limits(steps, lambda: monotonic() > end)
+
+
+def preference(least_waste: bool) -> Preference:
+    return Preference.LEAST_WASTE if least_waste else Preference.FIRST
+
+
+def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) -> Iterator[Answer]:
+    """Try the claims; InputError if a claim or node that is named is not there."""
+    features = Features.of(question.gates)
+    inventory = Inventory(
+        devices.slices,
+        features,
+        devices.taint_rules if question.gates.enabled("DRADeviceTaintRules") else (),
+    )
+    state = AllocationState.of(devices.claims, features.consumable_capacity)
+    wanted = _pick_claims(devices, question.claims)
+    nodes = _pick_nodes(devices, question.nodes)
+    groups = [tuple(wanted)] if question.together and wanted else [(claim,) for claim in wanted]
+    for group in groups:
+        refusals: list[tuple[str, Outcome]] = []
+        for node in nodes:
+            outcome = allocate(
+                inventory,
+                state,
+                group,
+                node,
+                classes=devices.classes,
+                new_id=new_id,
+                limits=question.limits,
+                preference=question.preference,
+            )
+            if isinstance(outcome, Allocation):
+                for claim, result in zip(group, outcome.results, strict=True):
+                    if claim.status.allocation is None:
+                        state.hold_all(result)
+                yield Answer(group, node.metadata.name, outcome)
+                break
+            refusals.append((node.metadata.name, outcome))
+        else:
+            yield Answer(group, refusals=tuple(refusals))
+
+
+def _pick_claims(devices: Devices, names: Sequence[str]) -> list[ResourceClaim]:
+    if not names:
+        return [claim for claim in devices.claims if claim.status.allocation is None]
+    by_name: dict[str, ResourceClaim] = {}
+    for claim in devices.claims:
+        by_name[claim_name(claim)] = claim
+        by_name.setdefault(claim.metadata.name, claim)
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        known = ", ".join(sorted(claim_name(claim) for claim in devices.claims)) or "none"
+        raise InputError(f"there is no ResourceClaim {missing[0]!r}; there are: {known}")
+    return [by_name[name] for name in names]
+
+
+def _pick_nodes(devices: Devices, names: Sequence[str]) -> list[Node]:
+    if not names:
+        return list(devices.nodes)
+    by_name = {node.metadata.name: node for node in devices.nodes}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        known = ", ".join(sorted(by_name)) or "none"
+        raise InputError(f"there is no Node {missing[0]!r}; there are: {known}")
+    return [by_name[name] for name in names]
+
+
+def _views(objects: Iterable[Found], kind: str, view: type[T], now: str) -> list[T]:
+    views = []
+    for found in objects:
+        if found.kind != kind:
+            continue
+        try:
+            # Decoding comes first: it says what is wrong with the shape before defaults are put into it.
+            codec.convert(found.tree, view)
+            fill_defaults(kind, found.tree, now)
+            views.append(codec.convert(found.tree, view))
+        except DecodeError as error:
+            raise DecodeError(f"{found.where}: {error}") from None
+    return views
+
+
+def _reasons(outcome: Outcome) -> list[str]:
+    if isinstance(outcome, Refusal):
+        return list(explain_lines(outcome)) or ["there is nothing to allocate from"]
+    return [str(outcome)]
+
+
+def _consumed(result: AllocationDevice) -> str:
+    if result.consumed_capacity:
+        return ", ".join(f"{name}={amount}" for name, amount in sorted(result.consumed_capacity.items()))
+    if result.share_id is not None:
+        return "a share"
+    return "looks only" if result.admin_access else "all of it"
