@@ -1,0 +1,1 @@
+"""Stories: given some objects, when something happens, then these numbers."""

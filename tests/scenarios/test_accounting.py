@@ -1,0 +1,131 @@
+"""The stories in `accounting/`, told to the ledger.
+
+A story is a YAML file:
+
+    story       what it is about, and where it comes from
+    profile     whose rules hold (default: ours)
+    given       objects as Kubernetes has them, allocated claims included
+    steps       one after the other:
+      place     a pod that must fit; it is booked
+      refuse    a pod that must not fit, with `code` and `reasons`
+      remove    the name of a pod that goes
+      then, after each of them: `charged` (what the pod adds), `status` (its claims in the 1.36 form),
+      `requested` (what the node's books say) and `claims` (what is known of a claim; null: nothing)
+
+Amounts are compared by value, resources that are not named are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import Form
+from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.ledger.claims import Bill, Pricing
+from plimsoll.ledger.devices import DeviceIndex
+from plimsoll.ledger.judge import Judgement, judge, judge_requests
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import PROFILES
+from plimsoll.ledger.status import with_charges
+from plimsoll.ledger.texts import render_all
+from plimsoll.ledger.units import quantity_of
+
+STORIES = sorted(Path(__file__).with_name("accounting").glob("*.yaml"))
+STEP_KEYS = {"place", "refuse", "remove", "code", "reasons", "charged", "status", "requested", "claims"}
+T = TypeVar("T", bound=Wire)
+
+
+class Stage:
+    """What a story is played on: one node, its books, and the objects given."""
+
+    def __init__(self, story: Mapping[str, Any]) -> None:
+        profile = PROFILES[story.get("profile", "default")]
+        objects = story["given"]
+        (node,) = _views(objects, Node)
+        claims = _views(objects, ResourceClaim)
+        classes = {found.metadata.name: found for found in _views(objects, DeviceClass)}
+        self.claims = {found.metadata.name: found for found in claims}
+        self.ledger = NodeLedger(node, profile=profile)
+        self.pricing = Pricing(DeviceIndex(_views(objects, ResourceSlice), profile), node, classes, profile)
+        for pod in _views(objects, Pod):
+            self.ledger.add(pod)
+
+    def judge(self, pod: Pod) -> Judgement:
+        judged = judge(self.ledger, pod, self.claims, {}, self.pricing)
+        requests = judge_requests(self.ledger, pod, judged.bills or ())
+        return judged if requests.fits else Judgement(requests, judged.bills, judged.demand)
+
+    def play(self, step: Mapping[str, Any]) -> None:
+        assert step.keys() <= STEP_KEYS, f"a step knows {sorted(STEP_KEYS)}, not {sorted(step)}"
+        bills: tuple[Bill, ...] = ()
+        before = dict(self.ledger.requested)
+        pod = None
+        if "place" in step:
+            pod = make_pod(step["place"])
+            judged = self.judge(pod)
+            assert judged.verdict.fits, render_all(judged.verdict)
+            bills = judged.bills or ()
+            self.ledger.assume(pod, bills)
+            self.ledger.add(with_charges(pod, bills, Form.V1_37).whole(Form.V1_37))
+        elif "refuse" in step:
+            verdict = self.judge(make_pod(step["refuse"])).verdict
+            assert [verdict.code.value, *render_all(verdict)] == [step["code"], *step["reasons"]]
+        elif "remove" in step:
+            (entry,) = [e for e in self.ledger.entries.values() if e.pod.metadata.name == step["remove"]]
+            self.ledger.remove(entry.pod)
+        for name, text in step.get("charged", {}).items():
+            added = self.ledger.requested.get(name, 0) - before.get(name, 0)
+            assert quantity_of(name, added) == Quantity.parse(text), f"charged {name}"
+        for name, text in step.get("requested", {}).items():
+            booked = quantity_of(name, self.ledger.requested.get(name, 0))
+            assert booked == Quantity.parse(text), f"requested {name}: {booked}"
+        if "status" in step:
+            assert pod is not None
+            tree = codec.to_tree(with_charges(pod, bills, Form.V1_36).whole(Form.V1_36))
+            assert tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", []) == step["status"]
+        for name, wanted in step.get("claims", {}).items():
+            state = self.ledger.claim_state("default", name)
+            if wanted is None:
+                assert state is None, f"claim {name} is still known"
+                continue
+            assert state is not None, f"claim {name} is not known"
+            for key, found in (("allocated", state.allocated), ("consumed", state.consumed)):
+                assert {n: str(q) for n, q in found.items()} == wanted.get(key, {}), f"{key} of {name}"
+            assert sorted(state.consumers) == [f"uid-{pod}" for pod in wanted["pods"]]
+        assert self.ledger.verify() == []
+
+
+def make_pod(tree: Mapping[str, Any]) -> Pod:
+    return codec.convert(_named(tree), Pod)
+
+
+def _named(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with what every stored one has: a namespace and a UID."""
+    blank = {"namespace": "default", "uid": f"uid-{tree['metadata']['name']}"}
+    return {**tree, "metadata": {**blank, **tree["metadata"]}}
+
+
+def _views(objects: Iterable[Mapping[str, Any]], view: type[T]) -> list[T]:
+    return [codec.convert(_named(tree), view) for tree in objects if tree["kind"] == view.__name__]
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_story(path: Path) -> None:
+    story = yaml.safe_load(path.read_text())
+    assert story["story"]
+    stage = Stage(story)
+    for step in story["steps"]:
+        stage.play(step)
+
+
+def test_there_are_stories() -> None:
+    assert len(STORIES) >= 20
