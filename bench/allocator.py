@@ -26,7 +26,7 @@ from plimsoll.allocate import (
     Features,
     Inventory,
     Limits,
-    allocate,
+    allocate_claims,
 )
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
@@ -70,7 +70,7 @@ class Scenario:
         self.inventory = Inventory(slices, self.features, programs=self.programs)
 
     def run(self, inventory: Inventory | None = None) -> object:
-        return allocate(
+        return allocate_claims(
             inventory or self.inventory,
             self.state,
             self.claims,

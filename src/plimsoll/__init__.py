@@ -15,7 +15,7 @@ from plimsoll.allocate import (
     Limits,
     Preference,
     Refusal,
-    allocate,
+    allocate_claims,
     explain_lines,
 )
 from plimsoll.api.codec import decode, decode_object, encode
@@ -51,7 +51,7 @@ __all__ = [
     "Refusal",
     "Selector",
     "Write",
-    "allocate",
+    "allocate_claims",
     "compile_selector",
     "decode",
     "decode_object",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocate import Allocation, AllocationState, Fault, Features, GaveUp, Inventory, allocate
+from plimsoll.allocate import Allocation, AllocationState, Fault, Features, GaveUp, Inventory, allocate_claims
 from plimsoll.allocate.identity import DeviceId
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.core import Node
@@ -47,7 +47,7 @@ def check(row: dict[str, Any]) -> str | None:
 def outcome(row: dict[str, Any]) -> dict[str, Any]:
     """What our allocator makes of a row, in the shape of the vectors."""
     inventory, state, claims, node, classes = read_row(row)
-    found = allocate(inventory, state, claims, node, classes=classes, new_id=lambda: "SHARE")
+    found = allocate_claims(inventory, state, claims, node, classes=classes, new_id=lambda: "SHARE")
     if isinstance(found, Allocation):
         return {"results": [to_tree(result) for result in found.results]}
     if isinstance(found, Fault):

@@ -1,13 +1,13 @@
 """Which devices a claim gets: DRA's structured-parameters allocator as a pure function. Imports api and cel.
 
-`allocate(inventory, state, claims, node, ...)` gives an `Allocation`, a `Refusal` with its reasons, a
+`allocate_claims(inventory, state, claims, node, ...)` gives an `Allocation`, a `Refusal` with its reasons, a
 `Fault` or a `GaveUp`. Implements document 001 whole (consumable capacity, request policies, shareID,
 distinctAttribute) and the allocator semantics. Read `allocator.py` first: slices become pools (`pools`) and
 numbered devices (`devices`), claims become plans (`plans`), the search (`search`, over the state in `tally`)
 picks devices, and `results` writes them down.
 """
 
-from plimsoll.allocate.allocator import Allocation, GaveUp, Outcome, allocate
+from plimsoll.allocate.allocator import Allocation, GaveUp, Outcome, allocate_claims
 from plimsoll.allocate.budget import Budget, BudgetLine
 from plimsoll.allocate.explanation import explain_lines
 from plimsoll.allocate.faults import Fault
@@ -33,6 +33,6 @@ __all__ = [
     "PoolId",
     "Preference",
     "Refusal",
-    "allocate",
+    "allocate_claims",
     "explain_lines",
 ]

@@ -1,4 +1,4 @@
-"""START HERE: `allocate` says which devices claims get on a node, or why they get none.
+"""START HERE: `allocate_claims` says which devices claims get on a node, or why they get none.
 
 A pure function: inventory, allocation state, claims, node and budget in; an `Allocation`, a `Refusal`, a
 `Fault` or a `GaveUp` out. The story: find the node's devices (`inventory`), see what is taken (`usage`), read
@@ -63,7 +63,7 @@ class GaveUp:
 Outcome: TypeAlias = "Allocation | Refusal | Fault | GaveUp"
 
 
-def allocate(
+def allocate_claims(
     inventory: Inventory,
     state: AllocationState,
     claims: Sequence[ResourceClaim],

@@ -23,7 +23,7 @@ from plimsoll.allocate import (
     Outcome,
     Preference,
     Refusal,
-    allocate,
+    allocate_claims,
     explain_lines,
 )
 from plimsoll.allocate.identity import claim_name
@@ -161,7 +161,7 @@ def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) 
     for group in groups:
         refusals: list[tuple[str, Outcome]] = []
         for node in nodes:
-            outcome = allocate(
+            outcome = allocate_claims(
                 inventory,
                 state,
                 group,

@@ -15,7 +15,7 @@ from plimsoll.allocate import (
     Limits,
     Outcome,
     Preference,
-    allocate,
+    allocate_claims,
 )
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
@@ -164,7 +164,7 @@ def attempt(
     """Allocate on a fresh inventory; a class for everything is there unless classes are given."""
     known = list(classes) or [device_class()]
     numbers = itertools.count(1)
-    return allocate(
+    return allocate_claims(
         Inventory(slices, features, taint_rules),
         AllocationState() if state is None else state,
         claims,

@@ -19,7 +19,7 @@ from plimsoll.allocate import (
     Outcome,
     Preference,
     Refusal,
-    allocate,
+    allocate_claims,
     allocator,
 )
 from plimsoll.cel import Programs
@@ -39,7 +39,7 @@ def answer(question: Question, preference: Preference = Preference.FIRST) -> Out
         lines = [BudgetLine(f"line {number}", bound) for number, bound in enumerate(question.bounds)]
         budget = Budget(question.charge, lines)
     numbers = itertools.count(1)
-    return allocate(
+    return allocate_claims(
         Inventory(question.slices, question.features, question.taint_rules, PROGRAMS),
         question.state,
         question.claims,

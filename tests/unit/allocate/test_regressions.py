@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.allocate import Allocation, AllocationState, DeviceId, Fault, Inventory, Refusal, allocate
+from plimsoll.allocate import (
+    Allocation,
+    AllocationState,
+    DeviceId,
+    Fault,
+    Inventory,
+    Refusal,
+    allocate_claims,
+)
 from plimsoll.allocate.capacity import CapacityFault, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
@@ -344,7 +352,7 @@ def test_136269_no_device_goes_to_two_claims() -> None:
     state = AllocationState()
     given: list[str] = []
     for number in range(8):
-        outcome = allocate(
+        outcome = allocate_claims(
             inventory,
             state,
             [claim(exactly(), name=f"c{number}")],
@@ -356,7 +364,7 @@ def test_136269_no_device_goes_to_two_claims() -> None:
         given += [each.device for each in results(outcome)]
         state.hold_all(outcome.results[0])
     assert given == [f"d{n}" for n in range(8)]
-    outcome = allocate(
+    outcome = allocate_claims(
         inventory, state, [claim(exactly())], node(), classes={"gpu": device_class()}, new_id=str
     )
     assert isinstance(outcome, Refusal)
