@@ -1,13 +1,14 @@
 """How much the claims of a pod may still charge while its devices are being chosen.
 
 Owns the joint budget of a device search: given a node's headroom, what the pod requests by itself and its
-pod-level requests, it says how much of each resource is left for claims and what one device would take of it.
-A search asks `charge_of` for each device it considers and `admits` for the sum so far, and leaves a branch
-that can no longer fit. Saying yes is no promise: under Max and AddPerReference what a claim adds depends on
-the whole pod, so those count for nothing here and `judge` has the last word. Saying no is final.
+pod-level requests, it says how much of each resource is left for claims (`bounds`) and what one device would
+take of it (`charge`). A search that never lets the sum of charges past a bound leaves out what could not be
+placed anyway. That is necessary, not sufficient: under the other policies than AddPerClaim what a claim adds
+depends on the requests of the whole pod, so those count for nothing here, and `judge` has the last word.
 
-Nothing here knows about the search: devices come as allocation results, amounts are plain dictionaries.
-Document 000, story 4: a pod that can take a GPU or 8 CPUs takes the GPU where the CPUs would not fit.
+Nothing here knows about the search: devices come as allocation results, amounts are whole nano-units in plain
+dictionaries, so that charges add up exactly. Document 000, story 4: a pod that can take a GPU or 8 CPUs takes
+the GPU where the CPUs would not fit.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Policy
-from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page
+from plimsoll.api.quantity import ZERO
+from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim
+from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claims import Bill, Pricing, effective_policy
 from plimsoll.ledger.lines import node_amounts
 from plimsoll.ledger.mapping import charges_of
@@ -27,48 +28,50 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.policy import work_out
 from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
 from plimsoll.ledger.units import PLAIN, quantity_of
-from plimsoll.ledger.verdict import Reason
+from plimsoll.ledger.verdict import Cause, Reason
 
-#: Policies under which a device's amount is charged in full, whatever else the pod does.
-_IN_FULL = (Policy.ADD_PER_CLAIM, Policy.CONSUME_FROM)
+HEADROOM = "node headroom"
+POD_LEVEL = "pod-level request"
+POLICY = "accounting policy"
+#: What a device that must not be handed out charges one of, where there is none to be had.
+NO_POLICY = "devices without a policy"
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left for the claims of one pod on one node; a resource that is not named is not bounded."""
+    """What is left for the claims of one pod on one node.
 
-    left: Mapping[str, Quantity]
+    `bounds` says whose bound it is and how much of each resource is left below it, in nano-units; a resource
+    that is not named is not bounded.
+    """
+
+    bounds: Mapping[str, Mapping[str, int]]
     pricing: Pricing
 
-    def charge_of(self, claim: ResourceClaim, result: AllocationDevice) -> dict[str, Quantity] | Reason:
-        """What handing out this device to this claim charges at least; a reason if it must not be done."""
-        device = self.pricing.devices.find(result, self.pricing.node)
-        if device is None:
-            return {}
-        charges = charges_of(
-            result, device, self.pricing.class_policy(claim, result.request), self.pricing.profile
-        )
+    def charge(self, claim: ResourceClaim, result: AllocationDevice, device: Device) -> dict[str, int]:
+        """What handing out this device charges at least."""
+        class_policy = self.pricing.class_policy(claim, result.request)
+        charges = charges_of(result, device, class_policy, self.pricing.profile)
         if isinstance(charges, Reason):
-            return charges
-        total: dict[str, Quantity] = {}
+            return {NO_POLICY: 1} if charges.cause in (Cause.NO_POLICY, Cause.UNKNOWN_POLICY) else {}
+        total: dict[str, int] = {}
         for charge in charges:
-            if charge.quantity is not None and effective_policy(charge.policy) in _IN_FULL:
-                add_to(total, {charge.resource: charge.quantity})
+            amount = 0
+            if charge.quantity is not None and effective_policy(charge.policy) is Policy.ADD_PER_CLAIM:
+                amount += charge.quantity.nano
             if charge.per_pod is not None:
-                add_to(total, {charge.resource: charge.per_pod})
+                amount += charge.per_pod.nano
+            total[charge.resource] = amount
         return total
 
-    def admits(self, charged: Amounts) -> bool:
-        """Whether claims may charge this much together."""
+    def admits(self, charged: Mapping[str, int]) -> bool:
+        """Whether the claims may charge this much together; nothing at all breaks no bound."""
         return all(
-            not amount or name not in self.left or amount <= self.left[name]
+            not amount or amount <= bound[name]
+            for bound in self.bounds.values()
             for name, amount in charged.items()
+            if name in bound
         )
-
-    def after(self, charged: Amounts) -> Allowance:
-        """What is left once this much is charged."""
-        left = {name: amount - charged.get(name, ZERO) for name, amount in self.left.items()}
-        return replace(self, left=left)
 
 
 def allowance_for(ledger: NodeLedger, pod: Pod, pricing: Pricing, bills: Sequence[Bill] = ()) -> Allowance:
@@ -82,16 +85,18 @@ def allowance_for(ledger: NodeLedger, pod: Pod, pricing: Pricing, bills: Sequenc
     if not options.count_claims:
         return Allowance({}, pricing)
     taken = node_amounts(pod, bills, options, ledger.profile)
-    left = {
-        name: quantity_of(name, ledger.allocatable.get(name, 0) - ledger.requested.get(name, 0))
-        - taken.get(name, ZERO)
+    headroom = {
+        name: quantity_of(name, ledger.allocatable.get(name, 0) - ledger.requested.get(name, 0)).nano
+        - taken.get(name, ZERO).nano
         for name in {*PLAIN, *ledger.allocatable, *ledger.requested, *taken}
         if name in PLAIN or is_huge_page(name)
     }
+    budget: dict[str, int] = {}
     if not options.skip_pod_level and pod.spec.resources is not None:
         charges = work_out(pod, tuple(bill.charge for bill in bills), options)
         inside = pod_requests(pod, replace(options, skip_pod_level=True, exclude_overhead=True), charges)
-        for name, budget in pod.spec.resources.requests.items():
+        for name, amount in pod.spec.resources.requests.items():
             if is_pod_level_resource(name):
-                left[name] = budget - inside.get(name, ZERO)
-    return Allowance(left, pricing)
+                budget[name] = amount.nano - inside.get(name, ZERO).nano
+                headroom.pop(name, None)
+    return Allowance({HEADROOM: headroom, POD_LEVEL: budget, POLICY: {NO_POLICY: 0}}, pricing)

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.allowance import allowance_for
-from plimsoll.ledger.amounts import add_to
+from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.ledger.allowance import Allowance, allowance_for
 from plimsoll.ledger.judge import judge_requests
-from plimsoll.ledger.verdict import Cause, Reason
 from tests.unit.ledger.books import (
     World,
     claim,
@@ -26,32 +26,57 @@ from tests.unit.ledger.books import (
 )
 
 
+def results(one: ResourceClaim) -> tuple[AllocationDevice, ...]:
+    assert one.status.allocation is not None
+    return one.status.allocation.devices.results
+
+
+def charge(allowance: Allowance, one: ResourceClaim) -> dict[str, int]:
+    """What the results of a claim charge together."""
+    total: dict[str, int] = {}
+    for found in results(one):
+        known = allowance.pricing.devices.find(found, allowance.pricing.node)
+        assert known is not None
+        for name, amount in allowance.charge(one, found, known).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def nano(text: str) -> int:
+    return Quantity.parse(text).nano
+
+
 def test_what_is_left_for_claims() -> None:
     world = World(piece(pool_device()), claims=[claim("c", result("socket0", cpu="8"))], cpu="10")
     world.ledger.add(pod("q", container("a", cpu="1500m")))
     allowance = allowance_for(world.ledger, pod("p", container("a", "c", cpu="2")), world.pricing)
-    assert str(allowance.left["cpu"]) == "6500m"
-    one = world.claims["c"]
-    assert one.status.allocation is not None
-    charge = allowance.charge_of(one, one.status.allocation.devices.results[0])
-    assert charge == {"cpu": Quantity.parse("8")}
-    assert not allowance.admits(charge)
-    assert allowance.admits({"cpu": Quantity.parse("6500m")})
-    assert allowance.admits({"example.com/gpu": Quantity.parse("99")})
-    assert not allowance.after({"cpu": Quantity.parse("6")}).admits({"cpu": Quantity.parse("1")})
+    assert allowance.bounds["node headroom"]["cpu"] == nano("6500m")
+    assert charge(allowance, world.claims["c"]) == {"cpu": nano("8")}
+    assert not allowance.admits({"cpu": nano("8")})
+    assert allowance.admits({"cpu": nano("6500m"), "example.com/gpu": nano("99")})
 
 
 def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
     world = World(piece(device("d", cpu="1")), cpu="100")
     one = pod("p", container("a", cpu="3"), resources={"requests": {"cpu": "11"}})
-    assert str(allowance_for(world.ledger, one, world.pricing).left["cpu"]) == "8"
+    bounds = allowance_for(world.ledger, one, world.pricing).bounds
+    assert bounds["pod-level request"] == {"cpu": nano("8")}
+    assert "cpu" not in bounds["node headroom"]
 
 
 def test_bills_that_are_known_are_taken_off() -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], cpu="10")
     one = pod("p", container("a", "c", cpu="1"))
     bills = world.judge(one).bills or ()
-    assert str(allowance_for(world.ledger, one, world.pricing, bills).left["cpu"]) == "5"
+    bounds = allowance_for(world.ledger, one, world.pricing, bills).bounds
+    assert bounds["node headroom"]["cpu"] == nano("5")
+
+
+def test_overhead_per_pod_counts() -> None:
+    overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m", "perContainer": "1"}}}}
+    world = World(piece(device("d", fields=overhead)), claims=[claim("c", result("d"))])
+    allowance = allowance_for(world.ledger, pod("p"), world.pricing)
+    assert charge(allowance, world.claims["c"]) == {"cpu": nano("100m")}
 
 
 def test_a_device_without_a_policy_must_not_be_handed_out() -> None:
@@ -61,13 +86,13 @@ def test_a_device_without_a_policy_must_not_be_handed_out() -> None:
         claims=[claim("c", result("d"), requests=[request])],
         classes=[device_class("k", managesNodeAllocatableResources=True)],
     )
-    one = world.claims["c"]
-    assert one.status.allocation is not None
-    found = allowance_for(world.ledger, pod("p"), world.pricing).charge_of(
-        one, one.status.allocation.devices.results[0]
-    )
-    assert isinstance(found, Reason)
-    assert found.cause is Cause.NO_POLICY
+    allowance = allowance_for(world.ledger, pod("p"), world.pricing)
+    assert not allowance.admits(charge(allowance, world.claims["c"]))
+
+
+def test_without_the_gate_nothing_is_bounded() -> None:
+    world = World(piece(device("d")), gates=Gates.of({"DRANodeAllocatableResources": False}))
+    assert allowance_for(world.ledger, pod("p"), world.pricing).bounds == {}
 
 
 SIZES = st.integers(0, 6).map(str)
@@ -108,18 +133,14 @@ def cases(draw: st.DrawFn) -> tuple[World, Any, bool]:
 def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[World, Any, bool]) -> None:
     world, one, plain = case
     allowance = allowance_for(world.ledger, one, world.pricing)
-    total: dict[str, Quantity] = {}
+    total: dict[str, int] = {}
     for found in world.claims.values():
-        assert found.status.allocation is not None
-        for part in found.status.allocation.devices.results:
-            charge = allowance.charge_of(found, part)
-            assert isinstance(charge, dict)
-            add_to(total, charge)
+        for name, amount in charge(allowance, found).items():
+            total[name] = total.get(name, 0) + amount
     judged = world.judge(one)
     fits = judged.verdict.fits and judge_requests(world.ledger, one, judged.bills or ()).fits
     if fits:
         assert allowance.admits(total)
     elif plain and judge_requests(world.ledger, one).fits:
-        level = one.spec.resources.requests if one.spec.resources else {}
-        within = allowance.left["cpu"].sign() >= 0 or "cpu" not in level
-        assert not (allowance.admits(total) and within)
+        broken = any(left < 0 for left in allowance.bounds["pod-level request"].values())
+        assert broken or not allowance.admits(total)

@@ -1,0 +1,39 @@
+"""Devices and books are one question: the search is given what the ledger has left."""
+
+from __future__ import annotations
+
+from plimsoll.allocate import Allocation, AllocationState, Budget, BudgetLine, Inventory, allocate_claims
+from plimsoll.ledger.allowance import allowance_for
+from tests.unit.ledger.books import World, claim, container, device, device_class, piece, pod
+
+
+def test_a_search_with_this_budget_takes_what_fits() -> None:
+    """Story 4: a GPU or 8 CPUs, on a node that has no room for 8 CPUs, and on one that has no GPU."""
+    either = [
+        {"name": "cpus", "deviceClassName": "cpu", "allocationMode": "ExactCount", "count": 1},
+        {"name": "gpu", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+    ]
+    wanted = claim("c", requests=[{"name": "r", "firstAvailable": either}])
+    classes = [
+        device_class(name, selectors=[{"cel": {"expression": f"device.driver == '{name}.example.com'"}}])
+        for name in ("cpu", "gpu")
+    ]
+    slices = [
+        piece(device("eight", cpu="8"), driver="cpu.example.com"),
+        piece(device("gpu0", cpu="1"), driver="gpu.example.com"),
+    ]
+
+    def chosen(cpu: str) -> list[str]:
+        world = World(*slices, claims=[wanted], classes=classes, cpu=cpu)
+        one = pod("p", container("a", "c", cpu="1"))
+        allowance = allowance_for(world.ledger, one, world.pricing)
+        budget = Budget(allowance.charge, [BudgetLine(n, b) for n, b in allowance.bounds.items()])
+        found = allocate_claims(
+            Inventory(slices), AllocationState(), [wanted], world.node,
+            classes={c.metadata.name: c for c in classes}, new_id=lambda: "id", budget=budget,
+        )  # fmt: skip
+        return [r.device for r in found.results[0].devices.results] if isinstance(found, Allocation) else []
+
+    assert chosen("9") == ["eight"]
+    assert chosen("8") == ["gpu0"]
+    assert chosen("1") == []
