@@ -1,8 +1,8 @@
 """The first thing a newcomer sees: one node, two books, and what they add up to.
 
 Owns the story that `plimsoll demo` tells over the objects in `demo.yaml`. Every number in it is computed from
-those objects by the parts that exist: the dump reader, the wire forms, exact quantities, the selector
-compiler and the validator.
+those objects by the parts that exist: the dump reader, the wire forms, the ledger, the selector compiler and
+the validator.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from typing import TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.forms import DeviceRule, Form, device_forms, read_device
+from plimsoll.api.forms import Form, device_forms, read_device
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
 from plimsoll.cluster.dump import Found, parse_objects
+from plimsoll.ledger.claims import Bill, Pricing
+from plimsoll.ledger.devices import DeviceIndex
+from plimsoll.ledger.judge import price_claims
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.units import quantity_of
 from plimsoll.tools.check import check_object
 from plimsoll.tools.columns import lay_out
 from plimsoll.tools.select import select_devices
@@ -64,26 +69,20 @@ def _views(objects: Iterable[Found], view: type[T]) -> list[T]:
 
 def _tell_books(objects: list[Found]) -> Iterator[str]:
     (node,) = _views(objects, Node)
+    ledger = _book(objects, node)
     line = node.status.allocatable["cpu"]
-    devices = _devices(objects)
-    claims = {claim.metadata.name: claim for claim in _views(objects, ResourceClaim)}
     rows: list[tuple[str, ...]] = [("POD", "BY REQUESTS", "BY CLAIMS", "TOGETHER", "BECAUSE OF")]
     by_requests = by_claims = ZERO
-    for pod in _views(objects, Pod):
-        requested = sum((c.resources.requests.get("cpu", ZERO) for c in pod.spec.containers), ZERO)
-        claimed, reasons = ZERO, []
-        for reference in pod.spec.resource_claims:
-            for result in _results(claims[reference.resource_claim_name or ""]):
-                rule = read_device(devices[result.driver, result.pool, result.device]).get("cpu")
-                if rule is not None:
-                    claimed += _amount(rule, result)
-                    reasons.append(f"{result.device} of {result.driver}")
+    for entry in ledger.entries.values():
+        lines = [found for found in entry.lines if found.resource == "cpu"]
+        requested = sum((found.amount for found in lines if not found.claim), ZERO)
+        claimed = sum((found.amount for found in lines if found.claim), ZERO)
+        reasons = [f"{key.device} of {key.driver}" for found in lines for key in found.devices]
         by_requests += requested
         by_claims += claimed
-        rows.append(
-            (pod.metadata.name, *map(_cpus, (requested, claimed, requested + claimed)), ", ".join(reasons))
-        )
-    together = by_requests + by_claims
+        amounts = (requested, claimed, requested + claimed)
+        rows.append((entry.pod.metadata.name, *map(_cpus, amounts), ", ".join(reasons)))
+    together = quantity_of("cpu", ledger.requested["cpu"])
     rows.append(("all", *map(_cpus, (by_requests, by_claims, together)), ""))
     yield f"{node.metadata.name} may carry {_cpus(line)} CPUs: that is its line."
     yield ""
@@ -94,23 +93,23 @@ def _tell_books(objects: list[Found]) -> Iterator[str]:
     yield f"One book says: {_cpus(together - line)} CPUs past the line."
 
 
+def _book(objects: list[Found], node: Node) -> NodeLedger:
+    """The node's ledger with every pod on it, whether it fits or not."""
+    claims = {claim.metadata.name: claim for claim in _views(objects, ResourceClaim)}
+    pricing = Pricing(DeviceIndex(_views(objects, ResourceSlice)), node)
+    ledger = NodeLedger(node)
+    for pod in _views(objects, Pod):
+        priced = price_claims(pod, claims, {}, pricing)
+        ledger.add(pod, [bill for bill in priced if isinstance(bill, Bill)])
+    return ledger
+
+
 def _devices(objects: list[Found]) -> dict[tuple[str, str, str], Device]:
     return {
         (piece.spec.driver, piece.spec.pool.name, device.name): device
         for piece in _views(objects, ResourceSlice)
         for device in piece.spec.devices or ()
     }
-
-
-def _results(claim: ResourceClaim) -> tuple[AllocationDevice, ...]:
-    return claim.status.allocation.devices.results if claim.status.allocation else ()
-
-
-def _amount(rule: DeviceRule, result: AllocationDevice) -> Quantity:
-    multiplier = Quantity.of(1) if rule.multiplier is None else rule.multiplier
-    if rule.capacity_key is None:
-        return multiplier
-    return result.consumed_capacity.get(rule.capacity_key, ZERO).multiply(multiplier)
 
 
 def _cpus(amount: Quantity) -> str:
