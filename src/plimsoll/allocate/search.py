@@ -245,8 +245,10 @@ class Search:
         device = frame.undo[0][0]
         self._tally.give_back(frame.plan, frame.undo)
         if not frame.plan.all and signal is _Signal.FAILED:
-            self._skip_equals(frame, device)
-            if not self._is_lost(frame):
+            if self._is_blameless(frame):
+                frame = self._unwind(frame)
+            elif self._exact or not self._outlook.starved(frame.position + 1, self._tally.picked):
+                self._skip_equals(frame, device)
                 return self._advance(frame)
         self._stack.pop()
         if frame.number == 0:
@@ -290,14 +292,21 @@ class Search:
             tuple(tally.purse.left) if tally.purse is not None else None,
         )
 
-    def _is_lost(self, frame: _Taking) -> bool:
-        """Whether no other device in this frame can help the requests that come after it."""
-        if self._exact:
+    def _is_blameless(self, frame: _Taking) -> bool:
+        """Whether the failure is one of later requests, which cannot notice what this plan takes."""
+        if self._exact or frame.number + 1 < frame.plan.count:
             return False
-        position, tally = frame.position + 1, self._tally
-        return self._outlook.independent(frame.plan, position) or self._outlook.starved(
-            position, tally.picked
-        )
+        return self._outlook.independent(frame.plan, frame.position + 1)
+
+    def _unwind(self, frame: _Taking) -> _Taking:
+        """Give back everything that the plan of the top frame has; its first frame is on top then."""
+        while frame.number:
+            self._stack.pop()
+            below = self._stack[-1]
+            assert isinstance(below, _Taking)
+            frame = below
+            self._tally.give_back(frame.plan, frame.undo)
+        return frame
 
     # -- candidates
 
