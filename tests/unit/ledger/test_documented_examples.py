@@ -1,0 +1,37 @@
+"""The examples in docs/accounting.md are run, and its table of one pod under four policies is checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ledger.books import World, claim, container, device, piece, pod, result
+
+TEXT = (Path(__file__).parents[3] / "docs" / "accounting.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_python_blocks_hold(number: int) -> None:
+    exec(BLOCKS[number], {})
+
+
+def test_there_are_blocks() -> None:
+    assert BLOCKS
+
+
+@pytest.mark.parametrize("policy", ["AddPerClaim", "AddPerReference", "Max", "ConsumeFrom"])
+def test_the_same_pod_under_four_policies(policy: str) -> None:
+    row = re.search(rf"^\| {policy} \| (?:.* = )?(\d+)", TEXT.split("share a claim for 4:")[1], re.MULTILINE)
+    assert row is not None
+    rule = {"allocationMultiplier": "4", "accountingPolicy": policy}
+    world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))])
+    one = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
+    assert world.cost(one) == int(row[1]) * 1000
+    if policy == "ConsumeFrom":
+        world.place(one)
+        state = world.ledger.claim_state("default", "c")
+        assert state is not None
+        assert str(state.consumed["cpu"]) == "3"
