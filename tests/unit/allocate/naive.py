@@ -168,10 +168,11 @@ class Twin:
             return wish
         if body.allocation_mode != "All":
             raise Broken("unsupported-mode")
+        everything: tuple[Spot, ...] = ()
         for pool in self.pools:
             if pool.trouble:
                 raise Broken(f"all-{pool.trouble}-pool")
-        everything = tuple(spot for spot in self.spots if self.is_wanted(wish, spot))
+            everything += tuple(spot for spot in pool.spots if self.is_wanted(wish, spot))
         return Wish(number, name, parent, body, expressions, len(everything), everything)
 
     def is_wanted(self, wish: Wish, spot: Spot) -> bool:

@@ -134,6 +134,51 @@ class Maker:
             bounds=bounds,
         )
 
+    def puzzle(self, budget: bool = False, features: Features | None = None) -> Question:
+        """A question with nothing in it but what makes a search go back: many devices, few solutions."""
+        counting, sharing, values = self.chance(3), self.chance(3), range(self.pick([6, 8, 10, 4]))
+        devices = []
+        for number in range(self.pick([7, 8, 9, 6])):
+            attributes: dict[str, Any] = {
+                key: self.some(values, self.pick([2, 1, 3])) for key in ("grp", "numa")
+            }
+            draws = {"set": {"units": str(self.pick([1, 2, 3])), "lanes": str(self.pick([1, 0, 2]))}}
+            devices.append(device(f"d{number}", draws=draws if counting else None, **attributes))
+            if sharing and self.chance(2):
+                policy = {"default": self.pick("12")}
+                devices[-1]["allowMultipleAllocations"] = True
+                devices[-1]["capacity"] = {"mem": {"value": "3", "requestPolicy": policy}}
+        counters = {"units": str(self.pick([6, 4, 8])), "lanes": str(self.pick([4, 3, 2]))}
+        requests = []
+        several = self.pick([1, 1, 2, 3])
+        for number in range(several):
+            body: dict[str, Any] = {"deviceClassName": CLASS, "allocationMode": "ExactCount"}
+            body["count"] = self.pick([3, 4, 2]) if several == 1 else self.pick([2, 1, 3])
+            if several > 1 and self.chance(2):
+                expression = f"{OURS}.{self.pick(['grp', 'numa'])}.includes({self.pick(values)})"
+                body["selectors"] = [{"cel": {"expression": expression}}]
+            requests.append({"name": f"r{number}", "exactly": body})
+        constraints = []
+        for _ in range(self.pick([1, 1, 1, 2, 0])):
+            kind = self.pick(["distinctAttribute", "matchAttribute"])
+            constraint: dict[str, Any] = {kind: f"{DRIVER}/{self.pick(['grp', 'numa'])}"}
+            if self.chance(2):
+                constraint["requests"] = [self.pick(requests)["name"]]
+            constraints.append(constraint)
+        bounds = [{"cpu": self.pick([3, 2, 4]), "memory": 9}] if budget else []
+        return Question(
+            slices=[
+                resource_slice(devices, name="a", count=2),
+                resource_slice(counters={"set": counters}, name="b", count=2),
+            ],
+            claims=[claim(*requests, constraints=constraints)],
+            node=node(),
+            classes={CLASS: device_class()},
+            features=features or Features(),
+            charge=charge if bounds else None,
+            bounds=bounds,
+        )
+
     # -- devices
 
     def slices(self, most: int = 6) -> list[ResourceSlice]:
@@ -306,3 +351,8 @@ def questions(draw: st.DrawFn, budget: bool = False) -> Question:
 def rolled(seed: int, budget: bool = False, features: Features | None = None) -> Question:
     """The question of a seed."""
     return Maker(random.Random(seed).randrange).question(budget, features)
+
+
+def puzzle(seed: int, budget: bool = False, features: Features | None = None) -> Question:
+    """The puzzle of a seed."""
+    return Maker(random.Random(seed).randrange).puzzle(budget, features)

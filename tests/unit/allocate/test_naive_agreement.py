@@ -25,7 +25,7 @@ from plimsoll.allocate import (
 from plimsoll.cel import Programs
 from tests.unit.allocate.naive import Question, Taken, TooLong, solve
 from tests.unit.allocate.naive_rules import Broken
-from tests.unit.allocate.questions import questions, rolled
+from tests.unit.allocate.questions import puzzle, questions, rolled
 from tests.unit.allocate.respects import breaches
 
 #: Compiled once for all questions.
@@ -122,8 +122,14 @@ def test_the_twin_finds_the_same_within_a_budget(question: Question) -> None:
 
 @pytest.mark.parametrize("budget", [False, True])
 def test_the_twin_finds_the_same_many_times(budget: bool) -> None:
-    for seed in range(800):
+    for seed in range(600):
         assert_agreement(rolled(seed, budget))
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_the_twin_solves_the_same_puzzles(lists: bool) -> None:
+    for seed in range(600 if lists else 200):
+        assert_agreement(puzzle(seed, budget=seed % 4 == 3, features=Features(list_attributes=lists)))
 
 
 @pytest.mark.parametrize("lists", [False, True])
@@ -132,8 +138,10 @@ def test_a_proof_in_another_order_of_requests_holds_for_this_one(
 ) -> None:
     """The search looks for a proof that it must fail when it is stuck; here it always is."""
     monkeypatch.setattr(allocator, "PATIENCE", 0)
-    for seed in range(1_000, 1_400):
-        assert_agreement(rolled(seed, features=Features(list_attributes=lists)))
+    features = Features(list_attributes=lists)
+    for seed in range(1_000, 1_200):
+        assert_agreement(rolled(seed, features=features))
+        assert_agreement(puzzle(seed, features=features))
 
 
 @settings(max_examples=300)
@@ -151,6 +159,7 @@ def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int
 
 @pytest.mark.slow
 @settings(max_examples=20_000, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 2**32), st.booleans())
-def test_the_twin_finds_the_same_for_long(seed: int, budget: bool) -> None:
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_the_twin_finds_the_same_for_long(seed: int, budget: bool, lists: bool) -> None:
     assert_agreement(rolled(seed, budget))
+    assert_agreement(puzzle(seed, budget, Features(list_attributes=lists)))
