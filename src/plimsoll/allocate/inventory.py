@@ -19,6 +19,10 @@ from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Programs
 
 
+#: How many devices of nodes are remembered, all nodes together: a pool for all nodes counts for each.
+DEVICES_KEPT = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A node's devices, and everything they were made from."""
@@ -40,6 +44,7 @@ class Inventory:
 
     __slots__ = (
         "_by_pool",
+        "_kept",
         "_known",
         "_nodes",
         "_on_node",
@@ -80,14 +85,17 @@ class Inventory:
         new._known = {}
         new._index(self._known if new._rules == self._rules else {})
         new._previous = {**self._previous, **self._nodes}
+        _forget_oldest(new._previous, sum(len(known.devices.entries) for known in new._previous.values()))
         return new
 
     def devices_for(self, node: Node) -> NodeDevices | Fault:
         """The devices that a node may use."""
         name, labels = node.metadata.name, node.metadata.labels
         known = self._nodes.get(name)
-        if known is not None and known.labels == labels:
-            return known.devices
+        if known is not None:
+            if known.labels == labels:
+                return known.devices
+            self._kept -= len(self._nodes.pop(name).devices.entries)
         candidates = [*self._on_node.get(name, ()), *self._shared]
         pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
         known = self._previous.get(name)
@@ -97,14 +105,20 @@ class Inventory:
                 return gathered
             devices = NodeDevices(node, gathered, self.features, self._programs)
             known = _Known(dict(labels), candidates, pools, devices)
-        self._nodes[name] = known
+        self._keep(name, known)
         return known.devices
+
+    def _keep(self, name: str, known: _Known) -> None:
+        """Remember a node's devices."""
+        self._nodes[name] = known
+        self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
 
     def _allows_rules(self) -> bool:
         return self.features.device_taints
 
     def _index(self, known: dict[int, SliceView]) -> None:
         self._nodes: dict[str, _Known] = {}
+        self._kept = 0  #: devices of the nodes that are remembered
         self._previous: dict[str, _Known] = {}
         self._on_node: dict[str, list[SliceView]] = {}
         self._shared: list[SliceView] = []
@@ -118,3 +132,10 @@ class Inventory:
                 self._on_node.setdefault(slice.spec.node_name, []).append(view)
             else:
                 self._shared.append(view)
+
+
+def _forget_oldest(nodes: dict[str, _Known], kept: int) -> int:
+    """Forget the nodes that came first while there are too many devices; how many are left."""
+    while kept > DEVICES_KEPT and len(nodes) > 1:
+        kept -= len(nodes.pop(next(iter(nodes))).devices.entries)
+    return kept
