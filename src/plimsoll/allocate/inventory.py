@@ -18,7 +18,6 @@ from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Programs
 
-
 #: How many devices of nodes are remembered, all nodes together: a pool for all nodes counts for each.
 DEVICES_KEPT = 1_000_000
 
@@ -118,7 +117,7 @@ class Inventory:
 
     def _index(self, known: dict[int, SliceView]) -> None:
         self._nodes: dict[str, _Known] = {}
-        self._kept = 0  #: devices of the nodes that are remembered
+        self._kept: int = 0  #: devices of the nodes that are remembered
         self._previous: dict[str, _Known] = {}
         self._on_node: dict[str, list[SliceView]] = {}
         self._shared: list[SliceView] = []
