@@ -55,6 +55,8 @@ class Inventory:
         "features",
     )
 
+    _kept: int  #: devices of the nodes that are remembered
+
     def __init__(
         self,
         slices: Iterable[ResourceSlice],
@@ -117,7 +119,7 @@ class Inventory:
 
     def _index(self, known: dict[int, SliceView]) -> None:
         self._nodes: dict[str, _Known] = {}
-        self._kept: int = 0  #: devices of the nodes that are remembered
+        self._kept = 0
         self._previous: dict[str, _Known] = {}
         self._on_node: dict[str, list[SliceView]] = {}
         self._shared: list[SliceView] = []
