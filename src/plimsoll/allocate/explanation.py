@@ -35,7 +35,14 @@ def explain_lines(refusal: Refusal) -> Sequence[str]:
         if refusal.together or not request.served:
             lines += _request_lines(request)
     if refusal.together:
-        lines.append("each request alone could be served; together they cannot")
+        several = (
+            len({(request.claim, request.request.partition("/")[0]) for request in refusal.requests}) > 1
+        )
+        lines.append(
+            "each request alone could be served; together they cannot"
+            if several
+            else "each device alone could be had; together they cannot"
+        )
     for group in refusal.groups:
         names = ", ".join(group.requests)
         if group.distinct:
