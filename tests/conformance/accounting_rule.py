@@ -117,7 +117,7 @@ def find(given: Row, result: Row, ours: bool) -> Row | None:
 
 
 def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
-    """What the results of one claim come to; None if no device that is known charges anything."""
+    """What the results of one claim come to; None if no device that is known has a mapping."""
     devices = [find(given, result, ours) for result in results]
     if not any(d.get("nodeAllocatableResourceMappings") for d in devices if d):
         return None
@@ -139,7 +139,7 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
                 raise Wrong
             if base is not None:
                 total = add(total, {name: amount(base) * (amount(factor) if factor else 1)})
-    return total or None
+    return total
 
 
 def claims_of(pod: Row) -> dict[str, str]:
@@ -164,18 +164,19 @@ def containers_of(pod: Row, claim: str, ours: bool) -> list[str]:
     return list(dict.fromkeys(found)) if ours else found
 
 
-def entries_of(given: Row, ours: bool) -> list[Row]:
-    """What would stand in the pod's status, amounts as fractions."""
-    entries = {}
+def entries_of(given: Row, ours: bool) -> tuple[list[Row], bool]:
+    """What would stand in the pod's status, amounts as fractions, and whether any device has a mapping."""
+    entries, mapped = {}, False
     claims = {c["metadata"]["name"]: c for c in given["claims"]}
     for name in claims_of(given["pod"]).values():
         before = claims.get(name, {}).get("status", {}).get("allocation")
         allocation = before if before and ours else None if before else given["allocations"].get(name)
         total = charge(given, allocation["devices"]["results"], ours) if allocation else None
-        if total is not None:
+        mapped = mapped or total is not None
+        if total:
             containers = containers_of(given["pod"], name, ours)
             entries[name] = {"resourceClaimName": name, "containers": containers, "resources": total}
-    return [entries[name] for name in sorted(entries)]
+    return [entries[name] for name in sorted(entries)], mapped
 
 
 # -- the outcome
@@ -194,7 +195,7 @@ def filter_outcome(given: Row, ours: bool) -> Row:
     }
     refused = shared(given, states) if on else None
     try:
-        entries = entries_of(given, ours) if on else []
+        entries, mapped = entries_of(given, ours) if on else ([], False)
     except Wrong:
         return {**outcome, "filter": refused or {"code": "Error"}}
     total = add(*(entry["resources"] for entry in entries))
@@ -202,7 +203,7 @@ def filter_outcome(given: Row, ours: bool) -> Row:
     if on and not any_gone(given, ours):
         outcome |= {"calculated_statuses": entries, "pod_demand": shape(demand)}
         outcome["kubelet_admission"] = admission(demand, line, used, len(given["existing_pods"]))
-    if refused is None and entries:
+    if refused is None and mapped:
         refused = (None if ours else unreferenced(entries)) or budget(pod, total, level)
         refused = refused or short(demand, line, used)
     outcome["filter"] = refused or {"code": "Success"}
@@ -320,6 +321,8 @@ def admission(demand: dict[str, int], line: dict[str, int], used: dict[str, int]
     taken = {**used, "pods": pods}
     for name in order:
         asked = wanted.get(name, 0)
+        if "/" in name and name not in line:
+            continue  # an extended resource that somebody else provides
         if asked > 0 and asked > line.get(name, 0) - taken.get(name, 0):
             numbers = f"requested: {asked}, used: {taken.get(name, 0)}, capacity: {line.get(name, 0)}"
             message = f"Node didn't have enough resource: {name}, {numbers}"

@@ -120,18 +120,22 @@ class Pricing:
         return NO_CLASS if found is None else read_class(found.spec)
 
 
+def has_node_device(allocation: AllocationResult, pricing: Pricing) -> bool:
+    """Whether a device of an allocation has anything to do with node resources, as far as they are known."""
+    found = (pricing.devices.find(result, pricing.node) for result in allocation.devices.results)
+    return any(device is not None and device_forms(device) for device in found)
+
+
 def price_claim(
     claim: ResourceClaim,
     allocation: AllocationResult,
     containers: tuple[str, ...],
     pricing: Pricing,
 ) -> Bill | Reason | None:
-    """The bill of an allocated claim; None if none of its devices has anything to do with node resources."""
-    for result in allocation.devices.results:
-        device = pricing.devices.find(result, pricing.node)
-        if device is not None and device_forms(device):
-            return bill_results(claim, allocation.devices.results, containers, pricing)
-    return None
+    """The bill of an allocated claim; None if it charges nothing."""
+    if not has_node_device(allocation, pricing):
+        return None
+    return bill_results(claim, allocation.devices.results, containers, pricing)
 
 
 def bill_results(

@@ -16,7 +16,14 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import Policy
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.budget import budget_breaches
-from plimsoll.ledger.claims import Bill, Pricing, claim_names, price_claim, referring_containers
+from plimsoll.ledger.claims import (
+    Bill,
+    Pricing,
+    claim_names,
+    has_node_device,
+    price_claim,
+    referring_containers,
+)
 from plimsoll.ledger.compatibility import policy_conflicts
 from plimsoll.ledger.fit import Admission, admission, claim_shortages, request_shortages
 from plimsoll.ledger.lines import node_amounts
@@ -57,7 +64,7 @@ def judge(
     shared = Verdict.of(islice(_shared(ledger, pod, claims, allocations, bills), 1))
     if wrong is not None:
         return Judgement(shared if shared.reasons else Verdict.of([wrong]), None)
-    rest = judge_bills(ledger, pod, bills)
+    rest = judge_bills(ledger, pod, bills, _concerns_node(pod, claims, allocations, pricing))
     return replace(rest, verdict=shared) if shared.reasons else rest
 
 
@@ -69,28 +76,52 @@ def price_claims(
 ) -> Iterator[Bill | Reason]:
     """The bills of a pod's allocated claims; those that charge nothing are left out."""
     names = claim_names(pod)
-    for name in dict.fromkeys(names.values()):
-        claim = claims.get(name)
-        allocation = allocations.get(name)
-        if claim is None:
-            continue
-        if allocation is None and pricing.profile.charge_preallocated:
-            allocation = claim.status.allocation
-        if allocation is None:
-            continue
-        containers = referring_containers(pod, names, name, pricing.profile)
+    for claim, allocation in _charged(pod, claims, allocations, pricing.profile):
+        containers = referring_containers(pod, names, claim.metadata.name, pricing.profile)
         priced = price_claim(claim, allocation, containers, pricing)
         if priced is not None:
             yield priced
 
 
-def judge_bills(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill]) -> Judgement:
-    """Judge a pod whose bills are known; other pods' use of its claims is not looked at."""
+def _charged(
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    allocations: Mapping[str, AllocationResult],
+    profile: Profile,
+) -> Iterator[tuple[ResourceClaim, AllocationResult]]:
+    """The claims of a pod that are to be charged, each once, with their allocations."""
+    for name in dict.fromkeys(claim_names(pod).values()):
+        claim = claims.get(name)
+        allocation = allocations.get(name)
+        if allocation is None and claim is not None and profile.charge_preallocated:
+            allocation = claim.status.allocation
+        if claim is not None and allocation is not None:
+            yield claim, allocation
+
+
+def _concerns_node(
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    allocations: Mapping[str, AllocationResult],
+    pricing: Pricing,
+) -> bool:
+    """Whether the pod is judged at all: it is if a device of it could charge the node, even if none does."""
+    charged = _charged(pod, claims, allocations, pricing.profile)
+    return any(has_node_device(allocation, pricing) for _, allocation in charged)
+
+
+def judge_bills(
+    ledger: NodeLedger, pod: Pod, bills: Sequence[Bill], concerns_node: bool = False
+) -> Judgement:
+    """Judge a pod whose bills are known; other pods' use of its claims is not looked at.
+
+    A pod without bills is only judged if it `concerns_node`; otherwise its requests are all there is.
+    """
     ledger = ledger.without(pod)
     profile = ledger.profile
     # A pod that is not running has no status values to heed.
     options = replace(ledger.options, use_status=False, in_place_pod_level=False)
-    if not bills or not options.count_claims:
+    if not options.count_claims or not (bills or concerns_node):
         return Judgement(SUCCESS, demand=demand_of(ledger, pod, (), options))
     charges = tuple(bill.charge for bill in bills)
     reasons = [*policy_conflicts(pod, bills, not options.skip_pod_level)][:1]

@@ -128,6 +128,17 @@ def test_without_the_gate_claims_are_not_looked_at() -> None:
     assert judged.bills == ()
 
 
+def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not() -> None:
+    """As in Kubernetes: the capacity the mapping names has nothing to do with this allocation."""
+    key = "dra.example.com/memory"
+    one = pool_device(cpu="8")
+    one["nodeAllocatableResourceMappings"] = {"memory": {"capacityKey": key}}
+    world = World(piece(one), claims=[claim("c", result("socket0", cpu="1"))], cpu="1")
+    judged = world.judge(pod("p", container("a", "c", cpu="2")))
+    assert judged.bills == ()
+    assert render_all(judged.verdict) == ("Insufficient cpu",)
+
+
 def test_the_check_of_requests_alone() -> None:
     ledger = NodeLedger(node(cpu="4", pods="1", **{"example.com/gpu": "1"}))
     crowded = pod("p", container("a", cpu="5", **{"example.com/gpu": "2"}))
