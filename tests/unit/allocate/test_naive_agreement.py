@@ -158,7 +158,7 @@ def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8_000, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_the_twin_finds_the_same_for_long(seed: int, budget: bool, lists: bool) -> None:
     assert_agreement(rolled(seed, budget))
