@@ -26,7 +26,7 @@ PLAIN = ("cpu", "memory", "ephemeral-storage")
 
 
 class Wrong(Exception):
-    """Something is missing: the scheduler ends in an error."""
+    """Something is missing: the scheduler ends in an error. Holds what it may say, short of the claim."""
 
 
 def amount(text: str) -> Fraction:
@@ -124,7 +124,8 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
     total: Amounts = {}
     for result, device in zip(results, devices, strict=True):
         if device is None:
-            raise Wrong
+            raise Wrong([f"device {result['device']} not found in pool {result['pool']}"], result["device"])
+        vain = []
         for name, rule in (device.get("nodeAllocatableResourceMappings") or {}).items():
             factor = rule.get("allocationMultiplier")
             key = rule.get("capacityKey")
@@ -136,10 +137,29 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
             if base is None and ours and not device.get("allowMultipleAllocations"):
                 base = (device.get("capacity") or {}).get(key, {}).get("value")
             if base is None and not consumed:
-                raise Wrong
-            if base is not None:
+                where = f"is set in NodeAllocatableResourceMappings for resource {name}"
+                vain.append(f"ConsumedCapacity is nil, but Capacity key '{key}' {where}")
+            elif base is not None:
                 total = add(total, {name: amount(base) * (amount(factor) if factor else 1)})
+        if vain:
+            raise Wrong(vain, result["device"])
     return total
+
+
+def possible_errors(given: Row) -> set[str]:
+    """Everything upstream may say of claims it cannot price: which it meets first is up to a Go map."""
+    texts = set()
+    for name in claims_of(given["pod"]).values():
+        allocated = [c for c in given["claims"] if c["metadata"]["name"] == name]
+        if any(c.get("status", {}).get("allocation") for c in allocated) or name not in given["allocations"]:
+            continue
+        try:
+            charge(given, given["allocations"][name]["devices"]["results"], False)
+        except Wrong as wrong:
+            found, device = wrong.args
+            place = f"claim {given['pod']['metadata']['namespace']}/{name}, device {device}"
+            texts |= {f"{place}: {text}" for text in found}
+    return texts
 
 
 def claims_of(pod: Row) -> dict[str, str]:

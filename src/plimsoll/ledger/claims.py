@@ -67,7 +67,10 @@ def effective_policy(text: str) -> Policy:
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """The names a pod has for its claims -> the claims; those not generated yet are left out."""
+    """The names a pod has for its claims -> the claims; those not generated yet are left out.
+
+    The claim made for extended resources has no name in the pod; it goes by the empty one.
+    """
     generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = {}
     for reference in pod.spec.resource_claims:
@@ -76,6 +79,9 @@ def claim_names(pod: Pod) -> dict[str, str]:
             name = generated.get(reference.name)
         if name:
             names[reference.name] = name
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        names[""] = extended.resource_claim_name
     return names
 
 
@@ -87,6 +93,9 @@ def referring_containers(pod: Pod, names: Mapping[str, str], claim: str, profile
         for reference in container.resources.claims
         if names.get(reference.name) == claim
     ]
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and profile.charge_unreferenced and names.get("") == claim:
+        found += [mapping.container_name for mapping in extended.request_mappings]
     return tuple(dict.fromkeys(found)) if profile.distinct_containers else tuple(found)
 
 

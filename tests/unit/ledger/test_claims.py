@@ -68,6 +68,16 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
     assert world.cpu == 4000
 
 
+def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that_asked() -> None:
+    world = World(piece(device("gpu0", cpu="2")), claims=[claim("p-extended", result("gpu0"))])
+    mappings = [{"containerName": "b", "resourceName": "example.com/gpu", "requestName": "r"}]
+    made = {"resourceClaimName": "p-extended", "requestMappings": mappings}
+    one = pod("p", container("a"), container("b"), status={"extendedResourceClaimStatus": made})
+    (bill,) = world.place(one)
+    assert (bill.claim, bill.charge.containers) == ("p-extended", ("b",))
+    assert world.cpu == 2000
+
+
 def test_a_bill_sums_the_devices_of_a_claim() -> None:
     world = World(
         piece(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
