@@ -32,7 +32,7 @@ from plimsoll.ledger.policy import delegated, is_held
 from plimsoll.ledger.pools import draw, settled
 from plimsoll.ledger.profile import Profile, Sharing
 from plimsoll.ledger.requests import Options, pod_requests
-from plimsoll.ledger.units import add_units, unit_of, units_of
+from plimsoll.ledger.units import add_units, is_counted, unit_of, units_of
 from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
 
@@ -151,7 +151,7 @@ def demand_of(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill], options: Opti
     for bill in bills:
         state = ledger.claim_state(pod.metadata.namespace, bill.claim, bill.uid)
         for resource, charge in bill.charge.resources.items():
-            new = state is None or resource not in state.holdings
+            new = is_counted(resource) and (state is None or resource not in state.holdings)
             if new and charge.quantity is not None and is_held(charge, ledger.profile):
                 add_units(demand, {resource: unit_of(resource, charge.quantity)})
     return demand

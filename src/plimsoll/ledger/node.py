@@ -23,7 +23,7 @@ from plimsoll.ledger.pools import Pool, draw, settled
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.requests import Options
 from plimsoll.ledger.states import ClaimState, Holding, Part
-from plimsoll.ledger.units import CPU, MEMORY, PODS, Units, add_units, units_of
+from plimsoll.ledger.units import CPU, MEMORY, PODS, Units, add_units, is_counted, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,9 @@ class NodeLedger:
                 yield Line(resource, whole, rule, state.namespace, "", state.name, holding.devices)
 
     def headroom(self) -> dict[str, int]:
-        """What is left below the line, for each resource the node has."""
+        """What is left below the line, for each resource the node has or has promised."""
         left = {name: line - self.requested.get(name, 0) for name, line in self.allocatable.items()}
+        left |= {name: -used for name, used in self.requested.items() if used and name not in left}
         if PODS in self.allocatable:
             left[PODS] = self.allocatable[PODS] - len(self)
         return left
@@ -317,10 +318,9 @@ class NodeLedger:
         before = self._claims[key]
         self._claims[key] = after
         for state, sign in ((before, -1), (after, 1)):
-            for resource, holding in state.holdings.items():
-                units = {resource: holding.units(resource)}
-                add_units(self.requested, units, sign)
-                add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+            units = {r: held.units(r) for r, held in state.holdings.items() if is_counted(r)}
+            add_units(self.requested, units, sign)
+            add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
 
 
 def _says_the_same(told: Bill, recorded: Bill) -> bool:

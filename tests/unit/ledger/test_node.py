@@ -204,6 +204,23 @@ def test_headroom_after_a_batch() -> None:
     assert world.ledger.headroom_after([(pod("big", container("a", cpu="20")), ())])["cpu"] == -4000
 
 
+def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_promised() -> None:
+    ledger = NodeLedger(node())
+    assert "hugepages-2Mi" not in ledger.headroom()
+    ledger.add(pod("p", container("a", hugepages_2Mi="2Mi")))
+    assert ledger.headroom()["hugepages-2Mi"] == -(2 << 20)
+    ledger.remove(pod("p"))
+    assert "hugepages-2Mi" not in ledger.headroom()
+
+
+def test_a_pool_of_something_nodes_are_not_booked_in_is_not_booked() -> None:
+    rule = {"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"}
+    world = World(piece(device("d", foo=rule)), claims=[claim("c", result("d"))])
+    world.place(pod("p", container("a", "c", cpu="1")))
+    assert world.ledger.requested == {"cpu": 1000}
+    assert world.ledger.verify() == []
+
+
 def test_a_node_may_change_its_line() -> None:
     ledger = NodeLedger(node())
     ledger.add(pod("p", container("a", cpu="4")))
