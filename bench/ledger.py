@@ -20,7 +20,7 @@ from plimsoll.ledger.claims import Bill, Pricing
 from plimsoll.ledger.columns import NodeColumns
 from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.fit import request_shortages
-from plimsoll.ledger.judge import judge, price_claims
+from plimsoll.ledger.judge import judge_placement, price_claims
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.ledger.units import units_of
@@ -114,11 +114,11 @@ def report_judging() -> None:
     ledger = NodeLedger(node)
     for number in range(1, 20):
         ledger.add(make_pod(number))
-    assert judge(ledger, pod, {"c": claim}, {}, pricing).verdict.fits
+    assert judge_placement(ledger, pod, {"c": claim}, {}, pricing).verdict.fits
 
     def work() -> None:
         for _ in range(1000):
-            judge(ledger, pod, {"c": claim}, {}, pricing)
+            judge_placement(ledger, pod, {"c": claim}, {}, pricing)
 
     print(f"judging a pod with a claim on one node: {best(work) * 1000:.1f} us")
 

@@ -22,7 +22,7 @@ from plimsoll.ledger.budget import uncovered_requests
 from plimsoll.ledger.claims import Bill, Pricing, bill_results, bills_in_status, referring_containers
 from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.fit import Admission, claim_shortages
-from plimsoll.ledger.judge import judge, judge_admission, judge_requests, sharing_conflicts
+from plimsoll.ledger.judge import judge_admission, judge_placement, judge_requests, sharing_conflicts
 from plimsoll.ledger.node import NodeLedger, options_for
 from plimsoll.ledger.profile import PROFILES, Profile
 from plimsoll.ledger.status import patch_failed, plan_clear, plan_patch, status_entries, with_charges
@@ -178,7 +178,7 @@ def _filter(given: Row, profile: Profile) -> Row:
         "claim_states": _states(ledger),
         "node_resources_fit": _verdict(judge_requests(ledger, pod)),
     }
-    judged = judge(ledger, pod, claims, to_allocate, pricing)
+    judged = judge_placement(ledger, pod, claims, to_allocate, pricing)
     got["filter"] = _verdict(judged.verdict)
     names = {r.resource_claim_name for r in pod.spec.resource_claims} | {
         s.resource_claim_name for s in pod.status.resource_claim_statuses

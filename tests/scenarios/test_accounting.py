@@ -32,7 +32,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import Bill, Pricing
 from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.judge import Judgement, judge, judge_requests
+from plimsoll.ledger.judge import Judgement, judge_placement, judge_requests
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import PROFILES
 from plimsoll.ledger.status import with_charges
@@ -59,8 +59,8 @@ class Stage:
         for pod in _views(objects, Pod):
             self.ledger.add(pod)
 
-    def judge(self, pod: Pod) -> Judgement:
-        judged = judge(self.ledger, pod, self.claims, {}, self.pricing)
+    def judge_placement(self, pod: Pod) -> Judgement:
+        judged = judge_placement(self.ledger, pod, self.claims, {}, self.pricing)
         requests = judge_requests(self.ledger, pod, judged.bills or ())
         return judged if requests.fits else Judgement(requests, judged.bills, judged.demand)
 
@@ -71,13 +71,13 @@ class Stage:
         pod = None
         if "place" in step:
             pod = make_pod(step["place"])
-            judged = self.judge(pod)
+            judged = self.judge_placement(pod)
             assert judged.verdict.fits, render_all(judged.verdict)
             bills = judged.bills or ()
             self.ledger.assume(pod, bills)
             self.ledger.add(with_charges(pod, bills, Form.V1_37).whole(Form.V1_37))
         elif "refuse" in step:
-            verdict = self.judge(make_pod(step["refuse"])).verdict
+            verdict = self.judge_placement(make_pod(step["refuse"])).verdict
             assert [verdict.code.value, *render_all(verdict)] == [step["code"], *step["reasons"]]
         elif "remove" in step:
             (entry,) = [e for e in self.ledger.entries.values() if e.pod.metadata.name == step["remove"]]

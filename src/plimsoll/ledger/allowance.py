@@ -4,7 +4,8 @@ Owns the joint budget of a device search: given a node's headroom, what the pod 
 pod-level requests, it says how much of each resource is left for claims (`bounds`) and what one device would
 take of it (`charge`). A search that never lets the sum of charges past a bound leaves out what could not be
 placed anyway. That is necessary, not sufficient: under the other policies than AddPerClaim what a claim adds
-depends on the requests of the whole pod, so those count for nothing here, and `judge` has the last word.
+depends on the requests of the whole pod, so those count for nothing here, and `judge_placement` has the
+last word.
 
 Nothing here knows about the search: devices come as allocation results, amounts are whole nano-units in plain
 dictionaries, so that charges add up exactly. Document 000, story 4: a pod that can take a GPU or 8 CPUs takes

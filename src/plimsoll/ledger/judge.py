@@ -48,7 +48,7 @@ class Judgement:
     demand: Mapping[str, int] | None = None
 
 
-def judge(
+def judge_placement(
     ledger: NodeLedger,
     pod: Pod,
     claims: Mapping[str, ResourceClaim],
@@ -220,7 +220,7 @@ def sharing_conflicts(
 def judge_requests(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill] = ()) -> Verdict:
     """Whether there is room for what a pod requests in its spec, claims apart.
 
-    Resources under Max and ConsumeFrom cannot be judged from the spec (P24); `judge` does.
+    Resources under Max and ConsumeFrom cannot be judged from the spec (P24); `judge_placement` does.
     """
     ledger = ledger.without(pod)
     options = Options(skip_pod_level=ledger.options.skip_pod_level, form=ledger.options.form)

@@ -15,7 +15,7 @@ decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from plimsoll.api.core import Pod, ResourceList
 from plimsoll.api.forms import ClaimCharge, Form
@@ -109,23 +109,6 @@ def container_requests_sum(
 def request_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
     """The requests of each container as it runs, in the order of the 1.36 rule; claims apart."""
     return uses(*in_place.requests_of_each(pod, options.use_status, options.non_missing))
-
-
-def non_zero_requests(
-    pod: Pod, options: Options = DEFAULTS, charges: Iterable[ClaimCharge] | None = None
-) -> dict[str, Quantity]:
-    """Requests with 100m CPU and 200Mi memory for each container that names none.
-
-    Where the pod as a whole has requests this is done only for what its total lacks. Claims come on top.
-    """
-    charges = None if charges is None else tuple(charges)
-    plain = pod_requests(pod, options, charges)
-    fill = {"cpu": NON_ZERO_CPU, "memory": NON_ZERO_MEMORY}
-    if not options.skip_pod_level and pod_level_requests_set(pod):
-        fill = {name: amount for name, amount in fill.items() if name not in plain}
-    if not fill:
-        return plain
-    return pod_requests(pod, replace(options, non_missing=fill), charges)
 
 
 # -- limits

@@ -11,7 +11,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import Bill, Pricing
 from plimsoll.ledger.devices import DeviceIndex
-from plimsoll.ledger.judge import Judgement, judge
+from plimsoll.ledger.judge import Judgement, judge_placement
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
 
@@ -148,7 +148,7 @@ class World:
         index = DeviceIndex(pieces, self.profile)
         self.pricing = Pricing(index, self.node, {c.metadata.name: c for c in classes}, self.profile)
 
-    def judge(self, pod: Pod, *new: str) -> Judgement:
+    def judge_placement(self, pod: Pod, *new: str) -> Judgement:
         """Judge a pod; the claims named are taken as allocated just now."""
         allocations = {}
         claims = dict(self.claims)
@@ -157,11 +157,11 @@ class World:
             assert found.status.allocation is not None
             allocations[name] = found.status.allocation
             claims[name] = claim(name, uid=found.metadata.uid, namespace=found.metadata.namespace)
-        return judge(self.ledger, pod, claims, allocations, self.pricing)
+        return judge_placement(self.ledger, pod, claims, allocations, self.pricing)
 
     def place(self, pod: Pod) -> tuple[Bill, ...]:
         """Judge a pod, which must fit, and book it."""
-        judged = self.judge(pod)
+        judged = self.judge_placement(pod)
         assert judged.verdict.fits, judged.verdict
         self.ledger.assume(pod, judged.bills or ())
         self.ledger.add(pod, judged.bills or ())

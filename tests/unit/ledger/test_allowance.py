@@ -67,7 +67,7 @@ def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
 def test_bills_that_are_known_are_taken_off() -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], cpu="10")
     one = pod("p", container("a", "c", cpu="1"))
-    bills = world.judge(one).bills or ()
+    bills = world.judge_placement(one).bills or ()
     bounds = allowance_for(world.ledger, one, world.pricing, bills).bounds
     assert bounds["node headroom"]["cpu"] == nano("5")
 
@@ -137,7 +137,7 @@ def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[World, A
     for found in world.claims.values():
         for name, amount in charge(allowance, found).items():
             total[name] = total.get(name, 0) + amount
-    judged = world.judge(one)
+    judged = world.judge_placement(one)
     fits = judged.verdict.fits and judge_requests(world.ledger, one, judged.bills or ()).fits
     if fits:
         assert allowance.admits(total)

@@ -92,14 +92,14 @@ def test_a_bill_sums_the_devices_of_a_claim() -> None:
 
 def test_claims_without_charges_have_no_bill() -> None:
     world = World(piece(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))])
-    judged = world.judge(pod("p", container("a", "c", "gone")))
+    judged = world.judge_placement(pod("p", container("a", "c", "gone")))
     assert judged.verdict.fits
     assert judged.bills == ()
 
 
 def test_a_device_that_is_gone_beside_one_that_charges_is_an_error() -> None:
     world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))])
-    judged = world.judge(pod("p", container("a", "c")))
+    judged = world.judge_placement(pod("p", container("a", "c")))
     assert judged.bills is None
     (reason,) = judged.verdict.reasons
     assert render(reason) == (

@@ -30,7 +30,7 @@ def one_claim(**allocatable: Any) -> World:
 
 def test_requests_and_claims_are_one_demand() -> None:
     world = one_claim(cpu="8")
-    judged = world.judge(pod("p", container("a", "c", cpu="3")))
+    judged = world.judge_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.code is Code.UNRESOLVABLE
     assert render_all(judged.verdict) == ("Insufficient cpu",)
     (reason,) = judged.verdict.reasons
@@ -41,10 +41,10 @@ def test_requests_and_claims_are_one_demand() -> None:
 def test_whether_preemption_may_help() -> None:
     world = one_claim(cpu="8")
     world.ledger.add(pod("q", container("a", cpu="2")))
-    verdict = world.judge(pod("p", container("a", "c", cpu="1"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.code is Code.UNSCHEDULABLE
     assert verdict.preemption_may_help
-    hopeless = world.judge(pod("p", container("a", "c", cpu="9"))).verdict
+    hopeless = world.judge_placement(pod("p", container("a", "c", cpu="9"))).verdict
     assert not hopeless.preemption_may_help
 
 
@@ -54,7 +54,7 @@ def test_all_shortages_are_told_in_order() -> None:
         "p",
         container("a", "c", cpu="1", ephemeral_storage="2", hugepages_2Mi="4Mi", hugepages_1Gi="2Gi"),
     )
-    assert render_all(world.judge(one).verdict) == (
+    assert render_all(world.judge_placement(one).verdict) == (
         "Insufficient cpu",
         "Insufficient memory",
         "Insufficient ephemeral-storage",
@@ -67,11 +67,11 @@ def test_sharing_is_looked_at_first() -> None:
     world = one_claim(cpu="1")
     other = pod("q", container("a", "c"))
     world.ledger.add(other, one_claim().place(other))
-    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
     assert render_all(verdict) == ("node allocatable resource claim c is already used by another pod",)
     third = pod("r", container("a", "c"))
     world.ledger.add(third, one_claim().place(third))
-    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
     assert render_all(verdict) == ("node allocatable resource claim c shared by multiple pods",)
     assert verdict.code is Code.UNRESOLVABLE
 
@@ -80,7 +80,7 @@ def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
     world = one_claim()
     one = pod("p", container("a", "c", cpu="9"))
     world.place(one)
-    assert world.judge(one).verdict.fits  # it is not counted beside itself
+    assert world.judge_placement(one).verdict.fits  # it is not counted beside itself
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> Non
     rule = {"allocationMultiplier": "2", "accountingPolicy": policy}
     world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))])
     world.place(pod("p", container("a", "c", cpu="1")))
-    assert world.judge(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
+    assert world.judge_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
 
 
 def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
@@ -99,13 +99,13 @@ def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
     both["nodeAllocatableResourceMappings"]["memory"] = {"allocationMultiplier": "1Gi"}
     world = World(piece(both), claims=[claim("c", result("socket0", cpu="4"))])
     world.place(pod("p", container("a", "c", cpu="1")))
-    assert not world.judge(pod("q", container("a", "c", cpu="1"))).verdict.fits
+    assert not world.judge_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits
 
 
 def test_the_pod_level_budget_is_global_to_the_pod() -> None:
     world = one_claim(cpu="100")
     one = pod("p", container("a", "c", cpu="1"), resources={"requests": {"cpu": "6", "memory": "1Gi"}})
-    verdict = world.judge(one).verdict
+    verdict = world.judge_placement(one).verdict
     assert verdict.code is Code.UNRESOLVABLE
     assert render_all(verdict) == (
         "pod level request for cpu is insufficient to cover "
@@ -114,7 +114,7 @@ def test_the_pod_level_budget_is_global_to_the_pod() -> None:
     assert (verdict.reasons[0].wanted, verdict.reasons[0].capacity) == (7000, 6000)
     off = Gates.of({"PodLevelResources": False})
     ledger = NodeLedger(node(cpu="100"), off)
-    assert judge_bills(ledger, one, world.judge(one).bills or ()).verdict.fits
+    assert judge_bills(ledger, one, world.judge_placement(one).bills or ()).verdict.fits
 
 
 def test_without_the_gate_claims_are_not_looked_at() -> None:
@@ -123,7 +123,7 @@ def test_without_the_gate_claims_are_not_looked_at() -> None:
         claims=[claim("c", result("d"))],
         gates=Gates.of({"DRANodeAllocatableResources": False}),
     )
-    judged = world.judge(pod("p", container("a", "c", cpu="99")))
+    judged = world.judge_placement(pod("p", container("a", "c", cpu="99")))
     assert judged.verdict.fits
     assert judged.bills == ()
 
@@ -134,7 +134,7 @@ def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not(
     one = pool_device(cpu="8")
     one["nodeAllocatableResourceMappings"] = {"memory": {"capacityKey": key}}
     world = World(piece(one), claims=[claim("c", result("socket0", cpu="1"))], cpu="1")
-    judged = world.judge(pod("p", container("a", "c", cpu="2")))
+    judged = world.judge_placement(pod("p", container("a", "c", cpu="2")))
     assert judged.bills == ()
     assert render_all(judged.verdict) == ("Insufficient cpu",)
 
@@ -153,7 +153,7 @@ def test_the_check_of_requests_alone() -> None:
 def test_both_checks_in_one() -> None:
     world = one_claim(cpu="8")
     one = pod("p", container("a", "c", cpu="3"))
-    bills = world.judge(one).bills or ()
+    bills = world.judge_placement(one).bills or ()
     assert render_all(judge_pod(world.ledger, one, bills).verdict) == ("Insufficient cpu",)
     assert judge_pod(world.ledger, pod("p", container("a", "c", cpu="2")), bills).verdict.fits
     assert render_all(judge_pod(world.ledger, pod("p", container("a", cpu="9"))).verdict) == (
@@ -164,7 +164,7 @@ def test_both_checks_in_one() -> None:
 def test_the_kubelet_names_the_first_shortage_only() -> None:
     world = one_claim(cpu="5", memory="1Mi")
     one = pod("p", container("a", "c", **{"example.com/gpu": "1"}))
-    answer = judge_admission(world.ledger, one, world.judge(one).bills or ())
+    answer = judge_admission(world.ledger, one, world.judge_placement(one).bills or ())
     assert not answer.admit
     assert answer.reason == "OutOfcpu"
     assert answer.message == "Node didn't have enough resource: cpu, requested: 6000, used: 0, capacity: 5000"

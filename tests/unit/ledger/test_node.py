@@ -53,6 +53,14 @@ def test_requests_and_non_zero_requests() -> None:
     assert ledger.headroom() == {"cpu": 14_900, "memory": 63 << 30, "pods": 109}
 
 
+def test_non_zero_requests_of_a_pod_with_requests_of_its_own() -> None:
+    """Containers are filled up only for what the pod as a whole does not name."""
+    for own, filled in (({"cpu": "1"}, 400 << 20), ({"cpu": "1", "memory": "1Mi"}, 1 << 20)):
+        ledger = NodeLedger(node())
+        ledger.add(pod("p", container("a"), container("b"), resources={"requests": own}))
+        assert ledger.non_zero == {"cpu": 1000, "memory": filled}
+
+
 def test_amounts_are_rounded_up_once_per_pod_and_resource() -> None:
     ledger = NodeLedger(node())
     charges = {"cpu": ResourceCharge(Quantity.parse("300u")), "memory": ResourceCharge(Quantity.parse("1m"))}
@@ -164,7 +172,7 @@ def test_a_caller_that_lost_count_is_told() -> None:
 def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c"))
-    bills = world.judge(one).bills or ()
+    bills = world.judge_placement(one).bills or ()
     world.ledger.assume(one, bills)
     world.ledger.add(with_charges(one, bills, Form.V1_37).whole(Form.V1_37))
     assert world.ledger.entries["uid-p"].bills[0].devices("cpu") == (DeviceKey(DRIVER, "pool", "d"),)
@@ -196,7 +204,7 @@ def test_a_copy_is_independent() -> None:
 def test_headroom_after_a_batch() -> None:
     world = World(piece(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))])
     pods = [pod(n, container("a", "c", cpu="1"), container("b", cpu="1")) for n in ("p", "q")]
-    bills = world.judge(pods[0]).bills or ()
+    bills = world.judge_placement(pods[0]).bills or ()
     after = world.ledger.headroom_after([(one, bills) for one in pods])
     assert after["cpu"] == 16_000 - 8000 - 2000
     assert after["pods"] == 108

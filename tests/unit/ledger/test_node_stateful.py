@@ -86,7 +86,7 @@ class Books(RuleBasedStateMachine):
 
     def fitting(self, one: Pod) -> tuple[Bill, ...] | None:
         """The bills of a pod if it may run here."""
-        judged = self.world.judge(one)
+        judged = self.world.judge_placement(one)
         if not judged.verdict.fits or judged.bills is None:
             return None
         return judged.bills if judge_requests(self.ledger, one, judged.bills).fits else None
@@ -109,7 +109,7 @@ class Books(RuleBasedStateMachine):
         if bills is None:
             return multiple()
         before = dict(self.ledger.requested)
-        demand = self.world.judge(one).demand or {}
+        demand = self.world.judge_placement(one).demand or {}
         self.ledger.assume(one, bills)
         for name in {*before, *demand}:
             assert self.ledger.requested.get(name, 0) == before.get(name, 0) + demand.get(name, 0)

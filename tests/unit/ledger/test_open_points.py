@@ -40,7 +40,7 @@ def under(policy: str, quantity: str = "4", *, names: tuple[str, ...] = ("c",), 
 
 
 def refusal(world: World, one: Pod) -> tuple[Code, Cause]:
-    verdict = world.judge(one).verdict
+    verdict = world.judge_placement(one).verdict
     return verdict.code, verdict.reasons[0].cause
 
 
@@ -82,7 +82,7 @@ def test_p3_without_a_policy_it_is_added_per_claim() -> None:
 
 def test_p3_a_class_that_manages_node_resources_must_name_a_policy() -> None:
     world = with_class(managesNodeAllocatableResources=True)
-    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is Code.UNRESOLVABLE
     assert render_all(verdict) == ("claim c, device d: no accounting policy for cpu",)
 
@@ -134,7 +134,7 @@ def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
         device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
     ]
     world = World(piece(*devices), claims=[claim("c", result("x"), result("y"))])
-    verdict = world.judge(pod("p", container("a", "c"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is Code.UNRESOLVABLE
     assert render_all(verdict) == (
         "claim c: devices with different accounting policies for cpu: AddPerClaim, Max",
@@ -246,13 +246,15 @@ def test_p13_claims_of_one_container_must_come_from_one_driver(policy: str) -> N
         piece(device("d", cpu=rule), driver="y.example.com"),
         claims=[claim("c", result("d", "x.example.com")), claim("d", result("d", "y.example.com"))],
     )
-    verdict = world.judge(pod("p", container("a", "c", "d", cpu="1"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "c", "d", cpu="1"))).verdict
     assert verdict.code is Code.UNRESOLVABLE
     assert render_all(verdict) == (
         f"container a: claims with accounting policy {policy} for cpu from different drivers: "
         "x.example.com, y.example.com",
     )
-    assert world.judge(pod("p", container("a", "c", cpu="1"), container("b", "d", cpu="1"))).verdict.fits
+    assert world.judge_placement(
+        pod("p", container("a", "c", cpu="1"), container("b", "d", cpu="1"))
+    ).verdict.fits
 
 
 @pytest.mark.parametrize("driver", [DRIVER, "other.example.com"])

@@ -89,12 +89,12 @@ def test_p18_overhead_and_other_containers_are_charged_to_the_node() -> None:
 
 def test_p19_a_pool_does_not_go_with_a_pod_level_request() -> None:
     world = pools("10")
-    verdict = world.judge(
+    verdict = world.judge_placement(
         pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"cpu": "3"}})
     ).verdict
     assert (verdict.code, verdict.reasons[0].cause) == (Code.UNRESOLVABLE, Cause.POOL_UNDER_POD_LEVEL)
     other = pod("p", container("a", "pool-0", cpu="2"), resources={"requests": {"memory": "1Gi"}})
-    assert world.judge(other).verdict.fits
+    assert world.judge_placement(other).verdict.fits
 
 
 def test_p20_several_pools_are_filled_in_the_order_of_the_pods_claims() -> None:
@@ -103,17 +103,17 @@ def test_p20_several_pools_are_filled_in_the_order_of_the_pods_claims() -> None:
     one = pod("p", container("a", "pool-0", "pool-1", cpu="12"), resourceClaims=entries)
     world.place(one)
     assert (consumed(world, "pool-1"), consumed(world, "pool-0")) == ("10", "2")
-    verdict = world.judge(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
+    verdict = world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="9"))).verdict
     assert verdict.code is Code.UNSCHEDULABLE
-    assert world.judge(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
+    assert world.judge_placement(pod("q", container("a", "pool-0", "pool-1", cpu="8"))).verdict.fits
 
 
 def test_p21_a_pool_that_is_too_small() -> None:
     world = pools("10")
-    verdict = world.judge(pod("p", container("a", "pool-0", cpu="11"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="11"))).verdict
     assert (verdict.code, render_all(verdict)) == (Code.UNRESOLVABLE, ("Insufficient cpu in claim pool-0",))
     world.place(pod("p", container("a", "pool-0", cpu="6")))
-    verdict = world.judge(pod("q", container("a", "pool-0", cpu="6"))).verdict
+    verdict = world.judge_placement(pod("q", container("a", "pool-0", cpu="6"))).verdict
     assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu in claim pool-0",))
     reason = verdict.reasons[0]
     assert (reason.wanted, reason.had, reason.capacity) == (6000, 4000, 10_000)
@@ -123,7 +123,7 @@ def test_p22_the_first_consumer_needs_room_for_the_whole_pool_and_later_ones_for
     world = pools("10", cpu="12")
     blocker = pod("b", container("a", cpu="3"))
     world.place(blocker)
-    verdict = world.judge(pod("p", container("a", "pool-0", cpu="1"))).verdict
+    verdict = world.judge_placement(pod("p", container("a", "pool-0", cpu="1"))).verdict
     assert (verdict.code, render_all(verdict)) == (Code.UNSCHEDULABLE, ("Insufficient cpu",))
     world.ledger.remove(blocker)
     world.place(pod("p", container("a", "pool-0", cpu="1")))
@@ -146,7 +146,7 @@ def test_p23_the_last_consumer_takes_the_charge_along_and_the_next_brings_it_bac
 def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec() -> None:
     world = pools("10", cpu="4")
     one = pod("p", container("a", "pool-0", cpu="8", memory="100Gi"))
-    judged = world.judge(one)
+    judged = world.judge_placement(one)
     verdict = judge_requests(world.ledger, one, judged.bills or ())
     assert render_all(verdict) == ("Insufficient memory",)
     assert render_all(judge_requests(world.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
@@ -156,7 +156,7 @@ def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec(
         cpu="4",
     )
     big = pod("p", container("a", "c", cpu="8"))
-    assert not judge_requests(additive.ledger, big, additive.judge(big).bills or ()).fits
+    assert not judge_requests(additive.ledger, big, additive.judge_placement(big).bills or ()).fits
 
 
 def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> None:

@@ -39,7 +39,7 @@ def test_a_device_is_found_by_driver_pool_and_name(profile: Profile, amount: str
         claims=[claim("c", result("d", "y.example.com"))],
         profile=profile,
     )
-    assert charged(world.judge(ONE, "c")) == amount
+    assert charged(world.judge_placement(ONE, "c")) == amount
 
 
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "3")])
@@ -51,7 +51,7 @@ def test_the_newest_generation_on_the_node_counts(profile: Profile, amount: str)
         claims=[claim("c", result("d"))],
         profile=profile,
     )
-    assert charged(world.judge(ONE, "c")) == amount
+    assert charged(world.judge_placement(ONE, "c")) == amount
 
 
 def test_an_exclusive_device_charges_its_whole_capacity() -> None:
@@ -60,7 +60,9 @@ def test_an_exclusive_device_charges_its_whole_capacity() -> None:
 
     def judged(profile: Profile, shared: bool = False) -> Judgement:
         one = {**part, "allowMultipleAllocations": shared}
-        return World(piece(one), claims=[claim("c", result("l3-0"))], profile=profile).judge(ONE, "c")
+        return World(piece(one), claims=[claim("c", result("l3-0"))], profile=profile).judge_placement(
+            ONE, "c"
+        )
 
     assert charged(judged(OURS)) == "8"
     text = (
@@ -77,7 +79,7 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
 
     def judged(profile: Profile) -> Judgement:
         world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
-        return world.judge(aside, "c")
+        return world.judge_placement(aside, "c")
 
     assert judged(OURS).demand == {"cpu": 5000}
     refused = judged(UPSTREAM).verdict
@@ -90,7 +92,7 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
 @pytest.mark.parametrize(("profile", "fits"), [(UPSTREAM, True), (OURS, False)])
 def test_a_claim_allocated_before_is_charged(profile: Profile, fits: bool) -> None:
     world = World(piece(device("d", cpu="6")), claims=[claim("c", result("d"))], profile=profile, cpu="8")
-    judged = world.judge(pod("p", container("a", "c", cpu="3")))
+    judged = world.judge_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.fits is fits
     assert len(judged.bills or ()) == (0 if fits else 1)
 
@@ -100,7 +102,7 @@ def test_a_container_is_listed_once(profile: Profile, listed: tuple[str, ...]) -
     twice = container("a")
     twice["resources"]["claims"] = [{"name": "c", "request": "x"}, {"name": "c", "request": "y"}]
     world = World(piece(device("d", cpu="1")), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge(pod("p", twice, container("b", "c")), "c")
+    judged = world.judge_placement(pod("p", twice, container("b", "c")), "c")
     assert judged.bills is not None
     assert judged.bills[0].charge.containers == listed
 
@@ -111,14 +113,14 @@ def test_a_container_is_listed_once(profile: Profile, listed: tuple[str, ...]) -
 def test_policies_need_the_default_profile(profile: Profile, cost: int) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "AddPerReference"}
     world = World(piece(device("d", cpu=rule)), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
+    judged = world.judge_placement(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
     assert judged.demand == {"cpu": cost}
 
 
 @pytest.mark.parametrize(("profile", "left"), [(UPSTREAM, 1000), (OURS, 5000)])
 def test_charges_survive_a_server_that_drops_them(profile: Profile, left: int) -> None:
     world = World(piece(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile)
-    judged = world.judge(ONE, "c")
+    judged = world.judge_placement(ONE, "c")
     world.ledger.assume(ONE, judged.bills or ())
     world.ledger.add(ONE)  # the bound pod comes back without a word about claims
     assert world.cpu == left
@@ -146,16 +148,16 @@ def test_1_37_refuses_a_mapped_device_that_is_reserved_for_another_pod() -> None
         claims=[claim("c", result("d"), reserved=["uid-q"]), claim("o", result("o"), reserved=["uid-q"])],
         profile=Profile.upstream_1_37(),
     )
-    refused = world.judge(ONE).verdict
+    refused = world.judge_placement(ONE).verdict
     assert refused.code is Code.UNRESOLVABLE
     assert render_all(refused) == (
         "node allocatable resource claim c has a mapped device and cannot be shared across pods",
     )
-    overhead_only = world.judge(pod("p", container("a", "o", cpu="1")))
+    overhead_only = world.judge_placement(pod("p", container("a", "o", cpu="1")))
     assert overhead_only.verdict.fits
     assert overhead_only.demand == {"cpu": 2000}
     world.claims["c"] = claim("c", result("d"), reserved=["uid-p", "uid-q"])
-    assert world.judge(ONE).verdict.fits
+    assert world.judge_placement(ONE).verdict.fits
 
 
 def test_1_37_holds_limits_against_the_pod_level_too() -> None:
@@ -170,7 +172,7 @@ def test_1_37_holds_limits_against_the_pod_level_too() -> None:
         one = container("a", "c")
         one["resources"]["limits"] = {"cpu": own}
         level = {key.replace("_", "-"): text for key, text in limits.items()}
-        return render_all(world.judge(pod("p", one, resources={"limits": level})).verdict)
+        return render_all(world.judge_placement(pod("p", one, resources={"limits": level})).verdict)
 
     assert texts("2", cpu="5") == (
         "pod level limit for cpu is insufficient to cover the limit and DRA overhead for container a",

@@ -18,7 +18,6 @@ from plimsoll.ledger.requests import (
     container_limits_sum,
     container_requests_sum,
     limit_uses,
-    non_zero_requests,
     pod_level_limits_set,
     pod_level_requests_set,
     pod_level_resources_set,
@@ -118,18 +117,6 @@ def test_missing_requests_are_filled_and_zeros_are_not() -> None:
         "memory": "1Mi",
     }
     assert pod_limits(given_pod, replace(options, form=Form.V1_37)) == {}
-
-
-def test_non_zero_requests() -> None:
-    bare = pod(tree("a"), tree("b", {"cpu": "1"}), status=WIRE_FORMS[0])
-    assert texts(non_zero_requests(bare)) == {"cpu": "1100m", "memory": "419430400"}
-    assert texts(non_zero_requests(bare, CLAIMS))["cpu"] == "4100m"
-    whole = pod(tree("a"), tree("b"), resources={"requests": {"cpu": "1"}})
-    assert texts(non_zero_requests(whole)) == {"cpu": "1", "memory": "419430400"}
-    full = pod(tree("a"), resources={"requests": {"cpu": "1", "memory": "1Mi"}})
-    assert texts(non_zero_requests(full)) == {"cpu": "1", "memory": "1Mi"}
-    charges = iter([charge("x", cpu="1")])
-    assert texts(non_zero_requests(pod(tree("a", {"cpu": "1"})), CLAIMS, charges))["cpu"] == "2"
 
 
 def test_reading_changes_nothing() -> None:

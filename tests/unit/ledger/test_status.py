@@ -16,7 +16,7 @@ WORLD = World(
     piece(device("d", memory="1Gi", cpu="2"), device("e", cpu="500m")),
     claims=[claim("z", result("d"), result("e")), claim("a", result("e"))],
 )
-BILLS = WORLD.judge(ONE).bills or ()
+BILLS = WORLD.judge_placement(ONE).bills or ()
 
 
 def test_entries_stand_in_upstreams_order() -> None:
@@ -67,7 +67,7 @@ def test_every_form_reads_back(form: Form) -> None:
 def test_what_a_form_has_no_room_for_is_told() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m"}}}}
     world = World(piece(device("d", fields=overhead)), claims=[claim("c", result("d"))])
-    bills = world.judge(pod("p", container("a", "c"))).bills or ()
+    bills = world.judge_placement(pod("p", container("a", "c"))).bills or ()
     assert with_charges(ONE, bills, Form.V1_37).losses == ()
     assert with_charges(ONE, bills, Form.V1_36).losses == ("claim c: cpu: overhead of 100m per pod",)
 
