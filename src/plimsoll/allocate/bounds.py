@@ -80,6 +80,10 @@ class Outlook:
         """Whether the requests from a position on need more devices, counters or capacity than are left."""
         return self.starved(position, tally.picked) or self._supply.lacks(position, tally)
 
+    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+        """Whether the devices that a plan still needs, the cheapest of a mask, draw more than is left."""
+        return bool(self._counting) and self._supply.too_dear(mask, missing, position, tally)
+
     def independent(self, plan: Plan, position: int) -> bool:
         """Whether the requests from a position on cannot notice which devices a plan gets."""
         if plan.candidates & (self.future[position] | self._counting) or self._priced:

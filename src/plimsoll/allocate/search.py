@@ -28,6 +28,9 @@ from plimsoll.allocate.symmetry import group_devices
 from plimsoll.allocate.tally import Pick, Tally, Undo
 from plimsoll.allocate.usage import Usage
 
+#: How often a device may turn out to be too dear before the rest of its request is added up.
+STUMBLES = 64
+
 
 class End(Enum):
     """How a search ends, other than with a fault."""
@@ -83,6 +86,7 @@ class Search:
         "_outlook",
         "_stack",
         "_steps",
+        "_stumbles",
         "_tally",
         "_usage",
         "deepest",
@@ -115,6 +119,7 @@ class Search:
         # -- what has been learnt
         self._classes: list[int] | None = None
         self._failed: dict[object, _Signal] = {}
+        self._stumbles = 0  #: how often counters, capacity or budget were too short for a device
         priced = tally.purse is not None
         self._outlook = Outlook(self._steps, order.constraints, tally.tables, devices, usage, priced)
         #: How far the search came: the step that failed, which of its plans, and the picks before it.
@@ -201,15 +206,23 @@ class Search:
                 return self._order.fault_of(plan, device, self._devices)
             undo = self._tally.take(plan, device)
             if undo is None:
+                self._stumbles += 1
                 continue
             frame.undo = [undo]
             number = frame.number + 1
             following = frame.candidates
             if number < plan.count:
                 following = self._filter(plan, position, following, number)
+            missing = plan.count - number
             if not self._exact and (
-                (number < plan.count and following.bit_count() < plan.count - number)
+                (missing and following.bit_count() < missing)
                 or (self._failed and self._outlook.starved(position + 1, self._tally.picked))
+                or (
+                    self._stumbles > STUMBLES
+                    and self._outlook.too_dear(
+                        following if missing else 0, missing, position + 1, self._tally
+                    )
+                )
             ):
                 self._tally.give_back(frame.plan, frame.undo)
                 self._skip_equals(frame, device)

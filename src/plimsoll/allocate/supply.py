@@ -19,7 +19,7 @@ from plimsoll.allocate.usage import Usage
 class Supply:
     """Demands by position, worked out when first asked for."""
 
-    __slots__ = ("_counter_needs", "_counters", "_devices", "_sharing", "_steps", "_usage")
+    __slots__ = ("_cheapest", "_counter_needs", "_counters", "_devices", "_sharing", "_steps", "_usage")
 
     def __init__(self, steps: Sequence[Step], devices: NodeDevices, usage: Usage) -> None:
         self._steps = steps
@@ -31,6 +31,7 @@ class Supply:
             for index, (_, name) in enumerate(pool.names):
                 self._counters.setdefault(name, []).append(pool.first + index)
         self._counter_needs: dict[int, Mapping[str, int]] = {}
+        self._cheapest: list[tuple[Sequence[int], list[tuple[int, int]]]] | None = None
         self._sharing: dict[int, tuple[int, Mapping[str, int]]] = {}
 
     def lacks(self, position: int, tally: Tally) -> bool:
@@ -38,6 +39,50 @@ class Supply:
         if self._counters and self._lacks_counters(position, tally):
             return True
         return bool(self._devices.shareable) and self._lacks_capacity(position, tally)
+
+    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+        """Whether even the devices of a mask that draw least would draw more than there is.
+
+        So many of them are missing for a plan, and the plans from the position on need theirs, too.
+        """
+        if not mask & self._devices.shareable:
+            for plan in self._certain(position):
+                if not plan.admin and not plan.candidates & self._devices.shareable:
+                    mask |= plan.candidates & ~tally.picked
+                    missing += plan.count
+        if not mask & self._devices.counting:
+            return False
+        if self._cheapest is None:
+            self._cheapest = self._rank_by_draw()
+        available, drawn = self._usage.available, tally.drawn
+        for numbers, ranked in self._cheapest:
+            left = sum([max(available[number] - drawn[number], 0) for number in numbers])
+            count = missing
+            for amount, flag in ranked:
+                if flag & mask:
+                    left -= amount
+                    count -= 1
+                    if left < 0:
+                        return True
+                    if not count:
+                        break
+        return False
+
+    def _rank_by_draw(self) -> list[tuple[Sequence[int], list[tuple[int, int]]]]:
+        """For the counters of each name, and for all together: devices by how much they draw, least first."""
+        groups = [*self._counters.values()]
+        if len(groups) > 1:
+            groups.append([number for numbers in groups for number in numbers])
+        ranking: list[tuple[Sequence[int], list[tuple[int, int]]]] = []
+        for numbers in groups:
+            wanted = set(numbers)
+            ranked = []
+            for number, entry in enumerate(self._devices.entries):
+                amount = sum(amount for counter, amount in entry.draw if counter in wanted)
+                # Further shares of a device draw nothing.
+                ranked.append((0 if entry.shareable else amount, 1 << number))
+            ranking.append((numbers, sorted(ranked)))
+        return ranking
 
     def _lacks_counters(self, position: int, tally: Tally) -> bool:
         needs = self._counter_needs.get(position)
