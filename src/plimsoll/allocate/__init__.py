@@ -2,21 +2,21 @@
 
 `allocate_claims(inventory, state, claims, node, ...)` gives an `Allocation`, a `Refusal` with its reasons, a
 `Fault` or a `GaveUp`. Implements document 001 whole (consumable capacity, request policies, shareID,
-distinctAttribute) and the allocator semantics. Read `allocator.py` first: slices become pools (`pools`) and
-numbered devices (`devices`), claims become plans (`plans`), the search (`search`, over the state in `tally`)
-picks devices, and `results` writes them down.
+distinctAttribute) and the allocator semantics. Read `allocator.py` first: slices become pools and numbered
+devices (`devices/`), claims become plans (`plans`), the search picks devices (`search/`), `results` writes
+them down, and where there are none `reasons/` says why.
 """
 
 from plimsoll.allocate.allocator import Allocation, GaveUp, Outcome, allocate_claims
 from plimsoll.allocate.budget import Budget, BudgetLine
-from plimsoll.allocate.explanation import explain_lines
+from plimsoll.allocate.devices.inventory import Inventory
+from plimsoll.allocate.devices.waste import Preference
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.identity import DeviceId, Features, PoolId
-from plimsoll.allocate.inventory import Inventory
 from plimsoll.allocate.limits import Limits
-from plimsoll.allocate.refusal import Refusal
+from plimsoll.allocate.reasons.explanation import explain_lines
+from plimsoll.allocate.reasons.refusal import Refusal
 from plimsoll.allocate.state import AllocationState
-from plimsoll.allocate.waste import Preference
 
 __all__ = [
     "Allocation",

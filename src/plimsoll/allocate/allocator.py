@@ -1,8 +1,9 @@
 """START HERE: `allocate_claims` says which devices claims get on a node, or why they get none.
 
 A pure function: inventory, allocation state, claims, node and budget in; an `Allocation`, a `Refusal`, a
-`Fault` or a `GaveUp` out. The story: find the node's devices (`inventory`), see what is taken (`usage`), read
-the claims into plans (`plans`), search (`search`), write the results (`results`) or the reasons (`refusal`).
+`Fault` or a `GaveUp` out. The story: find the node's devices (`devices/inventory`), see what is taken
+(`devices/usage`), read the claims into plans (`plans`), search (`search/walk`), write the results (`results`)
+or the reasons (`reasons/diagnosis`).
 With no budget and the default preference the outcome is that of Kubernetes 1.37's allocator; where 1.36
 differs, the code says so.
 """
@@ -14,20 +15,20 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.allocate.budget import Budget, Purse
-from plimsoll.allocate.devices import NodeDevices
-from plimsoll.allocate.diagnosis import diagnose
+from plimsoll.allocate.devices.inventory import Inventory
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.pools import Standing
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocate.devices.waste import Preference, prefer
 from plimsoll.allocate.faults import INVALID_POOLS, Fault
-from plimsoll.allocate.inventory import Inventory
 from plimsoll.allocate.limits import Clock, Limits, Stretch
 from plimsoll.allocate.plans import Order, Step, read_order
-from plimsoll.allocate.pools import Standing
-from plimsoll.allocate.refusal import AllocatedElsewhere, Refusal
+from plimsoll.allocate.reasons.diagnosis import diagnose
+from plimsoll.allocate.reasons.refusal import AllocatedElsewhere, Refusal
 from plimsoll.allocate.results import build_results
-from plimsoll.allocate.search import End, Search
+from plimsoll.allocate.search.tally import Tally
+from plimsoll.allocate.search.walk import End, Search
 from plimsoll.allocate.state import AllocationState
-from plimsoll.allocate.tally import Tally
-from plimsoll.allocate.usage import Usage
-from plimsoll.allocate.waste import Preference, prefer
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.plans import Order, Plan
 from plimsoll.allocate.results import device_result
 from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim

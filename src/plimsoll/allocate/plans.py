@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.allocate import faults
-from plimsoll.allocate.capacity import CapacityFault, CapacityRefusal, Consumption
-from plimsoll.allocate.devices import NodeDevices, Selection, SelectorFailure, bits_of
+from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption
+from plimsoll.allocate.devices.node import NodeDevices, Selection, SelectorFailure, bits_of
+from plimsoll.allocate.devices.pools import Standing
+from plimsoll.allocate.devices.taints import tolerated
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.identity import claim_name
-from plimsoll.allocate.pools import Standing
-from plimsoll.allocate.taints import tolerated
-from plimsoll.allocate.usage import Usage
 from plimsoll.api.resource import (
     DeviceClass,
     DeviceRequest,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plimsoll.allocate.capacity import Consumption
-from plimsoll.allocate.devices import Entry, NodeDevices
+from plimsoll.allocate.devices.capacity import Consumption
+from plimsoll.allocate.devices.node import Entry, NodeDevices
 from plimsoll.allocate.faults import NODE_SELECTOR_TERMS, Fault
 from plimsoll.allocate.plans import Order, Plan
 from plimsoll.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from plimsoll.allocate import Allocation, AllocationState, Budget, BudgetLine, DeviceId, Outcome, Refusal
-from plimsoll.allocate.refusal import BudgetShortage, Rule
+from plimsoll.allocate.reasons.refusal import BudgetShortage, Rule
 from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim
 from tests.unit.allocate.build import (
     DRIVER,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.allocate import Allocation, DeviceId, Fault, Features, Outcome, Refusal
-from plimsoll.allocate.attributes import AttributeTable
+from plimsoll.allocate.devices.attributes import AttributeTable
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import Device, DeviceAttribute
 from tests.unit.allocate.build import (

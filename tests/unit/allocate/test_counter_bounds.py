@@ -1,4 +1,4 @@
-"""32 of 40 devices that draw different amounts: without a bound on the rest of a request the search gives up."""
+"""32 of 40 devices that draw different amounts: what the rest of a request draws at least is added up."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.allocate import Allocation, AllocationState, DeviceId, Fault, Features, Refusal
-from plimsoll.allocate.capacity import CapacityFault, Consumption, consume
+from plimsoll.allocate.devices.capacity import CapacityFault, Consumption, consume
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, DeviceCapacity

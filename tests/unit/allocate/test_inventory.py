@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.allocate import AllocationState, Fault, Features, Inventory, Outcome, allocate_claims
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.allocate import Fault, Inventory, inventory
+from plimsoll.allocate import Fault, Inventory
+from plimsoll.allocate.devices import inventory
 from tests.unit.allocate.build import device, node, resource_slice
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plimsoll.allocate import Allocation, AllocationState, DeviceId, Fault, Features, Inventory, Refusal
-from plimsoll.allocate.devices import NodeDevices
-from plimsoll.allocate.pools import Pool, Standing
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.pools import Pool, Standing
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceSlice

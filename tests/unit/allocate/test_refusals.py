@@ -21,7 +21,7 @@ from plimsoll.allocate import (
     allocate_claims,
     explain_lines,
 )
-from plimsoll.allocate.refusal import (
+from plimsoll.allocate.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,

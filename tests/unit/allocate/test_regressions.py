@@ -17,7 +17,7 @@ from plimsoll.allocate import (
     Refusal,
     allocate_claims,
 )
-from plimsoll.allocate.capacity import CapacityFault, Consumption, consume
+from plimsoll.allocate.devices.capacity import CapacityFault, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, AllocationResult, DeviceCapacity, ResourceClaim

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.allocate.capacity import CapacityFault, CapacityRefusal, Consumption, consume
+from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.allocate import Features, Refusal
-from plimsoll.allocate.taints import tolerated, tolerates, untolerated
+from plimsoll.allocate.devices.taints import tolerated, tolerates, untolerated
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
 from tests.unit.allocate.build import (

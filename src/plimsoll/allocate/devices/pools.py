@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from plimsoll.allocate.devices.slices import SliceView
 from plimsoll.allocate.faults import NODE_SELECTION, Fault
 from plimsoll.allocate.identity import Features, PoolId
-from plimsoll.allocate.slices import SliceView
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO

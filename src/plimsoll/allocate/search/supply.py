@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plimsoll.allocate.capacity import Consumption
-from plimsoll.allocate.devices import NodeDevices, bits_of
+from plimsoll.allocate.devices.capacity import Consumption
+from plimsoll.allocate.devices.node import NodeDevices, bits_of
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.plans import Plan, Step
-from plimsoll.allocate.tally import Tally
-from plimsoll.allocate.usage import Usage
+from plimsoll.allocate.search.tally import Tally
 
 
 class Supply:

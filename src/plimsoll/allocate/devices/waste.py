@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from plimsoll.allocate.devices import NodeDevices
-from plimsoll.allocate.usage import Usage
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.usage import Usage
 
 
 class Preference(Enum):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.allocate.attributes import AttributeTable
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.attributes import AttributeTable
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.plans import MAX_RESULTS, Constraint, Plan, Step
-from plimsoll.allocate.supply import Supply
-from plimsoll.allocate.tally import NOTHING, Tally
-from plimsoll.allocate.usage import Usage
+from plimsoll.allocate.search.supply import Supply
+from plimsoll.allocate.search.tally import NOTHING, Tally
 
 
 class Outlook:

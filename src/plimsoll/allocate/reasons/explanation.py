@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plimsoll.allocate.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
-from plimsoll.allocate.refusal import (
+from plimsoll.allocate.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
+from plimsoll.allocate.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,

@@ -11,14 +11,14 @@ from __future__ import annotations
 from operator import add, gt
 from typing import TypeAlias
 
-from plimsoll.allocate.attributes import AttributeTable
 from plimsoll.allocate.budget import Purse
-from plimsoll.allocate.capacity import Consumption
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.attributes import AttributeTable
+from plimsoll.allocate.devices.capacity import Consumption
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import ALL_CONSTRAINT, Fault
 from plimsoll.allocate.identity import claim_name
 from plimsoll.allocate.plans import Order, Plan
-from plimsoll.allocate.usage import Usage
 
 NOTHING = -1  #: state of a constraint that no device has met yet
 

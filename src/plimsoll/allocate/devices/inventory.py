@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.pools import gather_pools
+from plimsoll.allocate.devices.slices import SliceView, tainted_view
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.identity import Features, PoolId
-from plimsoll.allocate.pools import gather_pools
-from plimsoll.allocate.slices import SliceView, tainted_view
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Programs

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.allocate.capacity import value_of
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.capacity import value_of
+from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.state import AllocationState, Holding
 
 

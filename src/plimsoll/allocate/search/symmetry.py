@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.allocate.attributes import AttributeTable
 from plimsoll.allocate.budget import Purse
-from plimsoll.allocate.devices import NodeDevices, bits_of
+from plimsoll.allocate.devices.attributes import AttributeTable
+from plimsoll.allocate.devices.node import NodeDevices, bits_of
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.plans import Plan
-from plimsoll.allocate.usage import Usage
 
 
 def group_devices(

@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from plimsoll.allocate.bounds import Outlook
-from plimsoll.allocate.devices import NodeDevices
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.limits import Clock, Stretch
 from plimsoll.allocate.plans import MAX_RESULTS, Order, Plan, Step
-from plimsoll.allocate.symmetry import group_devices
-from plimsoll.allocate.tally import Pick, Tally, Undo
-from plimsoll.allocate.usage import Usage
+from plimsoll.allocate.search.bounds import Outlook
+from plimsoll.allocate.search.symmetry import group_devices
+from plimsoll.allocate.search.tally import Pick, Tally, Undo
 
 #: How often a device may turn out to be too dear before the rest of its request is added up.
 STUMBLES = 64

@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from plimsoll.allocate.attributes import AttributeTable
-from plimsoll.allocate.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, value_of
-from plimsoll.allocate.devices import NodeDevices, bits_of
+from plimsoll.allocate.devices.attributes import AttributeTable
+from plimsoll.allocate.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, value_of
+from plimsoll.allocate.devices.node import NodeDevices, bits_of
+from plimsoll.allocate.devices.pools import Standing
+from plimsoll.allocate.devices.taints import untolerated
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.identity import DeviceId, claim_name
 from plimsoll.allocate.plans import Order, Plan
-from plimsoll.allocate.pools import Standing
-from plimsoll.allocate.refusal import (
+from plimsoll.allocate.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
@@ -32,9 +34,7 @@ from plimsoll.allocate.refusal import (
     TaintRefusal,
     UnusablePool,
 )
-from plimsoll.allocate.taints import untolerated
-from plimsoll.allocate.tally import NOTHING, Pick, Tally
-from plimsoll.allocate.usage import Usage
+from plimsoll.allocate.search.tally import NOTHING, Pick, Tally
 from plimsoll.api.quantity import Quantity
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from plimsoll.allocate.attributes import AttributeTable
-from plimsoll.allocate.capacity import CapacityFault, CapacityRefusal, Consumption, consume, value_of
+from plimsoll.allocate.devices.attributes import AttributeTable
+from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume, value_of
+from plimsoll.allocate.devices.pools import Pool, Standing
+from plimsoll.allocate.devices.slices import SliceView
 from plimsoll.allocate.identity import DeviceId, Features, PoolId
-from plimsoll.allocate.pools import Pool, Standing
-from plimsoll.allocate.slices import SliceView
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO, Quantity
