@@ -265,7 +265,7 @@ def test_deep_lists_before_a_request_for_one_device_too_many() -> None:
     devices = numbered(16, k=lambda n: n)
     for count, kind in ((9, Refusal), (8, Allocation)):
         wanted = claim(*lists(8, 8, lambda n, k: has("k", (n + k) % 16)), exactly("rest", count=count))
-        assert isinstance(ask([resource_slice(devices)], wanted, steps=100_000), kind)
+        assert isinstance(ask([resource_slice(devices)], wanted, steps=500), kind)
 
 
 def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:

@@ -26,7 +26,7 @@ class Rule(Enum):
     FAILED = "cannot be evaluated"
     CAPACITY = "capacity"
     TAKEN = "allocated already"
-    PICKED = "taken by another request of this pod"
+    PICKED = "taken by this pod already"
     TAINT = "taint"
     COUNTER = "shared counters"
     CONSTRAINT = "constraint"

@@ -1,7 +1,7 @@
 """What cannot work, told without trying: bounds on the devices that the rest of the requests need.
 
 Owns `Outlook`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
-remaining requests. Requests that may be served in several ways are left out of the count.
+remaining requests. A prioritized list counts with the least that any alternative takes, or not at all.
 """
 
 from __future__ import annotations
@@ -99,21 +99,19 @@ class Outlook:
 
     def _sum_demands(self, position: int) -> list[tuple[int, int]]:
         """Masks of devices, and how many of each the remaining requests need among them."""
-        plans = [
-            step.plans[0] for step in self._steps[position:] if not step.optional and not step.plans[0].admin
-        ]
-        masks = {plan.candidates for plan in plans}
+        needs = [_least_need(step) for step in self._steps[position:]]
+        masks = {mask for mask, count in needs if count}
         together = 0
         for mask in masks:
             if not mask & self._shareable:
                 together |= mask
         demands = []
-        for mask in {together, *masks}:
-            if mask & self._shareable:
-                count = max(plan.count for plan in plans if plan.candidates == mask)
+        for wide in {together, *masks}:
+            if wide & self._shareable:
+                count = max(count for mask, count in needs if mask == wide)
             else:
-                count = sum(plan.count for plan in plans if not plan.candidates & ~mask)
-            demands.append((mask, count))
+                count = sum(count for mask, count in needs if not mask & ~wide)
+            demands.append((wide, count))
         return demands
 
     def promising(
@@ -183,6 +181,16 @@ class Outlook:
                 if not step.optional and constraint in step.plans[0].constraints
             ]
         return known
+
+
+def _least_need(step: Step) -> tuple[int, int]:
+    """The devices that a step chooses among, and how many of them it takes at least."""
+    if any(plan.admin for plan in step.plans):
+        return 0, 0
+    mask = 0
+    for plan in step.plans:
+        mask |= plan.candidates
+    return mask, min(plan.count for plan in step.plans)
 
 
 def table_bits(table: AttributeTable) -> int:
