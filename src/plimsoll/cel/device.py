@@ -10,6 +10,7 @@ semantics.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -101,6 +102,13 @@ def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> Device:
 _ZERO = Quantity.from_json(None)
 
 
+@lru_cache(maxsize=65_536)
+def _split(name: str, driver: str) -> tuple[str, str]:
+    """The domain of an attribute or capacity, and its name there; devices of a driver have the same ones."""
+    domain, slash, key = name.partition("/")
+    return (intern(domain), intern(key)) if slash else (driver, intern(name))
+
+
 class _Reader:
     """Collects the domains of one device and what is wrong with it."""
 
@@ -111,13 +119,11 @@ class _Reader:
         self.longest = len(driver)
 
     def put(self, domains: Domains, name: str, value: Value) -> None:
-        domain, slash, key = name.partition("/")
-        if not slash:
-            domain, key = self.driver, name
+        domain, key = _split(name, self.driver)
         entries = domains.get(domain)
         if entries is None:
-            entries = domains[intern(domain)] = {}
-        entries[intern(key)] = value
+            entries = domains[domain] = {}
+        entries[key] = value
 
     def typed(self, name: str, attribute: resource.DeviceAttribute) -> Value:
         if attribute.string_value is not None:

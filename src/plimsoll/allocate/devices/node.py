@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from plimsoll.allocate.devices.attributes import AttributeTable
-from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume, value_of
+from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
 from plimsoll.allocate.devices.pools import Pool, Standing
 from plimsoll.allocate.devices.slices import SliceView
 from plimsoll.allocate.identity import DeviceId, Features, PoolId
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import Device, DeviceCapacity, DeviceTaint
+from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint
 from plimsoll.cel import Environment, Programs
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
@@ -323,21 +323,24 @@ def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> Draw:
 
 
 def _shape(capacity: Mapping[str, DeviceCapacity]) -> object:
-    """What tells capacities apart, spelling included: recorded amounts keep the spelling of their source."""
-    if not capacity:
-        return ()
-    return tuple((name, str(value_of(entry)), _policy_key(entry)) for name, entry in capacity.items())
+    """What tells capacities apart, by the identity of their amounts.
+
+    Amounts that are spelled alike are one object (`Quantity.parse` sees to it), and spelling matters, because
+    a recorded amount keeps that of its source. Where they are not, there is one shape more.
+    """
+    return tuple(
+        [(name, id(entry.value), _policy_key(entry.request_policy)) for name, entry in capacity.items()]
+    )
 
 
-def _policy_key(entry: DeviceCapacity) -> object:
-    policy = entry.request_policy
+def _policy_key(policy: CapacityRequestPolicy | None) -> object:
     if policy is None:
         return None
     bounds = policy.valid_range
     return (
-        str(policy.default),
-        tuple(map(str, policy.valid_values)),
-        None if bounds is None else (str(bounds.min), str(bounds.max), str(bounds.step)),
+        id(policy.default),
+        tuple(map(id, policy.valid_values)),
+        None if bounds is None else (id(bounds.min), id(bounds.max), id(bounds.step)),
     )
 
 
