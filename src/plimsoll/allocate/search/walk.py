@@ -210,29 +210,31 @@ class Search:
                 continue
             frame.undo = [undo]
             number = frame.number + 1
-            following = frame.candidates
-            if number < plan.count:
-                following = self._filter(plan, position, following, number)
             missing = plan.count - number
-            if not self._exact and (
-                (missing and following.bit_count() < missing)
-                or (self._failed and self._outlook.starved(position + 1, self._tally.picked))
-                or (
-                    self._stumbles > STUMBLES
-                    and self._outlook.too_dear(
-                        following if missing else 0, missing, position + 1, self._tally
-                    )
-                )
-            ):
+            following = self._filter(plan, position, frame.candidates, number) if missing else 0
+            if not self._exact and self._falls_short(position, following, missing):
                 self._tally.give_back(frame.plan, frame.undo)
                 self._skip_equals(frame, device)
                 continue
-            if number == plan.count:
+            if not missing:
                 return position + 1
             frame = _Taking(position, frame.alternative, plan, number, following)
             self._stack.append(frame)
         self._stack.pop()
         return self._fail(position, frame.alternative) if frame.number == 0 else _Signal.FAILED
+
+    def _falls_short(self, position: int, following: int, missing: int) -> bool:
+        """Whether what is left cannot serve the rest of a plan, or the requests after it.
+
+        The bounds over later requests cost more than a step, so they wait until something has failed.
+        """
+        if following.bit_count() < missing:
+            return True
+        if self._failed and self._outlook.starved(position + 1, self._tally.picked):
+            return True
+        return self._stumbles > STUMBLES and self._outlook.too_dear(
+            following, missing, position + 1, self._tally
+        )
 
     def _take_all(self, position: int, alternative: int, plan: Plan) -> int | _Signal | End | Fault:
         """Take every device of a plan, or fail: there are no alternatives to try."""
