@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from plimsoll.allocate import (
@@ -39,11 +39,9 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.cluster.dump import Found
-from plimsoll.errors import DecodeError, InputError
+from plimsoll.errors import InputError
 from plimsoll.tools.columns import lay_out
-from plimsoll.validate.defaults import fill_defaults
-
-T = TypeVar("T")
+from plimsoll.tools.views import views_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +55,11 @@ class Devices:
     taint_rules: tuple[DeviceTaintRule, ...]
 
     @staticmethod
-    def read(objects: Iterable[Found], now: str) -> Devices:
+    def read(objects: Iterable[Found], now: datetime) -> Devices:
         """Read the kinds that matter, with defaults filled in; other kinds are passed by."""
         found = list(objects)
-        nodes = {node.metadata.name: node for node in _views(found, "Node", Node, now)}
-        slices = _views(found, "ResourceSlice", ResourceSlice, now)
+        nodes = {node.metadata.name: node for node in views_of(found, Node, now)}
+        slices = views_of(found, ResourceSlice, now)
         # A driver's slices alone are enough to ask: nodes that only they name have no labels.
         for each in slices:
             name = each.spec.node_name
@@ -70,9 +68,9 @@ class Devices:
         return Devices(
             tuple(nodes.values()),
             tuple(slices),
-            {each.metadata.name: each for each in _views(found, "DeviceClass", DeviceClass, now)},
-            tuple(_views(found, "ResourceClaim", ResourceClaim, now)),
-            tuple(_views(found, "DeviceTaintRule", DeviceTaintRule, now)),
+            {each.metadata.name: each for each in views_of(found, DeviceClass, now)},
+            tuple(views_of(found, ResourceClaim, now)),
+            tuple(views_of(found, DeviceTaintRule, now)),
         )
 
 
@@ -130,8 +128,7 @@ class Question:
 
 def ask(objects: Iterable[Found], question: Question) -> Iterator[Answer]:
     """Try the claims among some objects; shareIDs are random."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return try_claims(Devices.read(objects, now), question, lambda: str(uuid4()))
+    return try_claims(Devices.read(objects, datetime.now(UTC)), question, lambda: str(uuid4()))
 
 
 def limits(steps: int, timeout: float | None) -> Limits:
@@ -205,21 +202,6 @@ def _pick_nodes(devices: Devices, names: Sequence[str]) -> list[Node]:
         known = ", ".join(sorted(by_name)) or "none"
         raise InputError(f"there is no Node {missing[0]!r}; there are: {known}")
     return [by_name[name] for name in names]
-
-
-def _views(objects: Iterable[Found], kind: str, view: type[T], now: str) -> list[T]:
-    views = []
-    for found in objects:
-        if found.kind != kind:
-            continue
-        try:
-            # Decoding comes first: it says what is wrong with the shape before defaults are put into it.
-            codec.convert(found.tree, view)
-            fill_defaults(kind, found.tree, now)
-            views.append(codec.convert(found.tree, view))
-        except DecodeError as error:
-            raise DecodeError(f"{found.where}: {error}") from None
-    return views
 
 
 def _reasons(outcome: Outcome) -> list[str]:

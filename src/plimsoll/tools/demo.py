@@ -7,12 +7,10 @@ the validator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from importlib.resources import files
-from typing import TypeVar
 
-from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form, device_forms, read_device
 from plimsoll.api.quantity import ZERO, Quantity
@@ -26,8 +24,7 @@ from plimsoll.ledger.units import quantity_of
 from plimsoll.tools.check import check_object
 from plimsoll.tools.columns import lay_out
 from plimsoll.tools.select import select_devices
-
-T = TypeVar("T")
+from plimsoll.tools.views import views_of
 
 SELECTOR = (
     'device.driver == "gpu.example.com" && '
@@ -62,13 +59,8 @@ def tell(now: datetime) -> Iterator[str]:
     yield from _tell_validation(now)
 
 
-def _views(objects: Iterable[Found], view: type[T]) -> list[T]:
-    """The objects of one kind."""
-    return [codec.convert(found.tree, view) for found in objects if found.kind == view.__name__]
-
-
 def _tell_books(objects: list[Found]) -> Iterator[str]:
-    (node,) = _views(objects, Node)
+    (node,) = views_of(objects, Node)
     ledger = _book(objects, node)
     line = node.status.allocatable["cpu"]
     rows: list[tuple[str, ...]] = [("POD", "BY REQUESTS", "BY CLAIMS", "TOGETHER", "BECAUSE OF")]
@@ -95,10 +87,10 @@ def _tell_books(objects: list[Found]) -> Iterator[str]:
 
 def _book(objects: list[Found], node: Node) -> NodeLedger:
     """The node's ledger with every pod on it, whether it fits or not."""
-    claims = {claim.metadata.name: claim for claim in _views(objects, ResourceClaim)}
-    pricing = Pricing(DeviceIndex(_views(objects, ResourceSlice)), node)
+    claims = {claim.metadata.name: claim for claim in views_of(objects, ResourceClaim)}
+    pricing = Pricing(DeviceIndex(views_of(objects, ResourceSlice)), node)
     ledger = NodeLedger(node)
-    for pod in _views(objects, Pod):
+    for pod in views_of(objects, Pod):
         priced = price_claims(pod, claims, {}, pricing)
         ledger.add(pod, [bill for bill in priced if isinstance(bill, Bill)])
     return ledger
@@ -107,7 +99,7 @@ def _book(objects: list[Found], node: Node) -> NodeLedger:
 def _devices(objects: list[Found]) -> dict[tuple[str, str, str], Device]:
     return {
         (piece.spec.driver, piece.spec.pool.name, device.name): device
-        for piece in _views(objects, ResourceSlice)
+        for piece in views_of(objects, ResourceSlice)
         for device in piece.spec.devices or ()
     }
 

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.api import codec
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cel import Environment, compile_selector, flatten
 from plimsoll.cluster.dump import Found
-from plimsoll.errors import DecodeError
+from plimsoll.tools.views import views_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,7 @@ def select_devices(expression: str, objects: Iterable[Found], gates: Gates | Non
         "stored", gates.enabled("DRAConsumableCapacity"), gates.enabled("DRAListTypeAttributes")
     )
     selector = compile_selector(expression, environment)
-    for found in objects:
-        if found.kind != "ResourceSlice":
-            continue
-        try:
-            spec = codec.convert(found.tree, ResourceSlice).spec
-        except DecodeError as error:
-            raise DecodeError(f"{found.where}: {error}") from None
+    for spec in (piece.spec for piece in views_of(objects, ResourceSlice)):
         for device in spec.devices or ():
             outcome = selector.evaluate_exact(flatten(device, spec.driver))
             yield Answer(

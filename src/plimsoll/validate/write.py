@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Wire
 from plimsoll.errors import InputError
 from plimsoll.validate.defaults import fill_defaults
 from plimsoll.validate.endpoints import ENDPOINTS
@@ -63,6 +64,16 @@ class Prepared:
     warnings: tuple[str, ...] = ()
 
 
+def settle(kind: str, tree: Any, view: type[Wire], now: str) -> Tree:
+    """A tree as the API reads it: canonical, of the right types (DecodeError if not), defaults filled in."""
+    settled = canonicalise(tree, view)
+    # Wrong types are found here, before anything looks into the tree.
+    look(settled, view)
+    look_at_metadata(settled)
+    fill_defaults(kind, settled, now)
+    return settled
+
+
 def prepare(write: Write) -> Prepared:
     """Take a write through the pipeline."""
     endpoint = ENDPOINTS.get((write.operation, write.kind, write.subresource))
@@ -72,15 +83,8 @@ def prepare(write: Write) -> Prepared:
     if (write.old is None) != (write.operation == "create"):
         raise InputError("an update needs the stored object, a create has none")
     creates, now = write.operation == "create", write_time(write.now)
-    tree = canonicalise(write.object, endpoint.view)
-    old = {} if creates else canonicalise(write.old, endpoint.view)
-    # Wrong types are found here, before anything looks into the trees.
-    for given in (tree, old):
-        look(given, endpoint.view)
-        look_at_metadata(given)
-    fill_defaults(write.kind, tree, now)
-    if not creates:
-        fill_defaults(write.kind, old, now)
+    tree = settle(write.kind, write.object, endpoint.view, now)
+    old = {} if creates else settle(write.kind, write.old, endpoint.view, now)
     job = Job(endpoint.view, creates, tree, old, write.gates, now, write.namespace_labels, write.caller)
     endpoint.prepare(job)
     return Prepared(job.tree, tuple(endpoint.check(job)), tuple(endpoint.warn(job)))

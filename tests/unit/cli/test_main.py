@@ -245,3 +245,26 @@ def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> 
     nothing = run("allocate", "-f", slices)
     assert (nothing.code, "no ResourceClaim is waiting" in nothing.err) == (1, True)
     assert run("allocate", "-f", cluster, "--least-waste", "--claim", "default/one").code == 0
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "null",
+        "{devices: null}",
+        "{devices: {requests: null}}",
+        "{devices: {requests: [null]}}",
+        "{devices: {requests: [{name: r, exactly: null}]}}",
+        "{devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: -1}}]}}",
+        "{devices: {requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: Some}}]}}",
+        "{devices: {requests: [{name: r, firstAvailable: [null]}]}}",
+        "{devices: {requests: 7}}",
+    ],
+)
+def test_allocate_takes_any_claim(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
+    """Whatever is wrong with a claim, there is an answer or one line that says so."""
+    head = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: odd, namespace: default}\n"
+    (tmp_path / "odd.yaml").write_text(f"{head}spec: {spec}\n")
+    result = run("allocate", "-f", cluster, "--claim", "odd")
+    assert result.code in (0, 1) or (result.code == 2 and result.err.startswith("plimsoll: "))
+    assert "Traceback" not in result.out + result.err

@@ -1,0 +1,37 @@
+"""The objects of a dump as typed views.
+
+Owns picking the objects of one kind out of what was read and decoding them. An object that is not of its kind
+is a DecodeError that says where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.meta import Wire
+from plimsoll.cluster.dump import Found
+from plimsoll.errors import DecodeError
+from plimsoll.validate.times import write_time
+from plimsoll.validate.write import settle
+
+T = TypeVar("T", bound=Wire)
+
+
+def views_of(objects: Iterable[Found], view: type[T], now: datetime | None = None) -> list[T]:
+    """The objects of one kind; with a time `now` as the API reads them, defaults filled in."""
+    moment = None if now is None else write_time(now)
+    views = []
+    for found in objects:
+        if found.kind != view.__name__:
+            continue
+        tree: Any = found.tree
+        try:
+            if moment is not None:
+                tree = settle(found.kind, tree, view, moment)
+            views.append(codec.convert(tree, view))
+        except DecodeError as error:
+            raise DecodeError(f"{found.where}: {error}") from None
+    return views
