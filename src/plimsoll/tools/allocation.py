@@ -40,6 +40,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.cluster.dump import Found
 from plimsoll.errors import InputError
+from plimsoll.tools.check import check_object
 from plimsoll.tools.columns import lay_out
 from plimsoll.tools.views import views_of
 
@@ -53,9 +54,10 @@ class Devices:
     classes: dict[str, DeviceClass]
     claims: tuple[ResourceClaim, ...]
     taint_rules: tuple[DeviceTaintRule, ...]
+    problems: dict[str, tuple[str, ...]]  #: claim -> why the API server would not take it
 
     @staticmethod
-    def read(objects: Iterable[Found], now: datetime) -> Devices:
+    def read(objects: Iterable[Found], now: datetime, gates: Gates) -> Devices:
         """Read the kinds that matter, with defaults filled in; other kinds are passed by."""
         found = list(objects)
         nodes = {node.metadata.name: node for node in views_of(found, Node, now)}
@@ -65,12 +67,20 @@ class Devices:
             name = each.spec.node_name
             if name and name not in nodes:
                 nodes[name] = Node(metadata=ObjectMeta(name=name))
+        claims = views_of(found, ResourceClaim, now)
+        trees = [each.tree for each in found if each.kind == ResourceClaim.__name__]
+        problems = {
+            claim_name(claim): check_object(tree, now, gates).problems
+            for claim, tree in zip(claims, trees, strict=True)
+            if claim.status.allocation is None
+        }
         return Devices(
             tuple(nodes.values()),
             tuple(slices),
             {each.metadata.name: each for each in views_of(found, DeviceClass, now)},
-            tuple(views_of(found, ResourceClaim, now)),
+            tuple(claims),
             tuple(views_of(found, DeviceTaintRule, now)),
+            problems,
         )
 
 
@@ -82,6 +92,7 @@ class Answer:
     node: str = ""
     allocation: Allocation | None = None
     refusals: tuple[tuple[str, Outcome], ...] = ()
+    problems: tuple[str, ...] = ()  #: why the API server would not take the claims: no node was asked
 
     @property
     def served(self) -> bool:
@@ -100,6 +111,10 @@ class Answer:
                 ]
             yield from (f"  {line}" for line in lay_out(rows))
             return
+        if self.problems:
+            yield f"{names}: not a claim that the API server would take"
+            yield from (f"  {problem}" for problem in self.problems)
+            return
         yield f"{names}: on none of {len(self.refusals)} nodes" if self.refusals else f"{names}: no node"
         for node, outcome in self.refusals:
             yield f"  {node}:"
@@ -110,6 +125,8 @@ class Answer:
         if self.allocation is not None:
             results = [codec.to_tree(result) for result in self.allocation.results]
             return {**made, "node": self.node, "allocations": results, "steps": self.allocation.steps}
+        if self.problems:
+            return {**made, "node": None, "problems": list(self.problems)}
         refused = [{"node": node, "reasons": _reasons(outcome)} for node, outcome in self.refusals]
         return {**made, "node": None, "refusals": refused}
 
@@ -128,7 +145,8 @@ class Question:
 
 def ask(objects: Iterable[Found], question: Question) -> Iterator[Answer]:
     """Try the claims among some objects; shareIDs are random."""
-    return try_claims(Devices.read(objects, datetime.now(UTC)), question, lambda: str(uuid4()))
+    devices = Devices.read(objects, datetime.now(UTC), question.gates)
+    return try_claims(devices, question, lambda: str(uuid4()))
 
 
 def limits(steps: int, timeout: float | None) -> Limits:
@@ -156,6 +174,10 @@ def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) 
     nodes = _pick_nodes(devices, question.nodes)
     groups = [tuple(wanted)] if question.together and wanted else [(claim,) for claim in wanted]
     for group in groups:
+        problems = [problem for claim in group for problem in devices.problems.get(claim_name(claim), ())]
+        if problems:
+            yield Answer(group, problems=tuple(problems))
+            continue
         refusals: list[tuple[str, Outcome]] = []
         for node in nodes:
             outcome = allocate_claims(
