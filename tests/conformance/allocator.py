@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.allocate import Allocation, AllocationState, Fault, Features, GaveUp, Inventory, allocate_claims
-from plimsoll.allocate.identity import DeviceId
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 

@@ -58,16 +58,16 @@ CEL_ARROWS: dict[str, set[str]] = {
 
 #: And inside `allocate`: what there is, what is asked for, the search, the reasons.
 ALLOCATE_ARROWS: dict[str, set[str]] = {
-    "identity": set(),
+    "features": set(),
     "faults": set(),
     "limits": set(),
-    "state": {"identity"},
-    "devices": {"identity", "faults", "state"},
-    "plans": {"identity", "faults", "devices"},
+    "state": set(),
+    "devices": {"features", "faults", "state"},
+    "plans": {"faults", "devices"},
     "results": {"faults", "devices", "plans"},
     "budget": {"devices", "plans", "results"},
-    "search": {"identity", "faults", "limits", "devices", "plans", "budget"},
-    "reasons": {"identity", "devices", "plans", "search"},
+    "search": {"faults", "limits", "devices", "plans", "budget"},
+    "reasons": {"devices", "plans", "search"},
     "allocator": {
         "faults",
         "limits",

@@ -12,11 +12,12 @@ from plimsoll.allocate.budget import Budget, BudgetLine
 from plimsoll.allocate.devices.inventory import Inventory
 from plimsoll.allocate.devices.waste import Preference
 from plimsoll.allocate.faults import Fault
-from plimsoll.allocate.identity import DeviceId, Features, PoolId
+from plimsoll.allocate.features import Features
 from plimsoll.allocate.limits import Limits
 from plimsoll.allocate.reasons.explanation import explain_lines
 from plimsoll.allocate.reasons.refusal import Refusal
 from plimsoll.allocate.state import AllocationState
+from plimsoll.api.identity import DeviceId, PoolId
 
 __all__ = [
     "Allocation",

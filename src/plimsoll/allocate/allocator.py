@@ -19,7 +19,7 @@ from plimsoll.allocate.devices.inventory import Inventory
 from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.pools import Standing
 from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.devices.waste import Preference, prefer
+from plimsoll.allocate.devices.waste import Preference, least_waste_first
 from plimsoll.allocate.faults import INVALID_POOLS, Fault
 from plimsoll.allocate.limits import Clock, Limits, Stretch
 from plimsoll.allocate.plans import Order, Step, read_order
@@ -93,8 +93,8 @@ def allocate_claims(
     if isinstance(devices, Fault):
         return devices
     usage = Usage(devices, state)
-    if preference is not Preference.FIRST:
-        devices = prefer(preference, devices, usage)
+    if preference is Preference.LEAST_WASTE:
+        devices = least_waste_first(devices, usage)
         usage = Usage(devices, state)
     order = read_order(waiting, classes, devices, usage)
     if isinstance(order, Fault):
@@ -119,7 +119,7 @@ def allocate_claims(
     return Allocation(
         tuple(claim.status.allocation or next(fresh) for claim in claims),
         clock.steps,
-        _alternatives(claims, order, search),
+        _alternatives(claims, search),
     )
 
 
@@ -128,9 +128,7 @@ def _usable_on(allocation: AllocationResult, node: Node) -> bool:
     return selector is None or selector_matches(selector, node) is True
 
 
-def _alternatives(
-    claims: Sequence[ResourceClaim], order: Order, search: Search
-) -> tuple[tuple[int, ...], ...]:
+def _alternatives(claims: Sequence[ResourceClaim], search: Search) -> tuple[tuple[int, ...], ...]:
     chosen = iter(search.alternatives)
     return tuple(
         tuple(next(chosen) if claim.status.allocation is None else 0 for _ in claim.spec.devices.requests)

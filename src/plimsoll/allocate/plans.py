@@ -18,8 +18,11 @@ from plimsoll.allocate.devices.pools import Standing
 from plimsoll.allocate.devices.taints import tolerated
 from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import Fault
-from plimsoll.allocate.identity import claim_name
+from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import (
+    ALL,
+    EXACT_COUNT,
+    RESULTS_MAX,
     DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
@@ -28,10 +31,6 @@ from plimsoll.api.resource import (
     ResourceClaim,
 )
 from plimsoll.errors import CelCompileError, CelRuntimeError
-
-MAX_RESULTS = 32  #: devices per claim
-
-EXACT_COUNT, ALL = "ExactCount", "All"
 
 
 class Plan:
@@ -126,8 +125,8 @@ def read_order(
                 return step
             steps.append(step)
             fewest += min(plan.count for plan in step.plans)
-        if fewest > MAX_RESULTS:
-            facts = {"claim": claim_name(claim), "count": fewest, "limit": MAX_RESULTS}
+        if fewest > RESULTS_MAX:
+            facts = {"claim": claim_name(claim), "count": fewest, "limit": RESULTS_MAX}
             return Fault(faults.TOO_MANY_DEVICES, facts)
         fault = _read_constraints(number, claim, steps[first:], constraints)
         if fault is not None:
@@ -254,11 +253,11 @@ def _find_candidates(
                 elif isinstance(verdict, CapacityFault):
                     failures[number] = verdict
         mask = fitting
-        for number, used in usage.consumed.items():
+        for number in usage.consumed:
             if mask >> number & 1:
                 verdict = verdicts[entries[number].capacity]
                 assert isinstance(verdict, Consumption)
-                if not usage.fits(number, verdict.nano, used):
+                if not usage.fits(number, verdict.nano):
                     exhausted |= 1 << number
     plan.failures = failures
     if plan.all:

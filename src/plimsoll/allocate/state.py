@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from plimsoll.allocate.identity import DeviceId, PoolId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, AllocationResult, ResourceClaim
 from plimsoll.errors import StateError
@@ -111,7 +111,7 @@ class AllocationState:
         """Take what a result says."""
         if result.admin_access:
             return
-        device = DeviceId(result.driver, result.pool, result.device)
+        device = DeviceId.of(result)
         if result.share_id is None or not self._shared:
             self.hold_device(device)
             return
@@ -123,7 +123,7 @@ class AllocationState:
         """Give back exactly what `hold` took; raises StateError if it is not held."""
         if result.admin_access:
             return
-        device = DeviceId(result.driver, result.pool, result.device)
+        device = DeviceId.of(result)
         holding = self.holding(device)
         share = result.share_id if self._shared else None
         if holding is None or not holding.covers(share, result.consumed_capacity):

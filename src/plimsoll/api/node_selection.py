@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from plimsoll.api.names import label_key, label_value
+from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 
 NAME_FIELD = "metadata.name"
-_INT64 = range(-(2**63), 2**63)
+_INT64 = range(INT64_MIN, INT64_MAX + 1)
 
 
 @dataclass(frozen=True, slots=True)

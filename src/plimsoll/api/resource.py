@@ -15,6 +15,11 @@ from plimsoll.api.core import NodeSelector, ResourceList
 from plimsoll.api.meta import Condition, Int, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 
+#: How many devices a request asks for: so many, or all that match.
+EXACT_COUNT, ALL = "ExactCount", "All"
+#: The most devices one claim can have.
+RESULTS_MAX = 32
+
 # -- devices
 
 

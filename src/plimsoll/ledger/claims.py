@@ -22,9 +22,10 @@ from plimsoll.api.forms import (
     read_class,
     read_status,
 )
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, AllocationResult, DeviceClass, ResourceClaim
-from plimsoll.ledger.devices import DeviceIndex, DeviceKey
+from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.mapping import NO_CLASS, DeviceCharge, charges_of
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.verdict import Cause, Reason
@@ -50,7 +51,7 @@ class Bill:
         """The policy for a resource; where none is named, or one we do not know, it is added per claim."""
         return effective_policy(self.charge.resources[resource].policy)
 
-    def devices(self, resource: str) -> tuple[DeviceKey, ...]:
+    def devices(self, resource: str) -> tuple[DeviceId, ...]:
         """The devices that charge a resource, each once."""
         return tuple(dict.fromkeys(part.device for part in self.parts if part.resource == resource))
 

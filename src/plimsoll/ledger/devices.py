@@ -8,28 +8,11 @@ The profile of Kubernetes 1.36 asks for pool and name only and takes the first o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.resource import AllocationDevice, Device, ResourceSlice, ResourceSliceSpec
 from plimsoll.ledger.profile import Profile
-
-
-class DeviceKey(NamedTuple):
-    """The name of a device: all three parts."""
-
-    driver: str
-    pool: str
-    device: str
-
-    def __str__(self) -> str:
-        return "/".join(self)
-
-
-def key_of(result: AllocationDevice) -> DeviceKey:
-    """The device an allocation result names."""
-    return DeviceKey(result.driver, result.pool, result.device)
 
 
 class DeviceIndex:

@@ -14,11 +14,11 @@ from enum import Enum
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Policy
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.amounts import add_to
 from plimsoll.ledger.charges import pod_charge
 from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.devices import DeviceKey
 from plimsoll.ledger.policy import is_held, work_out
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.requests import (
@@ -61,7 +61,7 @@ class Line:
     namespace: str = ""
     pod: str = ""
     claim: str = ""
-    devices: tuple[DeviceKey, ...] = ()
+    devices: tuple[DeviceId, ...] = ()
     counted: bool = True
 
 
@@ -197,7 +197,7 @@ def _lines(pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile) 
 
 def _claim_charges(
     bill: Bill, worked: ClaimCharge, profile: Profile
-) -> Iterator[tuple[str, Quantity, Rule, tuple[DeviceKey, ...]]]:
+) -> Iterator[tuple[str, Quantity, Rule, tuple[DeviceId, ...]]]:
     for resource, charge in bill.charge.resources.items():
         rule = Rule(bill.policy(resource).value)
         devices = bill.devices(resource)

@@ -14,13 +14,12 @@ Precedence".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.api.forms import POLICIES, ClassPolicy, DeviceRule, Form, device_forms, read_device
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import AllocationDevice, Device
-from plimsoll.ledger.devices import DeviceKey, key_of
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.verdict import Cause, Reason
 
@@ -36,7 +35,7 @@ NO_CLASS = ClassPolicy()
 class DeviceCharge:
     """What one allocation result charges to one node resource."""
 
-    device: DeviceKey
+    device: DeviceId
     resource: str
     quantity: Quantity | None  #: by the mapping; None where there is overhead only
     per_pod: Quantity | None = None
@@ -63,7 +62,7 @@ def charges_of(
         if isinstance(policy, Reason):
             return policy
         charges.append(
-            DeviceCharge(key_of(result), resource, amount, rule.per_pod, rule.per_container, policy)
+            DeviceCharge(DeviceId.of(result), resource, amount, rule.per_pod, rule.per_container, policy)
         )
     return tuple(charges)
 
@@ -107,11 +106,3 @@ def resolve_policy(
     if not policy and rule.mapped and class_policy.manages:
         return Reason(cause=Cause.NO_POLICY, resource=resource)
     return policy
-
-
-def policy_problems(device: Device, class_policy: ClassPolicy, profile: Profile) -> Iterator[Reason]:
-    """What keeps a device from being handed out to a request of this class at all."""
-    for resource, rule in sorted(read_device(device).items()):
-        policy = resolve_policy(resource, rule, class_policy, profile)
-        if isinstance(policy, Reason):
-            yield policy

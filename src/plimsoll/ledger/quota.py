@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import DeviceRequest, ResourceClaim
+from plimsoll.api.resource import ALL, EXACT_COUNT, RESULTS_MAX, DeviceRequest, ResourceClaim
 from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page
 from plimsoll.ledger.cgroups.shares import share_claims
 from plimsoll.ledger.lines import Entry, Line, Rule
@@ -24,8 +24,6 @@ from plimsoll.ledger.units import PLAIN, is_extended
 COUNT_CLAIMS = "count/resourceclaims.resource.k8s.io"
 COUNT_PODS = "count/pods"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-#: The most devices one claim can have; what a request for all devices counts for.
-MOST_DEVICES = 32
 _ONE = Quantity.of(1)
 _IN_SPEC = (Rule.REQUESTS, Rule.POD_LEVEL, Rule.OVERHEAD)
 
@@ -94,7 +92,8 @@ def _devices(request: DeviceRequest) -> dict[str, int]:
 
 
 def _count(mode: str, count: int) -> int:
-    return {"ExactCount": count, "All": MOST_DEVICES}.get(mode, 0)
+    """A request for all devices counts for the most that a claim can have."""
+    return {EXACT_COUNT: count, ALL: RESULTS_MAX}.get(mode, 0)
 
 
 def exceeded(used: Amounts, hard: Amounts) -> dict[str, Quantity]:

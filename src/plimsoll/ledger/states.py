@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.devices import DeviceKey
 from plimsoll.ledger.pools import Pool
 from plimsoll.ledger.units import unit_of
 
@@ -35,7 +35,7 @@ class Holding:
 
     policy: str
     parts: Mapping[str, Part]
-    devices: tuple[DeviceKey, ...] = ()
+    devices: tuple[DeviceId, ...] = ()
 
     @property
     def pool(self) -> Pool:

@@ -26,10 +26,10 @@ from plimsoll.allocate import (
     allocate_claims,
     explain_lines,
 )
-from plimsoll.allocate.identity import claim_name
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.gates import Gates
+from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import (
     AllocationDevice,

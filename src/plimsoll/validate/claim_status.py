@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from plimsoll.api.names import byte_length
 from plimsoll.api.resource import (
+    RESULTS_MAX,
     AllocatedDeviceStatus,
     AllocationConfiguration,
     AllocationDevice,
@@ -56,7 +57,6 @@ from plimsoll.validate.problems import (
 from plimsoll.validate.trees import Tree, part
 
 CONSUMERS_MAX = 256
-RESULTS_MAX = 32
 CONDITIONS_MAX = 8
 ADDRESSES_MAX = 16
 INTERFACE_MAX = 256

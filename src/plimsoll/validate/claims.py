@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import (
+    ALL,
+    EXACT_COUNT,
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
@@ -41,7 +43,7 @@ ALTERNATIVES_MAX = 8
 CONSTRAINTS_MAX = 32
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
-_ALLOCATION_MODES = ("All", "ExactCount")
+_ALLOCATION_MODES = (ALL, EXACT_COUNT)
 
 
 def check_device_claim(claim: DeviceClaim, path: Path, gates: Gates) -> Problems:
@@ -96,10 +98,10 @@ def _check_devices(request: ExactDeviceRequest | DeviceSubRequest, path: Path, g
     else:
         yield required(path.child("deviceClassName"), "must be the name of a DeviceClass")
     yield from check_selectors(request.selectors, path.child("selectors"), gates)
-    if request.allocation_mode == "All":
+    if request.allocation_mode == ALL:
         if request.count != 0:
             yield invalid(path.child("count"), request.count, "must be left out with allocationMode All")
-    elif request.allocation_mode == "ExactCount":
+    elif request.allocation_mode == EXACT_COUNT:
         if request.count <= 0:
             yield invalid(path.child("count"), request.count, "must be larger than zero")
     else:

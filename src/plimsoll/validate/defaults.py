@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from plimsoll.api.resource import EXACT_COUNT
 from plimsoll.validate.trees import Tree, part
 
 
@@ -50,8 +51,8 @@ def _fill_claim_spec(spec: Tree) -> None:
 
 def _fill_request(request: Tree) -> None:
     if not request.get("allocationMode"):
-        request["allocationMode"] = "ExactCount"
-    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["allocationMode"] = EXACT_COUNT
+    if request["allocationMode"] == EXACT_COUNT and not request.get("count"):
         request["count"] = 1
     _fill_tolerations(request)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from plimsoll.allocate.identity import Features
+from plimsoll.allocate.features import Features
 from plimsoll.allocate.state import AllocationState
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from plimsoll.allocate.identity import DeviceId, Features, PoolId
+from plimsoll.allocate.features import Features
 from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.resource import ResourceSlice
 from tests.unit.allocate import naive_rules as rules

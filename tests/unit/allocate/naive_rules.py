@@ -12,9 +12,10 @@ from fractions import Fraction
 from functools import cache
 from math import ceil
 
-from plimsoll.allocate.identity import DeviceId, Features
+from plimsoll.allocate.features import Features
 from plimsoll.allocate.state import AllocationState
 from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.quantity import NANO, Quantity
 from plimsoll.api.resource import (

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from plimsoll.allocate.identity import DeviceId, Features
+from plimsoll.allocate.features import Features
 from plimsoll.allocate.state import AllocationState
 from plimsoll.api.codec import convert
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, Device, DeviceTaintRule, ResourceClaim, ResourceSlice
 from tests.unit.allocate.build import CLASS, DRIVER, NODE, claim, device, device_class, node, resource_slice

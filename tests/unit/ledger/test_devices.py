@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import AllocationDevice, Device, ResourceSlice
-from plimsoll.ledger.devices import DeviceIndex, DeviceKey, key_of
+from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.profile import Profile
 from tests.unit.ledger.books import NODE, device, node, piece
 
@@ -22,8 +23,8 @@ def wanted(driver: str = "x", pool: str = "pool", name: str = "d") -> Allocation
 
 
 def test_a_key_names_all_three() -> None:
-    assert key_of(wanted("x", "p", "d")) == DeviceKey("x", "p", "d")
-    assert str(DeviceKey("x.example.com", "p", "d")) == "x.example.com/p/d"
+    assert DeviceId.of(wanted("x", "p", "d")) == DeviceId("x", "p", "d")
+    assert str(DeviceId("x.example.com", "p", "d")) == "x.example.com/p/d"
 
 
 def test_slices_for_all_nodes_and_by_label() -> None:

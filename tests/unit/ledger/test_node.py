@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from plimsoll.api.forms import ClaimCharge, Form, ResourceCharge
 from plimsoll.api.gates import Gates
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.errors import LedgerError
 from plimsoll.ledger.claims import Bill
-from plimsoll.ledger.devices import DeviceKey
 from plimsoll.ledger.lines import Line, Rule, sum_lines
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
@@ -175,7 +175,7 @@ def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
     bills = world.judge_placement(one).bills or ()
     world.ledger.assume(one, bills)
     world.ledger.add(with_charges(one, bills, Form.V1_37).whole(Form.V1_37))
-    assert world.ledger.entries["uid-p"].bills[0].devices("cpu") == (DeviceKey(DRIVER, "pool", "d"),)
+    assert world.ledger.entries["uid-p"].bills[0].devices("cpu") == (DeviceId(DRIVER, "pool", "d"),)
     assert list(world.ledger.claims) == ["uid-c"]
 
 

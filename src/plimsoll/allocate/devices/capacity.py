@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plimsoll.api.quantity import NANO, ZERO, Quantity, divide_up
+from plimsoll.api.quantity import INT64_MAX, NANO, ZERO, Quantity, divide_up
 from plimsoll.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-
-_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def _round_to_range(
     rounded = base + size * divide_up(wanted - base, size)
     # DIFF: Kubernetes 1.36 wraps around and records a negative amount; 1.37 and this end the allocation.
     # Test: test_a_step_past_64_bits_is_a_fault
-    if wanted > _MAX_INT64 or rounded > _MAX_INT64:
+    if wanted > INT64_MAX or rounded > INT64_MAX:
         return None
     # DIFF: Kubernetes 1.36 always writes BinarySI; 1.37 and this keep the format of the step.
     # Test: test_a_rounded_amount_has_the_format_of_the_step

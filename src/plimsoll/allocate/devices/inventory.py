@@ -13,8 +13,9 @@ from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.pools import gather_pools
 from plimsoll.allocate.devices.slices import SliceView, tainted_view
 from plimsoll.allocate.faults import Fault
-from plimsoll.allocate.identity import Features, PoolId
+from plimsoll.allocate.features import Features
 from plimsoll.api.core import Node
+from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Programs
 
@@ -81,7 +82,9 @@ class Inventory:
         """The inventory with other slices (the same objects where nothing changed) and other rules."""
         new = Inventory.__new__(Inventory)
         new.features, new._programs = self.features, self._programs
-        new._rules = self._rules if taint_rules is None or not self._allows_rules() else tuple(taint_rules)
+        new._rules = self._rules
+        if taint_rules is not None and self.features.device_taints:
+            new._rules = tuple(taint_rules)
         new._slices = tuple(slices)
         new._known = {}
         new._index(self._known if new._rules == self._rules else {})
@@ -113,9 +116,6 @@ class Inventory:
         """Remember a node's devices."""
         self._nodes[name] = known
         self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
-
-    def _allows_rules(self) -> bool:
-        return self.features.device_taints
 
     def _index(self, known: dict[int, SliceView]) -> None:
         self._nodes: dict[str, _Known] = {}

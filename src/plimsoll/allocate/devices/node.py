@@ -16,8 +16,9 @@ from plimsoll.allocate.devices.attributes import AttributeTable
 from plimsoll.allocate.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
 from plimsoll.allocate.devices.pools import Pool, Standing
 from plimsoll.allocate.devices.slices import SliceView
-from plimsoll.allocate.identity import DeviceId, Features, PoolId
+from plimsoll.allocate.features import Features
 from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint

@@ -14,8 +14,9 @@ from enum import Enum
 
 from plimsoll.allocate.devices.slices import SliceView
 from plimsoll.allocate.faults import NODE_SELECTION, Fault
-from plimsoll.allocate.identity import Features, PoolId
+from plimsoll.allocate.features import Features
 from plimsoll.api.core import Node
+from plimsoll.api.identity import PoolId
 from plimsoll.api.node_selection import SelectorProblem, node_matches
 from plimsoll.api.quantity import ZERO
 

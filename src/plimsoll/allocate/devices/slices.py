@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.allocate.identity import PoolId
+from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Device as FlatDevice
 from plimsoll.cel import Matches, Selector, flatten, match_all

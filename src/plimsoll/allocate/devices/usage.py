@@ -8,6 +8,7 @@ drawn once per device however many share it, also by devices of the pool on othe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import gt
 
 from plimsoll.allocate.devices.capacity import value_of
 from plimsoll.allocate.devices.node import NodeDevices
@@ -17,10 +18,11 @@ from plimsoll.allocate.state import AllocationState, Holding
 class Usage:
     """One node's devices as the allocations leave them."""
 
-    __slots__ = ("_devices", "available", "blocked", "consumed", "shared", "taken")
+    __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "shared", "taken")
 
     def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
         self._devices = devices
+        self._free: dict[int, tuple[int, ...]] = {}
         self.taken = 0  #: mask of devices that are held whole
         self.shared = 0  #: mask of devices with shares: their counters are drawn already
         self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity taken by its shares
@@ -42,19 +44,19 @@ class Usage:
         if devices.counting:
             self._draw_counters(devices, state)
 
-    def fits(self, number: int, wanted: tuple[int, ...], used: Mapping[str, int]) -> bool:
-        """Whether an amount per capacity fits beside what the shares have taken."""
-        capacity = self._devices.entries[number].device.capacity
-        return all(
-            used.get(name, 0) + amount <= value_of(entry).nano
-            for (name, entry), amount in zip(capacity.items(), wanted, strict=True)
-        )
+    def fits(self, number: int, wanted: tuple[int, ...]) -> bool:
+        """Whether an amount per capacity fits beside what the shares of others have taken."""
+        return not any(map(gt, wanted, self.free(number)))
 
     def free(self, number: int) -> tuple[int, ...]:
-        """What is left of each capacity of a device."""
-        used = self.consumed.get(number, {})
-        capacity = self._devices.entries[number].device.capacity
-        return tuple(value_of(entry).nano - used.get(name, 0) for name, entry in capacity.items())
+        """What the shares of others leave of each capacity of a device."""
+        known = self._free.get(number)
+        if known is None:
+            used = self.consumed.get(number, {})
+            capacity = self._devices.entries[number].device.capacity
+            known = tuple([value_of(entry).nano - used.get(name, 0) for name, entry in capacity.items()])
+            self._free[number] = known
+        return known
 
     def _note(self, number: int, holding: Holding) -> None:
         flag = 1 << number

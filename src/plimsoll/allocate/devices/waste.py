@@ -21,10 +21,8 @@ class Preference(Enum):
     LEAST_WASTE = "least-waste"
 
 
-def prefer(preference: Preference, devices: NodeDevices, usage: Usage) -> NodeDevices:
-    """The devices in the order of a preference."""
-    if preference is Preference.FIRST:
-        return devices
+def least_waste_first(devices: NodeDevices, usage: Usage) -> NodeDevices:
+    """The devices with the smallest, in what is left of them, first."""
     ranks = _size_ranks(devices, usage)
     order = sorted(range(len(devices.entries)), key=lambda number: (ranks[number], number))
     return devices.reordered(order)

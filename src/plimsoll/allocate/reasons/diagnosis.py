@@ -16,7 +16,6 @@ from plimsoll.allocate.devices.node import NodeDevices, bits_of
 from plimsoll.allocate.devices.pools import Standing
 from plimsoll.allocate.devices.taints import untolerated
 from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.identity import DeviceId, claim_name
 from plimsoll.allocate.plans import Order, Plan
 from plimsoll.allocate.reasons.refusal import (
     BudgetShortage,
@@ -35,6 +34,7 @@ from plimsoll.allocate.reasons.refusal import (
     UnusablePool,
 )
 from plimsoll.allocate.search.tally import NOTHING, Pick, Tally
+from plimsoll.api.identity import DeviceId, claim_name
 from plimsoll.api.quantity import Quantity
 
 

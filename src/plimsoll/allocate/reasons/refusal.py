@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from plimsoll.allocate.identity import DeviceId, PoolId, claim_name
 from plimsoll.api.core import NodeSelector
+from plimsoll.api.identity import DeviceId, PoolId, claim_name
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 

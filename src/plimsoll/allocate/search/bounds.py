@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from plimsoll.allocate.devices.attributes import AttributeTable
 from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.plans import MAX_RESULTS, Constraint, Plan, Step
+from plimsoll.allocate.plans import Constraint, Plan, Step
 from plimsoll.allocate.search.supply import Supply
 from plimsoll.allocate.search.tally import NOTHING, Tally
+from plimsoll.api.resource import RESULTS_MAX
 
 
 class Outlook:
@@ -127,7 +128,7 @@ class Outlook:
         missing = plan.count - number
         if self._constraints[constraint].distinct:
             return mask if self._varied_enough(table, state, missing, later, mask, picked) else 0
-        viable, rest = 0, table_bits(table) if state == NOTHING else state
+        viable, rest = 0, _all_bits(table) if state == NOTHING else state
         while rest:
             low = rest & -rest
             rest ^= low
@@ -193,7 +194,7 @@ def _least_need(step: Step) -> tuple[int, int]:
     return mask, min(plan.count for plan in step.plans)
 
 
-def table_bits(table: AttributeTable) -> int:
+def _all_bits(table: AttributeTable) -> int:
     """The bits of all values of a table."""
     return (1 << len(table.by_bit)) - 1
 
@@ -201,7 +202,7 @@ def table_bits(table: AttributeTable) -> int:
 def _is_short(plan: Plan) -> bool:
     if plan.all:
         return not plan.devices
-    return plan.candidates.bit_count() < plan.count or plan.count > MAX_RESULTS
+    return plan.candidates.bit_count() < plan.count or plan.count > RESULTS_MAX
 
 
 def _count_values(table: AttributeTable, used: int, mask: int) -> int:

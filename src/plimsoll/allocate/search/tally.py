@@ -17,8 +17,8 @@ from plimsoll.allocate.devices.capacity import Consumption
 from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import ALL_CONSTRAINT, Fault
-from plimsoll.allocate.identity import claim_name
 from plimsoll.allocate.plans import Order, Plan
+from plimsoll.api.identity import claim_name
 
 NOTHING = -1  #: state of a constraint that no device has met yet
 
@@ -154,7 +154,7 @@ class Tally:
         if plan.consumptions and device in self._usage.consumed:
             wanted = plan.consumptions[self._entries[device].capacity]
             assert isinstance(wanted, Consumption)
-            if not self._usage.fits(device, wanted.nano, self._usage.consumed[device]):
+            if not self._usage.fits(device, wanted.nano):
                 return None
         return self.take(plan, device)
 

@@ -23,10 +23,11 @@ from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.usage import Usage
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.limits import Clock, Stretch
-from plimsoll.allocate.plans import MAX_RESULTS, Order, Plan, Step
+from plimsoll.allocate.plans import Order, Plan, Step
 from plimsoll.allocate.search.bounds import Outlook
 from plimsoll.allocate.search.symmetry import group_devices
 from plimsoll.allocate.search.tally import Pick, Tally, Undo
+from plimsoll.api.resource import RESULTS_MAX
 
 #: How often a device may turn out to be too dear before the rest of its request is added up.
 STUMBLES = 64
@@ -176,7 +177,7 @@ class Search:
         plan = self._steps[position].plans[alternative]
         if plan.all and not plan.devices:
             return self._fail(position, alternative)
-        if self._tally.counts[plan.claim] + plan.count > MAX_RESULTS:
+        if self._tally.counts[plan.claim] + plan.count > RESULTS_MAX:
             return self._crossing(position, _Signal.EXCEEDED)
         if plan.count <= 0:
             return position + 1

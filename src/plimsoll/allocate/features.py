@@ -1,41 +1,13 @@
-"""What a device is called, and which features are switched on.
+"""Which features are switched on: the allocator's share of the feature gates.
 
-A device is (driver, pool, device): two drivers may use the same pool name, and two pools the same device
-name. `Features` is the allocator's share of the feature gates (section 13 of the allocator semantics).
+Section 13 of the allocator semantics says what each of them changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from plimsoll.api.gates import Gates
-from plimsoll.api.resource import ResourceClaim
-
-
-class PoolId(NamedTuple):
-    """A resource pool: pools of different drivers never mix."""
-
-    driver: str
-    pool: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}"
-
-
-class DeviceId(NamedTuple):
-    """A device of a cluster."""
-
-    driver: str
-    pool: str
-    device: str
-
-    @property
-    def pool_id(self) -> PoolId:
-        return PoolId(self.driver, self.pool)
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +35,3 @@ class Features:
             and gates.enabled("DRAResourceClaimDeviceStatus"),
             list_attributes=gates.enabled("DRAListTypeAttributes"),
         )
-
-
-def claim_name(claim: ResourceClaim) -> str:
-    """`namespace/name`, as messages have it."""
-    metadata = claim.metadata
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

@@ -1,0 +1,47 @@
+"""What a device is called: driver, pool and device, all three.
+
+Two drivers may use the same pool name, and two pools the same device name; nothing in Plimsoll ever names a
+device by less.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plimsoll.api.resource import AllocationDevice, ResourceClaim
+
+
+class PoolId(NamedTuple):
+    """A resource pool: pools of different drivers never mix."""
+
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class DeviceId(NamedTuple):
+    """A device of a cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    @staticmethod
+    def of(result: AllocationDevice) -> DeviceId:
+        """The device that an allocation result names."""
+        return DeviceId(result.driver, result.pool, result.device)
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.driver, self.pool)
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+def claim_name(claim: ResourceClaim) -> str:
+    """`namespace/name`, as messages have it."""
+    metadata = claim.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
