@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.allocator import read_row
+
 from bench.clock import best
 from plimsoll.allocate import (
     Allocation,
@@ -31,7 +33,6 @@ from plimsoll.allocate import (
 )
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
-from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.cel import Programs
 
@@ -112,32 +113,8 @@ class Scenario:
 
 
 def read_case(row: Mapping[str, Any]) -> Scenario:
-    gates = row["features"]
-    features = Features(
-        admin_access=gates["DRAAdminAccess"],
-        prioritized_list=gates["DRAPrioritizedList"],
-        consumable_capacity=gates["DRAConsumableCapacity"],
-        partitionable_devices=gates["DRAPartitionableDevices"],
-        device_taints=gates["DRADeviceTaints"],
-        binding_conditions=gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"],
-        list_attributes=gates["DRAListTypeAttributes"],
-    )
-    state = AllocationState()
-    for held in row["allocatedDevices"]:
-        state.hold_device(DeviceId(held["driver"], held["pool"], held["device"]))
-    for held in row["allocatedSharedDevices"]:
-        state.hold_share(DeviceId(held["driver"], held["pool"], held["device"]), held["shareID"])
-    for held in row["consumedCapacity"]:
-        amounts = {name: Quantity.parse(text) for name, text in held["capacity"].items()}
-        state.consume(DeviceId(held["driver"], held["pool"], held["device"]), amounts)
-    return Scenario(
-        [convert(tree, ResourceSlice) for tree in row["resourceSlices"]],
-        [convert(tree, ResourceClaim) for tree in row["claimsToAllocate"]],
-        state,
-        convert(row["node"], Node),
-        {tree["metadata"]["name"]: convert(tree, DeviceClass) for tree in row["deviceClasses"]},
-        features,
-    )
+    inventory, state, claims, node, classes = read_row(dict(row))
+    return Scenario(inventory.slices, claims, state, node, classes, inventory.features)
 
 
 def report_cases(path: Path) -> None:

@@ -9,13 +9,13 @@ match, a field that fails validation) is a value, never an exception.
         DecodeError            JSON that is not the object it claims to be (field: where)
         FormError              a node-allocatable field that cannot be written in the form asked for
         GateError              an unknown feature gate, or a set of gates that contradict each other
-        StateError             a device released that is not held
         CelError               a device selector
           CelCompileError      it does not parse, type-check or fit the environment
           CelRuntimeError      it failed on this device
             CelCostError       it went past its run-time cost limit
             CelFatalError      it failed in a way that && and || do not swallow
             CelPatternError    a text that is no regular expression
+      StateError               a device released that is not held: the caller's bug
       LedgerError              a pod booked twice, or taken off the books it is not on: the caller's bug
 """
 
@@ -67,10 +67,6 @@ class GateError(InputError):
     """An unknown feature gate, or gates that contradict each other."""
 
 
-class StateError(InputError):
-    """A device is released that is not held: the caller's books are not in order."""
-
-
 class CelError(InputError):
     """A device selector that does not compile or fails on a device."""
 
@@ -97,6 +93,10 @@ class CelFatalError(CelRuntimeError):
 
 class CelPatternError(CelRuntimeError):
     """A text that is no regular expression."""
+
+
+class StateError(PlimsollError):
+    """A device is released that is not held: the caller's books are not in order."""
 
 
 class LedgerError(PlimsollError):

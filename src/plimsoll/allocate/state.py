@@ -10,11 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, AllocationResult, ResourceClaim
 from plimsoll.errors import StateError
+
+K = TypeVar("K")
+
+#: A share, and what it consumes of each capacity.
+Record: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 
 
 @dataclass(slots=True)
@@ -24,26 +30,23 @@ class Holding:
     exclusive: int = 0  #: how many results hold the whole device; more than one is a double allocation
     shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
     consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares, unless zero
-    records: int = 0  #: how many shares recorded what they consumed
+    recorded: dict[Record, int] = field(default_factory=dict)  #: how many shares recorded which amounts
 
     @property
     def empty(self) -> bool:
-        return not (self.exclusive or self.shares or self.records)
+        return not (self.exclusive or self.shares or self.recorded)
 
     def covers(self, share: str | None, amounts: Mapping[str, Quantity]) -> bool:
         """Whether this much is held: the whole device without a share, else the share and its amounts."""
         if share is None:
             return self.exclusive > 0
-        if not amounts:
-            return share in self.shares
-        return (
-            share in self.shares
-            and self.records > 0
-            and all(amount.nano <= self.consumed.get(name, 0) for name, amount in amounts.items())
-        )
+        if amounts:
+            return share in self.shares and _record(share, amounts) in self.recorded
+        with_amounts = sum(count for (known, _), count in self.recorded.items() if known == share)
+        return self.shares.get(share, 0) > with_amounts
 
     def copy(self) -> Holding:
-        return Holding(self.exclusive, dict(self.shares), dict(self.consumed), self.records)
+        return Holding(self.exclusive, dict(self.shares), dict(self.consumed), dict(self.recorded))
 
 
 class AllocationState:
@@ -117,7 +120,7 @@ class AllocationState:
             return
         self.hold_share(device, result.share_id)
         if result.consumed_capacity:
-            self.consume(device, result.consumed_capacity)
+            self.consume(device, result.consumed_capacity, result.share_id)
 
     def release(self, result: AllocationDevice) -> None:
         """Give back exactly what `hold` took; raises StateError if it is not held."""
@@ -133,7 +136,7 @@ class AllocationState:
         else:
             _add(holding.shares, share, -1)
             if result.consumed_capacity:
-                holding.records -= 1
+                _add(holding.recorded, _record(share, result.consumed_capacity), -1)
                 for name, amount in result.consumed_capacity.items():
                     _add(holding.consumed, name, -amount.nano)
         if holding.empty:
@@ -150,10 +153,10 @@ class AllocationState:
         """Hold a share of a device."""
         _add(self._holding(device).shares, share, 1)
 
-    def consume(self, device: DeviceId, amounts: Mapping[str, Quantity]) -> None:
-        """Record what a share consumes."""
+    def consume(self, device: DeviceId, amounts: Mapping[str, Quantity], share: str = "") -> None:
+        """Record what a share consumes, or several together if none is named."""
         holding = self._holding(device)
-        holding.records += 1
+        _add(holding.recorded, _record(share, amounts), 1)
         for name, amount in amounts.items():
             _add(holding.consumed, name, amount.nano)
 
@@ -162,7 +165,11 @@ class AllocationState:
         return pool.setdefault(device.device, Holding())
 
 
-def _add(sums: dict[str, int], key: str, amount: int) -> None:
+def _record(share: str, amounts: Mapping[str, Quantity]) -> Record:
+    return share, tuple(sorted((name, amount.nano) for name, amount in amounts.items()))
+
+
+def _add(sums: dict[K, int], key: K, amount: int) -> None:
     """Add to a sum; one that is zero is not listed, so that equal states look equal."""
     total = sums.get(key, 0) + amount
     if total:

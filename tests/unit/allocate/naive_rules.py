@@ -248,4 +248,4 @@ def counters_drawn(device: Device) -> dict[tuple[str, str], Fraction]:
 
 def has_shares(state: AllocationState, id: DeviceId) -> bool:
     holding = state.holding(id)
-    return holding is not None and bool(holding.shares or holding.records)
+    return holding is not None and bool(holding.shares or holding.recorded)

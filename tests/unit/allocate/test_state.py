@@ -301,3 +301,17 @@ def test_whatever_is_allocated_can_be_held_and_released() -> None:
         assert question.state == before
         assert answer(question) == outcome
     assert found > 50
+
+
+@pytest.mark.parametrize("amounts", [{"mem": "3"}, {"mem": "5"}, {"mem": "4", "cores": "1"}, {}])
+def test_only_the_amounts_that_a_share_took_can_be_given_back(amounts: dict[str, str]) -> None:
+    state = AllocationState()
+    held = result(share="x", mem="4")
+    state.hold(held)
+    state.hold(result(share="y", mem="9"))
+    before = state.copy()
+    with pytest.raises(StateError):
+        state.release(result("d0", "x", False, **amounts))
+    assert state == before
+    state.release(held)
+    assert state != before

@@ -63,7 +63,7 @@ class Usage:
         shareable = self._devices.shareable & flag
         if holding.exclusive:
             self.taken |= flag
-        if holding.shares or holding.records:
+        if holding.shares or holding.recorded:
             if shareable:
                 self.shared |= flag
             elif holding.shares:
@@ -71,7 +71,7 @@ class Usage:
                 # until they are back (document 001, "Handles Device Updates"); Kubernetes hands it out.
                 # Test: test_a_device_made_dedicated_waits_for_its_shares
                 self.taken |= flag
-            if holding.records:
+            if holding.recorded:
                 self.consumed[number] = holding.consumed
 
     def _draw_counters(self, devices: NodeDevices, state: AllocationState) -> None:
