@@ -7,6 +7,7 @@ remaining requests. A prioritized list counts with the least that any alternativ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from plimsoll.allocate.devices.attributes import AttributeTable
 from plimsoll.allocate.devices.node import NodeDevices
@@ -17,10 +18,19 @@ from plimsoll.allocate.search.tally import NOTHING, Tally
 from plimsoll.api.resource import RESULTS_MAX
 
 
+class Ahead(NamedTuple):
+    """What the steps from a position on look at."""
+
+    devices: int  #: mask
+    claims: tuple[int, ...]
+    constraints: tuple[int, ...]
+
+
 class Outlook:
     """Bounds for the steps of one search, from every position on."""
 
     __slots__ = (
+        "_ahead",
         "_constraints",
         "_counting",
         "_demands",
@@ -30,9 +40,6 @@ class Outlook:
         "_steps",
         "_supply",
         "_tables",
-        "claims",
-        "constraints",
-        "future",
         "weakest",
     )
 
@@ -55,18 +62,21 @@ class Outlook:
         self.weakest = 0  #: the step that `hopeless` found wanting
         self._demands: dict[int, list[tuple[int, int]]] = {}
         self._later: dict[tuple[int, int], list[Plan]] = {}
-        #: For every position: the devices, the claims and the constraints that matter from there on.
-        self.future: list[int] = [0] * (len(steps) + 1)
-        self.claims: list[tuple[int, ...]] = [()] * (len(steps) + 1)
-        self.constraints: list[tuple[int, ...]] = [()] * (len(steps) + 1)
-        for position in range(len(steps) - 1, -1, -1):
-            mask, touched = self.future[position + 1], set(self.constraints[position + 1])
-            for plan in steps[position].plans:
-                mask |= plan.candidates | plan.fault_mask
-                touched.update(plan.constraints)
-            self.future[position] = mask
-            self.claims[position] = tuple(sorted({*self.claims[position + 1], steps[position].claim}))
-            self.constraints[position] = tuple(sorted(touched))
+        self._ahead: list[Ahead] = []
+
+    def ahead(self, position: int) -> Ahead:
+        """What matters from a position on; worked out for all of them when first asked for."""
+        if not self._ahead:
+            devices, claims, constraints = 0, set[int](), set[int]()
+            found = [Ahead(0, (), ())]
+            for step in reversed(self._steps):
+                claims.add(step.claim)
+                for plan in step.plans:
+                    devices |= plan.candidates | plan.fault_mask
+                    constraints.update(plan.constraints)
+                found.append(Ahead(devices, tuple(sorted(claims)), tuple(sorted(constraints))))
+            self._ahead = found[::-1]
+        return self._ahead[position]
 
     def hopeless(self, tally: Tally) -> bool:
         """Whether some request cannot be served even alone, or all of them not from the devices there are."""
@@ -87,9 +97,10 @@ class Outlook:
 
     def independent(self, plan: Plan, position: int) -> bool:
         """Whether the requests from a position on cannot notice which devices a plan gets."""
-        if plan.candidates & (self.future[position] | self._counting) or self._priced:
+        ahead = self.ahead(position)
+        if plan.candidates & (ahead.devices | self._counting) or self._priced:
             return False
-        return not any(constraint in plan.constraints for constraint in self.constraints[position])
+        return not any(constraint in plan.constraints for constraint in ahead.constraints)
 
     def starved(self, position: int, picked: int) -> bool:
         """Whether the requests from a position on need more devices than are left."""

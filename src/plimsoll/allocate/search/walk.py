@@ -294,13 +294,13 @@ class Search:
 
     def _key(self, position: int, alternative: int) -> object:
         """Everything in the state that the steps from a position on depend on."""
-        outlook, tally = self._outlook, self._tally
-        claims = outlook.claims[position]
+        tally = self._tally
+        devices, claims, constraints = self._outlook.ahead(position)
         return (
             position,
             alternative,
-            tally.picked & outlook.future[position],
-            tuple([tally.constraints[number] for number in outlook.constraints[position]]),
+            tally.picked & devices,
+            tuple([tally.constraints[number] for number in constraints]),
             tuple([tally.counts[claim] for claim in claims]),
             tuple([tally.picked_by[claim] for claim in claims]) if self._has_admin else None,
             tuple(sorted(tally.shares.items())) if tally.shares else None,
