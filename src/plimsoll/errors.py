@@ -15,11 +15,18 @@ match, a field that fails validation) is a value, never an exception.
             CelCostError       it went past its run-time cost limit
             CelFatalError      it failed in a way that && and || do not swallow
             CelPatternError    a text that is no regular expression
+        ApiError               a call to the Kubernetes API that was refused (code, reason: as in its Status)
+        PatchError             a patch that is malformed, or does not fit the object it is for
+        ConfigError            a kubeconfig, certificate, token file or server setting that cannot be used
+      StoreError               the store's file is corrupt, locked, full or cannot be written
       StateError               a device released that is not held: the caller's bug
       LedgerError              a pod booked twice, or taken off the books it is not on: the caller's bug
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class PlimsollError(Exception):
@@ -93,6 +100,41 @@ class CelFatalError(CelRuntimeError):
 
 class CelPatternError(CelRuntimeError):
     """A text that is no regular expression."""
+
+
+class ApiError(InputError):
+    """A refused call to the Kubernetes API: what its Status object says, on either end of the wire."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+        super().__init__(message)
+
+
+class PatchError(InputError):
+    """A patch that cannot be applied; `malformed` tells bad syntax (HTTP 400) from a bad fit (HTTP 422)."""
+
+    def __init__(self, message: str, *, malformed: bool = False) -> None:
+        self.malformed = malformed
+        super().__init__(message)
+
+
+class ConfigError(InputError):
+    """A kubeconfig, certificate, token file or server setting that cannot be used."""
+
+
+class StoreError(PlimsollError):
+    """The store's file is corrupt, locked by another process, full, or cannot be written."""
 
 
 class StateError(PlimsollError):

@@ -19,7 +19,7 @@ ARROWS: dict[str, set[str]] = {
     "validate": {"api", "cel", "ledger"},
     "allocate": {"api", "cel"},
     "schedule": {"api", "cel", "ledger", "allocate"},
-    "cluster": {"api", "validate"},
+    "cluster": {"api", "validate", "ledger"},
     "wire": set(),
     "node": {"api", "ledger", "wire", "cluster"},
     "drivers": {"api", "wire", "cluster"},
