@@ -1,0 +1,457 @@
+"""The table of resources: every group, version, name, verb and selectable field that the API serves.
+
+Owns: `RESOURCES`, in the order in which discovery lists them, and the look-ups by path, by kind and by key.
+Promises: names, short names, categories, subresources, verbs and field labels are those of Kubernetes 1.36;
+the first version of a resource is the preferred one and the one that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CHANGE = ("get", "patch", "update")
+_CREATE = ("create",)
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What stands behind the last part of a path such as `pods/NAME/binding`."""
+
+    name: str
+    verbs: tuple[str, ...] = _CHANGE
+    group: str | None = None  #: group, version and kind of what it takes and gives, if not the parent's
+    version: str = ""
+    kind: str = ""
+
+
+_SCALE = Subresource("scale", _CHANGE, "autoscaling", "v1", "Scale")
+
+#: Every subresource that any resource has, by name.
+SUBRESOURCES: Mapping[str, Subresource] = {
+    entry.name: entry
+    for entry in (
+        Subresource("status"),
+        Subresource("approval"),
+        Subresource("ephemeralcontainers"),
+        Subresource("resize"),
+        Subresource("finalize", ("update",)),
+        Subresource("binding", _CREATE, "", "v1", "Binding"),
+        Subresource("eviction", _CREATE, "policy", "v1", "Eviction"),
+        Subresource("token", _CREATE, "authentication.k8s.io", "v1", "TokenRequest"),
+        _SCALE,
+    )
+}
+
+#: The labels that need no row; cluster-scoped kinds with a list of their own lack the second.
+_COMMON_LABELS = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
+#: What a field selector sees where the object leaves the field out.
+_ABSENT = {"spec.hostNetwork": "false", "spec.unschedulable": "false"} | dict.fromkeys(
+    ("status.replicas", "status.successful"), "0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One row of the table."""
+
+    group: str
+    versions: tuple[str, ...]  #: preferred first; the first is the one that is stored
+    plural: str
+    kind: str
+    namespaced: bool
+    singular: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    field_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: label -> path as stored
+    label_error: str = ""  #: how an unknown label is refused, with `{label}` in it; kinds without labels: ""
+    full: bool = False  #: validated, defaulted and with strategies; otherwise stored as it comes
+    stored_as: str = ""  #: key of the resource that holds the objects, if it is another one
+
+    @property
+    def key(self) -> str:
+        """`pods`, or `resourceclaims.resource.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage_key(self) -> str:
+        """The key under which the objects are stored; events of both groups are one."""
+        return self.stored_as or self.key
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def stored(self) -> bool:
+        """False for reviews and bindings, which are answered and forgotten."""
+        return "get" in self.verbs
+
+    def api_version(self, version: str = "") -> str:
+        """`v1`, or `resource.k8s.io/v1`; of the stored version unless told."""
+        return join_api_version(self.group, version or self.versions[0])
+
+    def label_path(self, label: str) -> tuple[str, ...] | None:
+        """The path of a field label, None if objects cannot be selected by it."""
+        if label == "metadata.name" or (label == "metadata.namespace" and self._has_namespace_label()):
+            return _COMMON_LABELS[label]
+        return self.field_labels.get(label)
+
+    def _has_namespace_label(self) -> bool:
+        return self.namespaced or not self.label_error
+
+    def refuse_label(self, label: str) -> str:
+        """Upstream's words for a field label that is not in the table."""
+        if self.label_error:
+            return self.label_error.replace("{label}", label)
+        return f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+    def field_text(self, tree: Any, label: str) -> str:
+        """What a field selector compares with: the field as text, as upstream prints it if it is absent."""
+        path = self.label_path(label)
+        value = _dig(tree, path) if path else None
+        if value is None or value == "":
+            if label == "source":
+                value = _dig(tree, ("reportingComponent",))
+            if value is None or value == "":
+                return _ABSENT.get(label, "")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+
+
+def _dig(tree: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def join_api_version(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
+
+
+def _paths(*labels: str) -> dict[str, tuple[str, ...]]:
+    return {label: tuple(label.split(".")) for label in labels}
+
+
+_PLAIN_ERROR = "field label not supported: {label}"
+_SLICE_ERROR = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}"
+_POD_LABELS = _paths(
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+) | {"spec.host": ("spec", "nodeName"), "status.podIPs": ()}
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT_LABELS = _paths(
+    *(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "type"
+) | {"source": ("source", "component")}
+#: Events of both groups are stored as core events, so the newer names lead to the older fields.
+_NEW_EVENT_LABELS = {
+    **{f"regarding.{name}": ("involvedObject", name) for name in _REFERENCE},
+    **_paths("reason", "type"),
+    "reportingController": ("reportingComponent",),
+}
+_ALL = ("all",)
+_EXTENSIONS = ("api-extensions",)
+
+
+def _row(group: str, versions: str, plural: str, kind: str, namespaced: bool, **more: Any) -> Resource:
+    more.setdefault("singular", kind.lower())
+    for name in ("short_names", "subresources"):
+        if name in more:
+            more[name] = tuple(more[name].split())
+    return Resource(group, tuple(versions.split()), plural, kind, namespaced, **more)
+
+
+def _core() -> Iterable[Resource]:
+    def row(plural: str, kind: str, namespaced: bool = True, **more: Any) -> Resource:
+        return _row("", "v1", plural, kind, namespaced, **more)
+
+    yield row("bindings", "Binding", verbs=_CREATE, full=True)
+    yield row("configmaps", "ConfigMap", short_names="cm")
+    yield row("endpoints", "Endpoints", short_names="ep")
+    yield row(
+        "events", "Event", short_names="ev", full=True, field_labels=_EVENT_LABELS, label_error=_PLAIN_ERROR
+    )
+    yield row("limitranges", "LimitRange", short_names="limits")
+    yield row(
+        "namespaces",
+        "Namespace",
+        False,
+        short_names="ns",
+        subresources="finalize status",
+        verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
+        field_labels=_paths("status.phase"),
+        label_error=_PLAIN_ERROR,
+        full=True,
+    )
+    yield row(
+        "nodes",
+        "Node",
+        False,
+        short_names="no",
+        subresources="status",
+        field_labels=_paths("spec.unschedulable"),
+        label_error=_PLAIN_ERROR,
+        full=True,
+    )
+    yield row("persistentvolumeclaims", "PersistentVolumeClaim", short_names="pvc", subresources="status")
+    yield row("persistentvolumes", "PersistentVolume", False, short_names="pv", subresources="status")
+    yield row(
+        "pods",
+        "Pod",
+        short_names="po",
+        categories=_ALL,
+        subresources="binding ephemeralcontainers eviction resize status",
+        field_labels=_POD_LABELS,
+        label_error=_PLAIN_ERROR,
+        full=True,
+    )
+    yield row("podtemplates", "PodTemplate")
+    yield row(
+        "replicationcontrollers",
+        "ReplicationController",
+        short_names="rc",
+        categories=_ALL,
+        subresources="scale status",
+        field_labels=_paths("status.replicas"),
+        label_error=_PLAIN_ERROR,
+    )
+    yield row("resourcequotas", "ResourceQuota", short_names="quota", subresources="status", full=True)
+    yield row("secrets", "Secret", field_labels=_paths("type"), label_error=_PLAIN_ERROR)
+    yield row("serviceaccounts", "ServiceAccount", short_names="sa", subresources="token")
+    yield row(
+        "services",
+        "Service",
+        short_names="svc",
+        categories=_ALL,
+        subresources="status",
+        field_labels=_paths("spec.clusterIP", "spec.type"),
+        label_error=_PLAIN_ERROR,
+    )
+
+
+def _workloads() -> Iterable[Resource]:
+    yield _row("apps", "v1", "controllerrevisions", "ControllerRevision", True)
+    for plural, kind, short in (("daemonsets", "DaemonSet", "ds"),):
+        yield _row(
+            "apps", "v1", plural, kind, True, short_names=short, categories=_ALL, subresources="status"
+        )
+    for plural, kind, short in (
+        ("deployments", "Deployment", "deploy"),
+        ("replicasets", "ReplicaSet", "rs"),
+        ("statefulsets", "StatefulSet", "sts"),
+    ):
+        yield _row(
+            "apps", "v1", plural, kind, True, short_names=short, categories=_ALL, subresources="scale status"
+        )
+    yield _row(
+        "events.k8s.io",
+        "v1",
+        "events",
+        "Event",
+        True,
+        short_names="ev",
+        field_labels=_NEW_EVENT_LABELS,
+        label_error=_PLAIN_ERROR,
+        full=True,
+        stored_as="events",
+    )
+    yield _row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_CREATE)
+    yield _row("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE)
+    group = "authorization.k8s.io"
+    yield _row(group, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True, verbs=_CREATE)
+    yield _row(group, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, verbs=_CREATE)
+    yield _row(group, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, verbs=_CREATE)
+    yield _row(group, "v1", "subjectaccessreviews", "SubjectAccessReview", False, verbs=_CREATE)
+    yield _row(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        True,
+        short_names="hpa",
+        categories=_ALL,
+        subresources="status",
+    )
+    yield _row(
+        "batch",
+        "v1",
+        "cronjobs",
+        "CronJob",
+        True,
+        short_names="cj",
+        categories=_ALL,
+        subresources="status",
+    )
+    yield _row(
+        "batch",
+        "v1",
+        "jobs",
+        "Job",
+        True,
+        categories=_ALL,
+        subresources="status",
+        field_labels={"status.successful": ("status", "succeeded")},
+        label_error='field label "{label}" not supported for Job',
+    )
+
+
+def _cluster_wide() -> Iterable[Resource]:
+    yield _row(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        False,
+        short_names="csr",
+        subresources="approval status",
+        field_labels=_paths("spec.signerName"),
+        label_error=_PLAIN_ERROR,
+    )
+    group = "networking.k8s.io"
+    yield _row(group, "v1", "ingressclasses", "IngressClass", False)
+    yield _row(group, "v1", "ingresses", "Ingress", True, short_names="ing", subresources="status")
+    yield _row(group, "v1", "ipaddresses", "IPAddress", False, short_names="ip")
+    yield _row(group, "v1", "networkpolicies", "NetworkPolicy", True, short_names="netpol")
+    yield _row(group, "v1", "servicecidrs", "ServiceCIDR", False, subresources="status")
+    yield _row(
+        "policy",
+        "v1",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        True,
+        short_names="pdb",
+        subresources="status",
+    )
+    group = "rbac.authorization.k8s.io"
+    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
+    yield _row(group, "v1", "clusterroles", "ClusterRole", False)
+    yield _row(group, "v1", "rolebindings", "RoleBinding", True)
+    yield _row(group, "v1", "roles", "Role", True)
+    group = "storage.k8s.io"
+    yield _row(group, "v1", "csidrivers", "CSIDriver", False)
+    yield _row(group, "v1", "csinodes", "CSINode", False)
+    yield _row(group, "v1", "csistoragecapacities", "CSIStorageCapacity", True)
+    yield _row(group, "v1", "storageclasses", "StorageClass", False, short_names="sc")
+    yield _row(group, "v1", "volumeattachments", "VolumeAttachment", False, subresources="status")
+    yield _row(group, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, short_names="vac")
+    group = "admissionregistration.k8s.io"
+    for plural, kind, subresources in (
+        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy", ""),
+        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", ""),
+        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", ""),
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "status"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", ""),
+        ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", ""),
+    ):
+        yield _row(group, "v1", plural, kind, False, categories=_EXTENSIONS, subresources=subresources)
+    yield _row(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        short_names="crd crds",
+        categories=_EXTENSIONS,
+        subresources="status",
+    )
+    yield _row(
+        "apiregistration.k8s.io",
+        "v1",
+        "apiservices",
+        "APIService",
+        False,
+        categories=_EXTENSIONS,
+        subresources="status",
+    )
+
+
+def _scheduling() -> Iterable[Resource]:
+    yield _row(
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names="pc", full=True
+    )
+    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, full=True)
+    yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
+    yield _row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
+    group = "resource.k8s.io"
+    yield _row(group, "v1 v1beta2", "deviceclasses", "DeviceClass", False, full=True)
+    yield _row(
+        group,
+        "v1beta2 v1alpha3",
+        "devicetaintrules",
+        "DeviceTaintRule",
+        False,
+        subresources="status",
+        full=True,
+    )
+    yield _row(group, "v1 v1beta2", "resourceclaims", "ResourceClaim", True, subresources="status", full=True)
+    yield _row(group, "v1 v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate", True, full=True)
+    yield _row(
+        group,
+        "v1alpha3",
+        "resourcepoolstatusrequests",
+        "ResourcePoolStatusRequest",
+        False,
+        subresources="status",
+    )
+    yield _row(
+        group,
+        "v1 v1beta2",
+        "resourceslices",
+        "ResourceSlice",
+        False,
+        field_labels=_paths("spec.nodeName", "spec.driver"),
+        label_error=_SLICE_ERROR,
+        full=True,
+    )
+    group = "flowcontrol.apiserver.k8s.io"
+    yield _row(group, "v1", "flowschemas", "FlowSchema", False, subresources="status")
+    yield _row(
+        group, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False, subresources="status"
+    )
+
+
+RESOURCES: tuple[Resource, ...] = (*_core(), *_workloads(), *_cluster_wide(), *_scheduling())
+
+_BY_PATH = {(row.group, version, row.plural): row for row in RESOURCES for version in row.versions}
+_BY_KIND = {(row.group, version, row.kind): row for row in RESOURCES for version in row.versions}
+_BY_KEY = {row.key: row for row in RESOURCES}
+
+
+def find(group: str, version: str, plural: str) -> Resource | None:
+    """The resource behind a path such as `/apis/GROUP/VERSION/PLURAL`."""
+    return _BY_PATH.get((group, version, plural))
+
+
+def find_kind(group: str, version: str, kind: str) -> Resource | None:
+    """The resource whose objects say this apiVersion and kind."""
+    return _BY_KIND.get((group, version, kind))
+
+
+def by_key(key: str) -> Resource | None:
+    """The resource of a store key such as `pods` or `resourceclaims.resource.k8s.io`."""
+    return _BY_KEY.get(key)
+
+
+def group_versions() -> dict[str, tuple[str, ...]]:
+    """Every group with its versions, preferred first, in the order of discovery."""
+    groups: dict[str, list[str]] = {}
+    for row in RESOURCES:
+        known = groups.setdefault(row.group, [])
+        known += [version for version in row.versions if version not in known]
+    return {group: tuple(sorted(versions, key=_RANK.index)) for group, versions in groups.items()}
+
+
+_RANK = ("v2", "v1", "v1beta2", "v1alpha3")
