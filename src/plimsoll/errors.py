@@ -16,6 +16,7 @@ match, a field that fails validation) is a value, never an exception.
             CelFatalError      it failed in a way that && and || do not swallow
             CelPatternError    a text that is no regular expression
         ApiError               a call to the Kubernetes API that was refused (code, reason: as in its Status)
+          UnreachableError     it got no answer: no connection, a broken one, or too late (code 0)
         PatchError             a patch that is malformed, or does not fit the object it is for
         ConfigError            a kubeconfig, certificate, token file or server setting that cannot be used
       StoreError               the store's file is corrupt, locked, full or cannot be written
@@ -121,11 +122,20 @@ class ApiError(InputError):
         super().__init__(message)
 
 
-class PatchError(InputError):
-    """A patch that cannot be applied; `malformed` tells bad syntax (HTTP 400) from a bad fit (HTTP 422)."""
+class UnreachableError(ApiError):
+    """A call that got no answer; `sent` says that the server may have carried it out all the same."""
 
-    def __init__(self, message: str, *, malformed: bool = False) -> None:
+    def __init__(self, message: str, *, sent: bool, reason: str = "Unreachable") -> None:
+        self.sent = sent
+        super().__init__(0, reason, message)
+
+
+class PatchError(InputError):
+    """A patch that cannot be applied; `code` is the HTTP status: 400 for a malformed one, 422 for a bad fit."""
+
+    def __init__(self, message: str, *, malformed: bool = False, code: int = 0) -> None:
         self.malformed = malformed
+        self.code = code or (400 if malformed else 422)
         super().__init__(message)
 
 

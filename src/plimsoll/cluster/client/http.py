@@ -1,0 +1,149 @@
+"""Requests over HTTP: one session with kept-alive connections, TLS and credentials.
+
+Owns aiohttp. Promises: many requests in flight (watches do not count against them), an answer in time or an
+UnreachableError that says whether the server may have seen the request, certificates read again when their
+files change, and no other exception than those of `errors.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+import yarl
+
+from plimsoll.cluster.client.config import ClientConfig
+from plimsoll.cluster.client.credentials import Credentials
+from plimsoll.cluster.client.transport import Reply, Request, Stream
+from plimsoll.errors import ConfigError, UnreachableError
+
+_CONNECT_SECONDS = 10.0
+#: Idle connections are given up sooner than servers do it, so that a request rarely meets a closed one.
+_KEEP_ALIVE_SECONDS = 30.0
+_FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+
+
+class HttpTransport:
+    """Sends requests to one server; the session begins with the first of them."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._base = config.server.rstrip("/")
+        self._credentials = Credentials(config)
+        self._compressed = config.compression
+        if self._compressed is None:
+            self._compressed = not is_loopback(urlsplit(config.server).hostname or "")
+        self._session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(config.in_flight)
+
+    async def send(self, request: Request) -> Reply:
+        timeout = aiohttp.ClientTimeout(total=request.timeout, sock_connect=_CONNECT_SECONDS)
+        async with self._slots:
+            try:
+                async with await self._open(request, timeout, self._compressed) as response:
+                    body = await response.read()
+                    return Reply(response.status, _headers(response), body)
+            except _FAILURES as error:
+                raise self._failure(request, error) from None
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=request.timeout)
+        try:
+            response = await self._open(request, timeout, False)
+        except _FAILURES as error:
+            raise self._failure(request, error) from None
+        try:
+            yield Stream(response.status, _headers(response), self._chunks(request, response))
+        finally:
+            response.close()  # the rest of the stream is not wanted, so neither is its connection
+
+    async def renew(self) -> bool:
+        return await self._credentials.renew()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _open(
+        self, request: Request, timeout: aiohttp.ClientTimeout, compressed: bool | None
+    ) -> aiohttp.ClientResponse:
+        url = self._base + request.path
+        if request.query:
+            url += "?" + urlencode(request.query)
+        headers = {**request.headers, **await self._credentials.headers()}
+        headers["Accept-Encoding"] = "gzip" if compressed else "identity"
+        options: dict[str, Any] = {}
+        if url.startswith("https:"):
+            options["ssl"] = await self._credentials.tls()
+            if self._config.tls_server_name:
+                options["server_hostname"] = self._config.tls_server_name
+        if self._config.proxy:
+            options["proxy"] = self._config.proxy
+        return await self._begin().request(
+            request.method,
+            yarl.URL(url, encoded=True),
+            data=request.body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            **options,
+        )
+
+    def _begin(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
+            )
+        return self._session
+
+    async def _chunks(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except _FAILURES as error:
+            raise self._failure(request, error) from None
+
+    def _failure(self, request: Request, error: BaseException) -> Exception:
+        what = f"{request.method} {self._base}{request.path}"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return ConfigError(
+                f"{self._base}: the server's certificate is not trusted: {error.certificate_error}; give the "
+                f"certificate-authority it was signed by{self._where()}"
+            )
+        if isinstance(error, aiohttp.InvalidURL):
+            return ConfigError(f"{self._base}: not a server's address{self._where()}")
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return UnreachableError(f"{what}: the proxy answered {error.status} {error.message}", sent=False)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return UnreachableError(f"{what}: {error.os_error.strerror or error.os_error}", sent=False)
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return UnreachableError(f"{what}: no connection in time", sent=False, reason="Timeout")
+        if isinstance(error, asyncio.TimeoutError):
+            return UnreachableError(
+                f"{what}: no answer within {request.timeout:g} s", sent=True, reason="Timeout"
+            )
+        return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
+
+    def _where(self) -> str:
+        return f" ({self._config.origin})" if self._config.origin else ""
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}

@@ -1,0 +1,87 @@
+"""When a refused or lost call is made again, and after how long.
+
+Owns the rules and the arithmetic, no I/O. Promises: a read may always be repeated; a write is repeated only
+if doing it twice does no harm (`harmless`), or if the server cannot have carried it out: it was never sent,
+or it was turned away with 429, or with 503 and a time to come back. Retry-After is honoured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from random import Random
+from typing import Any
+
+from plimsoll.errors import ApiError, UnreachableError
+
+#: Codes a gateway or an overloaded server answers with; the same call may work in a moment.
+_PASSING = frozenset({500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double from `first` to `most`, each cut short at random by up to half."""
+
+    first: float = 0.1
+    most: float = 10.0
+
+    def delay(self, attempt: int, dice: Random) -> float:
+        """Seconds to wait after this many failures (counted from 1)."""
+        doubled = self.most if attempt > 32 else min(self.most, self.first * 2 ** (attempt - 1))
+        return doubled * (0.5 + dice.random() / 2)
+
+
+def may_repeat(error: ApiError, *, harmless: bool) -> bool:
+    """Whether the call that failed like this may be made again."""
+    if isinstance(error, UnreachableError):
+        return harmless or not error.sent
+    if error.code == 429:
+        return not _is_budget(error.details)
+    if error.code == 503 and retry_after(error.headers, None) is not None:
+        return True
+    return harmless and error.code in _PASSING
+
+
+def is_harmless(method: str, tree: Any, query: Mapping[str, str], content_type: str = "") -> bool:
+    """Whether a call can be made twice with the outcome of one: the second changes nothing or is refused."""
+    if method in ("GET", "HEAD", "OPTIONS") or query.get("dryRun") == "All":
+        return True
+    if content_type.startswith("application/apply-patch"):
+        return True
+    if not isinstance(tree, dict):
+        return False
+    if method == "DELETE":
+        if tree.get("dryRun") == ["All"]:
+            return True
+        preconditions = tree.get("preconditions")
+        return isinstance(preconditions, dict) and bool(preconditions.get("uid"))
+    if method in ("PUT", "PATCH"):
+        metadata = tree.get("metadata")
+        return isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
+    return False
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None) -> float | None:
+    """The seconds a server asks us to stay away: a number, or the time of day it names."""
+    text = headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
+
+
+def _is_budget(details: Mapping[str, Any]) -> bool:
+    """An eviction that a PodDisruptionBudget forbids is answered with 429 as well: that is a verdict."""
+    causes = details.get("causes")
+    if not isinstance(causes, list):
+        return False
+    return any(isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes)

@@ -1,0 +1,50 @@
+"""What carries a request: the small contract between the client and HTTP or a server in this process.
+
+Owns `Request`, `Reply`, `Stream` and the `Transport` protocol. A transport sends one request once: it neither
+retries nor judges the answer. What it cannot deliver is an UnreachableError that says whether the server may
+have seen the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = {}
+    body: bytes | None = None
+    #: Seconds for the whole answer; of a stream, the longest silence.
+    timeout: float = 30.0
+
+
+class Reply(NamedTuple):
+    """An answer in full; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Stream(NamedTuple):
+    """An answer that comes bit by bit."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    async def send(self, request: Request) -> Reply: ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
+
+    async def renew(self) -> bool:
+        """After a 401: whether there are new credentials, so that trying again makes sense."""
+        ...
+
+    async def close(self) -> None: ...
