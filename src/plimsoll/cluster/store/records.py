@@ -1,0 +1,119 @@
+"""What the store keeps: keys, objects and events.
+
+Promises: a Stored never changes; an event's tree is decoded, and its watch frame put together, once for all
+who ask, and the memory for that is given back when many newer events have been asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal, NamedTuple
+
+from plimsoll.api import codec
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+#: How many events keep their decoded trees and frames.
+WARM_EVENTS = 4096
+
+
+class Key(NamedTuple):
+    """Which object: its resource is `plural` or `plural.group`, its namespace `""` where there is none."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class Stored(NamedTuple):
+    """An object: its JSON text, the revision that wrote it and the one that created it."""
+
+    key: Key
+    revision: int
+    raw: bytes
+    created: int
+
+
+class Page(NamedTuple):
+    """A part of a list: the objects, the revision at which they stood so, and how many come after them."""
+
+    items: list[Stored]
+    revision: int
+    remaining: int
+
+
+class Event:
+    """One write: what it left behind and what stood there before."""
+
+    __slots__ = ("_frames", "_previous_tree", "_tree", "_warm", "before", "stored", "type")
+
+    def __init__(
+        self, kind: EventType, stored: Stored, before: Stored | None, warm: deque[Event] | None = None
+    ) -> None:
+        self.type: EventType = kind
+        self.stored = stored
+        self.before = before
+        self._warm = warm
+        self._tree: Any = None
+        self._previous_tree: Any = None
+        self._frames: dict[str, bytes] | None = None
+
+    @property
+    def revision(self) -> int:
+        return self.stored.revision
+
+    @property
+    def key(self) -> Key:
+        return self.stored.key
+
+    @property
+    def raw(self) -> bytes:
+        """The object after the write; for a deletion its last state, at the deletion's revision."""
+        return self.stored.raw
+
+    @property
+    def previous(self) -> bytes | None:
+        """The object before the write; None when it was created."""
+        return self.before.raw if self.before else None
+
+    @property
+    def tree(self) -> Any:
+        """The object after the write, decoded; shared by all who ask: do not change it."""
+        if self._tree is None:
+            self._warm_up()
+            self._tree = codec.decode_tree(self.stored.raw)
+        return self._tree
+
+    @property
+    def previous_tree(self) -> Any:
+        """The object before the write, decoded, or None; shared by all who ask: do not change it."""
+        if self._previous_tree is None and self.before:
+            self._warm_up()
+            self._previous_tree = codec.decode_tree(self.before.raw)
+        return self._previous_tree
+
+    def frame(self, kind: str | None = None) -> bytes:
+        """The event as one line of a watch, under its own type or another."""
+        kind = kind or self.type
+        if self._frames is None:
+            self._warm_up()
+            self._frames = {}
+        frame = self._frames.get(kind)
+        if frame is None:
+            frame = b'{"type":"%b","object":%b}\n' % (kind.encode(), self.stored.raw)
+            self._frames[kind] = frame
+        return frame
+
+    def cool(self) -> None:
+        """Forget what can be worked out again."""
+        self._tree = self._previous_tree = self._frames = None
+
+    def _warm_up(self) -> None:
+        warm = self._warm
+        if warm is None or self._tree is not None or self._previous_tree is not None or self._frames:
+            return
+        warm.append(self)
+        if len(warm) > WARM_EVENTS:
+            warm.popleft().cool()
+
+    def __repr__(self) -> str:
+        return f"Event({self.type} {'/'.join(self.key)} at {self.revision})"
