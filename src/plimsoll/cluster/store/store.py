@@ -10,7 +10,7 @@ file can be written again. All methods are for the thread of the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,10 @@ HISTORY_BYTES = 128 << 20
 _CHUNK = 256
 _ENOUGH = 2048
 _MOST_GAPS = 1000
+
+
+#: Told of every change of an object: its key, and its tree or None.
+Observer = Callable[[Key, dict[str, Any] | None], None]
 
 
 class Stats(NamedTuple):
@@ -60,6 +64,7 @@ class Store:
         self._assigned = max(self._revision, opened.revision if opened else 0)
         self._epoch = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._observers: list[Observer] = []
         self._gaps: list[tuple[int, int]] = []  # ranges of revisions that were taken back
         self._reason = ""
         self._rows: list[Row] = []
@@ -173,6 +178,10 @@ class Store:
             len(self._garbage),
         )
 
+    def observe(self, observer: Observer) -> None:
+        """Have every change of the head told at once: the key, and the object or None if it is gone."""
+        self._observers.append(observer)
+
     # Writing
 
     def create(self, key: Key, tree: dict[str, Any]) -> Stored:
@@ -254,6 +263,8 @@ class Store:
         history = self._history
         history.append(Event(kind, stored, before, history.warm))
         previous, self._revision, self._assigned = self._revision, revision, revision
+        for observer in self._observers:
+            observer(key, None if kind == "DELETED" else tree)
         if self._writer is None:
             history.show(revision)
             return stored
@@ -334,6 +345,9 @@ class Store:
                 self._head.put(event.before)
             else:
                 self._head.remove(event.key)
+            tree = codec.decode_tree(event.before.raw) if event.before is not None else None
+            for observer in self._observers:
+                observer(event.key, tree)
         self._revision = self._history.durable
         if self._gaps and self._gaps[-1][1] == first - 1:
             self._gaps[-1] = (self._gaps[-1][0], last)
