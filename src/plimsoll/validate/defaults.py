@@ -1,7 +1,8 @@
 """What is filled in where a client said nothing (section 3 of the API semantics).
 
-Owns the defaults of the DRA kinds. Works on canonical trees (`trees.canonicalise`) and fills in place;
-runs on the new object and on the stored one, as both are read through the same door.
+Owns the defaults of the DRA kinds, and who fills in those of the others. Works on canonical trees
+(`trees.canonicalise`) and fills in place; runs on the new object and on the stored one, as both are read
+through the same door.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from plimsoll.api.resource import EXACT_COUNT
+from plimsoll.validate.namespaces import fill_namespace
+from plimsoll.validate.node_objects import fill_node
+from plimsoll.validate.priority_classes import fill_priority_class
+from plimsoll.validate.quotas import fill_quota
 from plimsoll.validate.trees import Tree, part
 
 
@@ -69,4 +74,8 @@ _BY_KIND: Mapping[str, Callable[[Tree, str], None]] = {
     "ResourceClaim": _fill_claim,
     "ResourceClaimTemplate": _fill_template,
     "DeviceTaintRule": _fill_taint_rule,
+    "Namespace": fill_namespace,
+    "Node": fill_node,
+    "PriorityClass": fill_priority_class,
+    "ResourceQuota": fill_quota,
 }

@@ -23,7 +23,9 @@ from plimsoll.validate.claim_status import check_admin_results, check_claim_stat
 from plimsoll.validate.claims import check_admin_requests, check_device_claim
 from plimsoll.validate.classes import check_class_spec
 from plimsoll.validate.equality import same
+from plimsoll.validate.events import EVENT_ENDPOINTS
 from plimsoll.validate.job import Endpoint, Job, look_at_metadata
+from plimsoll.validate.leases import LEASE_ENDPOINTS
 from plimsoll.validate.metadata import (
     IMMUTABLE,
     check_metadata,
@@ -31,9 +33,13 @@ from plimsoll.validate.metadata import (
     check_template_metadata,
     reset_for_status,
 )
+from plimsoll.validate.namespaces import NAMESPACE_ENDPOINTS
+from plimsoll.validate.node_objects import NODE_ENDPOINTS
 from plimsoll.validate.permissions import check_permissions
 from plimsoll.validate.pod_endpoints import POD_ENDPOINTS
+from plimsoll.validate.priority_classes import PRIORITY_CLASS_ENDPOINTS
 from plimsoll.validate.problems import WHOLE, Path, Problems, forbidden, invalid
+from plimsoll.validate.quotas import QUOTA_ENDPOINTS
 from plimsoll.validate.slices import check_slice_spec
 from plimsoll.validate.taint_rules import check_taint_rule_spec, check_taint_rule_status, renew_taint
 from plimsoll.validate.trees import copy_tree, part
@@ -222,4 +228,10 @@ ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
         DeviceTaintRule, _prepare_taint_rule_status, _check_taint_rule_status
     ),
     **POD_ENDPOINTS,
+    **NODE_ENDPOINTS,
+    **NAMESPACE_ENDPOINTS,
+    **EVENT_ENDPOINTS,
+    **LEASE_ENDPOINTS,
+    **PRIORITY_CLASS_ENDPOINTS,
+    **QUOTA_ENDPOINTS,
 }

@@ -45,6 +45,7 @@ class Job(Generic[T]):
     now: str
     namespace_labels: Mapping[str, str] | None
     caller: Caller | None
+    api_version: str = ""
     _old: T | None = field(default=None, init=False)
 
     def decode(self) -> T:
@@ -84,9 +85,15 @@ class Job(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What one kind of write does after decoding and defaulting: prepare the tree, then check it."""
+    """What one kind of write does after decoding and defaulting: prepare the tree, then check it.
+
+    A kind with more than one shape has all its trees brought into one by `inward`, and the result back into
+    the shape it came in by `outward`.
+    """
 
     view: type[Wire]
     prepare: Callable[[Job[Any]], None]
     check: Callable[[Job[Any]], Iterable[Problem]]
     warn: Callable[[Job[Any]], Iterable[str]] = lambda job: ()
+    inward: Callable[[Any], Any] | None = None
+    outward: Callable[[Any], Any] | None = None

@@ -13,7 +13,7 @@ from plimsoll.api.codec import split_api_version
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.names import byte_length, dns_label, dns_subdomain, label_key, label_value
 from plimsoll.validate.metadata_view import ManagedFields, WholeObjectMeta
-from plimsoll.validate.names import check_format
+from plimsoll.validate.names import Format, check_format
 from plimsoll.validate.problems import (
     Path,
     Problems,
@@ -30,35 +30,44 @@ MANAGER_MAX = 128
 SUBRESOURCE_MAX = 256
 
 _PATH = Path("metadata")
-_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 IMMUTABLE = "cannot be changed"
 
 
 def check_metadata(
-    meta: WholeObjectMeta, *, namespaced: bool, generated_name_is_final: bool = False
+    meta: WholeObjectMeta,
+    *,
+    namespaced: bool,
+    generated_name_is_final: bool = False,
+    names: Format = dns_subdomain,
+    free_finalizers: bool = False,
 ) -> Problems:
     """Metadata of a new object, whose name has been generated already if it is to be.
 
-    `generated_name_is_final` is for kinds that look only at the name that came out of generateName.
+    `generated_name_is_final` is for kinds that look only at the name that came out of generateName, `names`
+    is the format of names of the kind, and `free_finalizers` lets finalizers have any name without a domain.
     """
     if meta.generate_name and generated_name_is_final:
         if not meta.name:
             yield internal(_PATH.child("name"), "no name was generated from generateName")
     elif meta.generate_name:
-        yield from check_format(_mask_dash(meta.generate_name), _PATH.child("generateName"), dns_subdomain)
+        yield from check_format(_mask_dash(meta.generate_name), _PATH.child("generateName"), names)
     if not meta.name:
         yield required(_PATH.child("name"), "must be given, or generateName instead")
     else:
-        yield from check_format(meta.name, _PATH.child("name"), dns_subdomain)
+        yield from check_format(meta.name, _PATH.child("name"), names)
     yield from _check_namespace(meta.namespace, namespaced)
     if meta.generation < 0:
         yield invalid(_PATH.child("generation"), meta.generation, "must not be negative")
     yield from _check_common(meta)
     yield from _check_finalizers(meta.finalizers)
-    yield from _check_finalizer_owners(meta.finalizers)
+    if not free_finalizers:
+        yield from _check_finalizer_owners(meta.finalizers)
 
 
-def check_metadata_update(meta: WholeObjectMeta, old: WholeObjectMeta) -> Problems:
+def check_metadata_update(
+    meta: WholeObjectMeta, old: WholeObjectMeta, *, free_finalizers: bool = False
+) -> Problems:
     """What an update may do to metadata."""
     if old.deletion_timestamp is not None and not set(meta.finalizers) <= set(old.finalizers):
         yield forbidden(
@@ -79,7 +88,8 @@ def check_metadata_update(meta: WholeObjectMeta, old: WholeObjectMeta) -> Proble
         if now != before:
             yield invalid(_PATH.child(field), now, IMMUTABLE)
     yield from _check_common(meta)
-    yield from _check_finalizer_owners(meta.finalizers)
+    if not free_finalizers:
+        yield from _check_finalizer_owners(meta.finalizers)
 
 
 def reset_for_status(meta: Tree, old: Tree) -> None:
@@ -199,8 +209,8 @@ def _check_finalizers(finalizers: Sequence[str]) -> Problems:
 
 def _check_finalizer_owners(finalizers: Sequence[str]) -> Problems:
     for place, finalizer in enumerate(finalizers):
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            detail = f"must be domain/name, or one of {', '.join(_STANDARD_FINALIZERS)}"
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            detail = f"must be domain/name, or one of {', '.join(STANDARD_FINALIZERS)}"
             yield invalid(_PATH.child("finalizers").index(place), finalizer, detail)
 
 

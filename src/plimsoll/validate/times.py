@@ -1,4 +1,4 @@
-"""Timestamps as the API writes them: RFC 3339, UTC, whole seconds.
+"""Timestamps as the API writes them: RFC 3339, UTC, whole seconds or microseconds.
 
 Owns reading what a client may send (any offset, fractions) and the one spelling that is stored.
 """
@@ -15,8 +15,11 @@ _SHAPE = re.compile(
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 
+_MICRO_SHAPE = re.compile(r"(.{19})[.,]([0-9]{6})(Z|[+-][0-9]{2}:[0-9]{2})")
+
 #: How a timestamp that was never set is written.
 ZERO = "0001-01-01T00:00:00Z"
+MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
 
 
 def normalise_time(text: str, field: str) -> str:
@@ -35,6 +38,20 @@ def normalise_time(text: str, field: str) -> str:
     return write_time(moment)
 
 
+def normalise_micro_time(text: str, field: str) -> str:
+    """The stored spelling of a timestamp that has six digits after the second, no more and no fewer."""
+    shape = _MICRO_SHAPE.fullmatch(text) if len(text) <= 64 else None
+    if shape is None:
+        raise _refuse(text, field, "2025-06-01T12:00:00.000000Z")
+    seconds, fraction, zone = shape.groups()
+    return f"{normalise_time(seconds + zone, field)[:-1]}.{fraction}Z"
+
+
+def write_micro_time(moment: datetime) -> str:
+    """A moment in the stored spelling with microseconds."""
+    return f"{write_time(moment)[:-1]}.{moment.microsecond:06}Z"
+
+
 def write_time(moment: datetime) -> str:
     """A moment in the stored spelling, cut to whole seconds."""
     if moment.tzinfo is None:
@@ -43,6 +60,6 @@ def write_time(moment: datetime) -> str:
     return f"{moment.isoformat()}Z"
 
 
-def _refuse(text: str, field: str) -> DecodeError:
+def _refuse(text: str, field: str, example: str = "2025-06-01T12:00:00Z") -> DecodeError:
     shown = text if len(text) <= 40 else text[:37] + "..."
-    return DecodeError(f"must be a time such as 2025-06-01T12:00:00Z, not {shown!r}", field)
+    return DecodeError(f"must be a time such as {example}, not {shown!r}", field)

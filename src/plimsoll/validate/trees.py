@@ -20,7 +20,7 @@ from plimsoll.api.resource import Counter, DeviceCapacity
 from plimsoll.api.shape import strip_optional, wire_types
 from plimsoll.errors import DecodeError, QuantityError
 from plimsoll.validate.metadata_view import WholeObjectMeta
-from plimsoll.validate.times import normalise_time
+from plimsoll.validate.times import normalise_micro_time, normalise_time
 
 Tree: TypeAlias = "dict[str, Any]"
 
@@ -35,14 +35,19 @@ _TIMES = frozenset(
         "allocationTimestamp",
         "creationTimestamp",
         "deletionTimestamp",
+        "firstTimestamp",
         "lastHeartbeatTime",
         "lastProbeTime",
+        "lastTimestamp",
         "lastTransitionTime",
         "startTime",
         "time",
         "timeAdded",
     )
 )
+
+#: Fields that hold a timestamp with microseconds.
+_MICRO_TIMES = frozenset(("acquireTime", "eventTime", "lastObservedTime", "renewTime"))
 
 #: Amounts that are always stored, "0" where none was given.
 _ALWAYS_STORED: frozenset[type] = frozenset((Counter, DeviceCapacity))
@@ -100,6 +105,8 @@ def _copy_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) 
         elif item is not None:
             if key in _TIMES and isinstance(item, str) and strip_optional(wanted) is str:
                 copied[key] = normalise_time(item, place)
+            elif key in _MICRO_TIMES and isinstance(item, str) and strip_optional(wanted) is str:
+                copied[key] = normalise_micro_time(item, place)
             else:
                 copied[key] = _copy(item, wanted, place, depth + 1)
     if view in _ALWAYS_STORED:

@@ -1,6 +1,6 @@
 """START HERE: a write on its way into storage.
 
-Owns the pipeline of section 1 of the API semantics for the DRA kinds and the DRA parts of Pod:
+Owns the pipeline of section 1 of the API semantics:
 
     decode -> default -> prepare (reset, drop, count) -> validate
 
@@ -9,22 +9,24 @@ it, and warnings. It is pure: the trees of the caller stay as they are, and the 
 JSON that is not an object of its kind raises DecodeError (HTTP 400); an object that breaks a rule has
 problems (HTTP 422).
 
-What each endpoint resets, drops and checks is in `endpoints.py`.
+What each endpoint resets, drops and checks is in `endpoints.py`. Kinds that are not there are taken by the
+generic rules (`generic.py`) where the write says what kind of kind they are (`Write.traits`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
-from plimsoll.api.meta import Wire
+from plimsoll.api.meta import Object, Wire
 from plimsoll.errors import InputError
 from plimsoll.validate.defaults import fill_defaults
 from plimsoll.validate.endpoints import ENDPOINTS
-from plimsoll.validate.job import Job, look, look_at_metadata
+from plimsoll.validate.generic import Traits, check_object, prepare_object
+from plimsoll.validate.job import Endpoint, Job, look, look_at_metadata
 from plimsoll.validate.permissions import Caller
 from plimsoll.validate.problems import Problem
 from plimsoll.validate.times import write_time
@@ -41,7 +43,8 @@ class Write:
 
     `object` is the JSON tree as it came, name generated and metadata filled in by storage already; `old`
     is the stored one, for updates. `namespace_labels` are the labels of the object's namespace, None
-    where it could not be read. Without a `caller` every part of a claim's status may be written.
+    where it could not be read. Without a `caller` every part of a claim's status may be written. `traits`
+    are for kinds that have no endpoint of their own.
     """
 
     kind: str
@@ -53,6 +56,7 @@ class Write:
     gates: Gates = _ALL_ON
     namespace_labels: Mapping[str, str] | None = None
     caller: Caller | None = None
+    traits: Traits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,46 @@ def prepare(write: Write) -> Prepared:
     """Take a write through the pipeline."""
     endpoint = ENDPOINTS.get((write.operation, write.kind, write.subresource))
     if endpoint is None:
-        what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
-        raise InputError(f"there is no {write.operation} of {what}")
+        endpoint = _generic_endpoint(write)
     if (write.old is None) != (write.operation == "create"):
         raise InputError("an update needs the stored object, a create has none")
     creates, now = write.operation == "create", write_time(write.now)
-    tree = settle(write.kind, write.object, endpoint.view, now)
-    old = {} if creates else settle(write.kind, write.old, endpoint.view, now)
-    job = Job(endpoint.view, creates, tree, old, write.gates, now, write.namespace_labels, write.caller)
+    given, before = write.object, write.old
+    if endpoint.inward is not None:
+        given, before = endpoint.inward(given), endpoint.inward(before)
+    tree = settle(write.kind, given, endpoint.view, now)
+    old = {} if creates else settle(write.kind, before, endpoint.view, now)
+    api_version = str(write.object.get("apiVersion", ""))
+    job = Job(
+        endpoint.view,
+        creates,
+        tree,
+        old,
+        write.gates,
+        now,
+        write.namespace_labels,
+        write.caller,
+        api_version,
+    )
     endpoint.prepare(job)
-    return Prepared(job.tree, tuple(endpoint.check(job)), tuple(endpoint.warn(job)))
+    problems, warnings = tuple(endpoint.check(job)), tuple(endpoint.warn(job))
+    if endpoint.outward is not None and given is not write.object:
+        return Prepared(endpoint.outward(job.tree), problems, warnings)
+    return Prepared(job.tree, problems, warnings)
+
+
+def prepare_generic(write: Write, *, namespaced: bool, has_status: bool) -> Prepared:
+    """Take a write of a kind without rules of its own through the pipeline."""
+    return prepare(replace(write, traits=Traits(namespaced, has_status)))
+
+
+def _generic_endpoint(write: Write) -> Endpoint:
+    traits = write.traits
+    if traits is None:
+        what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
+        raise InputError(f"there is no {write.operation} of {what}")
+    return Endpoint(
+        Object,
+        lambda job: prepare_object(job, write.kind, write.subresource, traits),
+        lambda job: check_object(job, write.kind, traits),
+    )

@@ -239,7 +239,7 @@ def test_depth_is_limited() -> None:
 @pytest.mark.parametrize(
     ("kind", "operation", "subresource", "old"),
     [
-        ("Node", "create", "", None),
+        ("Service", "create", "", None),
         ("ResourceClaim", "create", "status", None),
         ("ResourceSlice", "update", "status", {}),
         ("ResourceSlice", "delete", "", None),

@@ -1,0 +1,46 @@
+"""Leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.validate.job import Endpoint, Job
+from plimsoll.validate.metadata import check_metadata, check_metadata_update
+from plimsoll.validate.problems import Path, Problems, invalid
+from plimsoll.validate.resource_names import NOT_NEGATIVE
+from plimsoll.validate.trees import part
+from plimsoll.validate.views import Lease, LeaseSpec
+
+_SPEC = Path("spec")
+
+
+def _prepare(job: Job[Lease]) -> None:
+    """Coordinated leader election is an alpha feature of Kubernetes, and off."""
+    spec, before = part(job.tree, "spec"), part(job.old_tree, "spec")
+    for name in ("strategy", "preferredHolder"):
+        if name not in before:
+            spec.pop(name, None)
+
+
+def _check_spec(spec: LeaseSpec) -> Problems:
+    duration, transitions = spec.lease_duration_seconds, spec.lease_transitions
+    if duration is not None and duration <= 0:
+        yield invalid(_SPEC.child("leaseDurationSeconds"), duration, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        yield invalid(_SPEC.child("leaseTransitions"), transitions, NOT_NEGATIVE)
+
+
+def _check(job: Job[Lease]) -> Problems:
+    if job.creates:
+        yield from check_metadata(job.metadata(), namespaced=True, free_finalizers=True)
+    else:
+        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=True)
+    yield from _check_spec(job.decode().spec)
+
+
+_LEASE = Endpoint(Lease, _prepare, _check)
+
+LEASE_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
+    ("create", "Lease", ""): _LEASE,
+    ("update", "Lease", ""): _LEASE,
+}

@@ -1,0 +1,183 @@
+"""Views of the kinds that only validation looks into: Namespace, Node, Event, Lease, PriorityClass,
+ResourceQuota, Binding and Eviction.
+
+Owns their fields as far as a rule, a default or a stored spelling (quantities, times) depends on them; what
+is left out is kept as it came. The everyday views are in `api.core`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from plimsoll.api.core import Node, NodeSpec, NodeStatus
+from plimsoll.api.meta import Condition, Int, ObjectMeta, ObjectReference, Wire
+from plimsoll.api.quantity import Quantity
+
+#: Whole numbers that upstream keeps in 32 bits.
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+# -- Namespace
+
+
+class NamespaceSpec(Wire, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(Wire, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+# -- Node
+
+
+class WholeNodeSpec(NodeSpec, frozen=True):
+    pod_cidr: str = msgspec.field(name="podCIDR", default="")
+    pod_cidrs: tuple[str, ...] = msgspec.field(name="podCIDRs", default=())
+    external_id: str = msgspec.field(name="externalID", default="")
+
+
+class NodeSwap(Wire, frozen=True):
+    capacity: Int | None = None
+
+
+class NodeSystemInfo(Wire, frozen=True):
+    swap: NodeSwap | None = None
+
+
+class WholeNodeStatus(NodeStatus, frozen=True):
+    phase: str = ""
+    node_info: NodeSystemInfo = NodeSystemInfo()
+
+
+class WholeNode(Node, frozen=True):
+    spec: WholeNodeSpec = WholeNodeSpec()
+    status: WholeNodeStatus = WholeNodeStatus()
+
+
+# -- Event, in the shape of core/v1
+
+
+class EventSource(Wire, frozen=True):
+    component: str = ""
+    host: str = ""
+
+
+class EventSeries(Wire, frozen=True):
+    count: Int32 = 0
+    last_observed_time: str | None = None
+
+
+class Event(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    source: EventSource = EventSource()
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: Int32 = 0
+    type: str = ""
+    event_time: str | None = None
+    series: EventSeries | None = None
+    action: str = ""
+    related: ObjectReference | None = None
+    reporting_component: str = ""
+    reporting_instance: str = ""
+
+
+# -- Lease
+
+
+class LeaseSpec(Wire, frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: Int32 | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: Int32 | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
+
+
+class Lease(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+# -- PriorityClass
+
+
+class PriorityClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    value: Int32 = 0
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: str | None = None
+
+
+# -- ResourceQuota
+
+
+class ScopeRequirement(Wire, frozen=True):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Wire, frozen=True):
+    match_expressions: tuple[ScopeRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Wire, frozen=True):
+    hard: dict[str, Quantity] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Wire, frozen=True):
+    hard: dict[str, Quantity] = {}
+    used: dict[str, Quantity] = {}
+
+
+class ResourceQuota(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+# -- what is posted to a pod
+
+
+class Binding(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    target: ObjectReference = ObjectReference()
+
+
+class Preconditions(Wire, frozen=True):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(Wire, frozen=True):
+    grace_period_seconds: Int | None = None
+    preconditions: Preconditions | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: tuple[str, ...] = ()
+    ignore_store_read_error: bool | None = msgspec.field(
+        name="ignoreStoreReadErrorWithClusterBreakingPotential", default=None
+    )
+
+
+class Eviction(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    delete_options: DeleteOptions | None = None
