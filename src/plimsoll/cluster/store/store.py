@@ -66,7 +66,7 @@ class Store:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._observers: list[Observer] = []
         self._gaps: list[tuple[int, int]] = []  # ranges of revisions that were taken back
-        self._reason = ""
+        self._reason = self._trouble = ""
         self._rows: list[Row] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
@@ -131,6 +131,11 @@ class Store:
     def floor(self) -> int:
         """The oldest revision that a watch may start from, or a list be asked at."""
         return self._history.floor
+
+    @property
+    def trouble(self) -> str:
+        """Why the last group of writes could not be made durable; empty if it was."""
+        return self._trouble
 
     def get(self, key: Key) -> Stored | None:
         return self._head.get(key)
@@ -311,6 +316,7 @@ class Store:
             outcome = outcomes.popleft()
             if isinstance(outcome, Committed):
                 self._commits += 1
+                self._trouble = ""
                 self._committed_rows += outcome.rows
                 self._history.show(outcome.revision)
                 self._release()
@@ -336,7 +342,7 @@ class Store:
         self._epoch += 1
         self._failures += 1
         self._rows = []
-        self._reason = reason
+        self._reason = self._trouble = reason
         first = last = 0
         for event in self._history.undo():
             first = event.revision
