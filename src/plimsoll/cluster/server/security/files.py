@@ -1,0 +1,48 @@
+"""Secrets on disk: written at once or not at all, and readable by their owner only.
+
+Owns the writing of keys, tokens and kubeconfigs. Promises that nobody else can open such a file at any
+moment of its making, and that a crash leaves either the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from plimsoll.errors import ConfigError
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600 in place of whatever was there."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def read(path: Path, what: str) -> bytes:
+    """Read a file that has to be there; `what` says what it is for."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{what} {path} cannot be read: {error.strerror or error}") from None
+
+
+def read_private(path: Path, what: str) -> bytes:
+    """Read a secret of our own. One that others may read is no secret: its mode is mended."""
+    content = read(path, what)
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"{what} {path} is open to others: {error.strerror or error}") from None
+    return content

@@ -1,0 +1,106 @@
+"""Who is asking: users, their groups, and the names Kubernetes reserves.
+
+Owns `User` and what can be told from a name alone: whether somebody is a node, a service account, nobody.
+Promises that a `User` never changes, and that names and groups mean what they mean in Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+ALL_AUTHENTICATED = "system:authenticated"
+ALL_UNAUTHENTICATED = "system:unauthenticated"
+MASTERS = "system:masters"
+NODES = "system:nodes"
+MONITORING = "system:monitoring"
+ALL_SERVICE_ACCOUNTS = "system:serviceaccounts"
+DRIVERS = "plimsoll:drivers"
+VIEWERS = "plimsoll:viewers"
+
+NODE_PREFIX = "system:node:"
+DRIVER_PREFIX = "plimsoll:driver:"
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+
+#: What a bound service account token says of the pod and the node it was made for.
+EXTRA_POD_NAME = "authentication.kubernetes.io/pod-name"
+EXTRA_POD_UID = "authentication.kubernetes.io/pod-uid"
+EXTRA_NODE_NAME = "authentication.kubernetes.io/node-name"
+EXTRA_NODE_UID = "authentication.kubernetes.io/node-uid"
+EXTRA_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+def _no_extra() -> Mapping[str, tuple[str, ...]]:
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who sent a request. `extra` is what the credentials say beyond name and groups."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=_no_extra, hash=False)
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether the request came without credentials (or was made to look so by impersonation)."""
+        return self.name == ANONYMOUS.name
+
+    def authenticated(self) -> User:
+        """The same with `system:authenticated` among the groups."""
+        if ALL_AUTHENTICATED in self.groups or ALL_UNAUTHENTICATED in self.groups:
+            return self
+        return replace(self, groups=(*self.groups, ALL_AUTHENTICATED))
+
+
+ANONYMOUS = User("system:anonymous", groups=(ALL_UNAUTHENTICATED,))
+
+#: Those that the server itself acts as, and to whom it hands out credentials.
+ADMIN = User("plimsoll:admin", groups=(MASTERS, ALL_AUTHENTICATED))
+CONTROLLERS = User("plimsoll:controllers", groups=(ALL_AUTHENTICATED,))
+SCHEDULER = User("system:kube-scheduler", groups=(ALL_AUTHENTICATED,))
+
+
+def node_user(name: str) -> User:
+    """The user a node is."""
+    return User(NODE_PREFIX + name, groups=(NODES, ALL_AUTHENTICATED))
+
+
+def driver_user(driver: str) -> User:
+    """The user a DRA driver is that serves any node."""
+    return User(DRIVER_PREFIX + driver, groups=(DRIVERS, ALL_AUTHENTICATED))
+
+
+def service_account_user(namespace: str, name: str, uid: str = "") -> User:
+    """The user a service account is."""
+    groups = (ALL_SERVICE_ACCOUNTS, f"{ALL_SERVICE_ACCOUNTS}:{namespace}", ALL_AUTHENTICATED)
+    return User(f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}", uid, groups)
+
+
+def node_of(user: User) -> str | None:
+    """The name of the node a user is; empty if it is a node of no name; None if it is none."""
+    if user.name.startswith(NODE_PREFIX) and NODES in user.groups:
+        return user.name[len(NODE_PREFIX) :]
+    return None
+
+
+def driver_of(user: User) -> str | None:
+    """The name of the DRA driver a user is, None if it is none."""
+    if user.name.startswith(DRIVER_PREFIX) and DRIVERS in user.groups:
+        return user.name[len(DRIVER_PREFIX) :]
+    return None
+
+
+def split_service_account(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account a user name stands for."""
+    if not name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return None
+    namespace, colon, account = name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")
+    if not colon or not namespace or not account or ":" in account:
+        return None
+    return namespace, account
