@@ -77,8 +77,8 @@ class HttpTransport:
         url = self._base + request.path
         if request.query:
             url += "?" + urlencode(request.query)
-        headers = {**request.headers, **await self._credentials.headers()}
-        headers["Accept-Encoding"] = "gzip" if compressed else "identity"
+        headers = [*request.headers.items(), *await self._credentials.headers()]
+        headers.append(("Accept-Encoding", "gzip" if compressed else "identity"))
         options: dict[str, Any] = {}
         if url.startswith("https:"):
             options["ssl"] = await self._credentials.tls()
