@@ -1,0 +1,284 @@
+"""START HERE: the Kubernetes API, from a request to its answer.
+
+Owns the story of a request: find what it is about (`route.py`), ask whether its sender may (`security/`),
+read (`reading.py`, `watching.py`) or write (`writing.py`, `deleting.py`), and answer in the form the client
+takes (`documents.py`). Knows nothing of HTTP but methods, paths and codes; `http.py` is the shell for the network,
+and clients in the same process call `handle` directly. Promises: every refusal is a Status, and an answer to
+a write means that the write is durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.cluster.server.reviews import Reviews
+
+from plimsoll.api import codec
+from plimsoll.cluster.server.admission import Admission
+from plimsoll.cluster.server.call import Answer, Call
+from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.deleting import Deleting
+from plimsoll.cluster.server.documents import Documents, answer_tree
+from plimsoll.cluster.server.negotiation import (
+    PATCH_TYPES,
+    Accepted,
+    accept,
+    decode_body,
+    decode_json,
+    decode_yaml,
+    media_type,
+)
+from plimsoll.cluster.server.options import (
+    WriteOptions,
+    as_mapping,
+    delete_options,
+    list_options,
+    write_options,
+)
+from plimsoll.cluster.server.pods import Eviction, binding_key
+from plimsoll.cluster.server.public import Public
+from plimsoll.cluster.server.reading import Reading, find_stored, select
+from plimsoll.cluster.server.route import Route, find_route
+from plimsoll.cluster.server.scales import to_scale, with_scale
+from plimsoll.cluster.server.security.attributes import Attributes, forbidden
+from plimsoll.cluster.server.sights import Sights
+from plimsoll.cluster.server.status import success, to_status, unavailable, unknown_path, unsupported_media
+from plimsoll.cluster.server.watching import Watching
+from plimsoll.cluster.server.writing import Outcome, Writing
+from plimsoll.errors import ApiError, PlimsollError, StoreError
+
+_log = logging.getLogger("plimsoll.server")
+
+
+class Api:
+    """The Kubernetes API over one store."""
+
+    def __init__(self, context: Context, *, reviews: Reviews) -> None:
+        self.context = context
+        self._store = context.store
+        sights = Sights()
+        self._admission = Admission(context)
+        self._reading = Reading(context.store, sights)
+        self._watching = Watching(context.store, sights)
+        self._writing = Writing(context, self._admission)
+        self._deleting = Deleting(context)
+        self._eviction = Eviction(context, self._deleting)
+        self._documents = Documents(context)
+        self._public = Public(context)
+        self._reviews = reviews
+        context.store.observe(lambda key, tree: sights.forget(key) if tree is None else None)
+        context.store.observe(context.authorizer.observe)
+
+    async def handle(self, call: Call) -> Answer:
+        """Answer a request, whatever it is."""
+        try:
+            return await self._handle(call)
+        except ApiError as error:
+            return _refusal(error)
+        except StoreError as error:
+            return _refusal(unavailable(f"the store cannot be written: {error}"))
+        except PlimsollError as error:
+            return _refusal(ApiError(400, "BadRequest", str(error)))
+        except RecursionError:
+            return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
+
+    async def _handle(self, call: Call) -> Answer:
+        query = as_mapping(call.query)
+        watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
+        route = find_route(call.method, call.path, watches=watches)
+        if route is None:
+            attributes = Attributes(call.user, call.method.lower(), path=call.path)
+            self._authorize(attributes)
+            return self._public.answer(call, query)
+        self._authorize(self._attributes(route, call, query))
+        if route.subresource:
+            return await self._subresource(route, call, query)
+        return await self._resource(route, call, query)
+
+    # -- rights
+
+    def _authorize(self, attributes: Attributes) -> None:
+        decision = self.context.authorizer.authorize(attributes)
+        if not decision.allowed:
+            raise forbidden(attributes, decision.reason)
+
+    def _attributes(self, route: Route, call: Call, query: Mapping[str, str]) -> Attributes:
+        name: str = route.name
+        fields: tuple[tuple[str, str], ...] = ()
+        if route.verb in ("list", "watch", "deletecollection") and query.get("fieldSelector"):
+            selection = select(route, list_options(query))
+            fields = tuple((path, value) for path, equal, value in selection.fields.conditions if equal)
+            name = selection.fields.exact("metadata.name") or ""
+        verb = "watch" if route.verb == "watch" else route.verb
+        namespace = route.namespace
+        if route.plural == "namespaces" and not route.group:
+            namespace = route.name  # rights on a namespace may come from inside it
+        return Attributes(
+            call.user,
+            verb,
+            route.group,
+            route.version,
+            route.plural,
+            route.subresource,
+            namespace,
+            name,
+            fields=fields,
+        )
+
+    # -- resources
+
+    async def _resource(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
+        accepted = accept(call.header("accept"), streams=route.verb == "watch")
+        if route.verb == "get":
+            stored = await self._reading.get(route, list_options(query))
+            return self._documents.answer(route, stored.raw, accepted, query)
+        if route.verb == "list":
+            listing = await self._reading.list(route, list_options(query))
+            return self._documents.answer_list(route, listing, accepted, query)
+        if route.verb == "watch":
+            render = self._documents.render_for(route, accepted, query)
+            frames = await self._watching.watch(route, list_options({**query, "watch": "true"}), render)
+            return Answer(200, frames, "application/json")
+        if route.verb == "create" and not route.resource.stored:
+            return await self._ask(route, call, query, accepted)
+        if route.verb == "create":
+            body = decode_body(call.body, call.header("content-type"))
+            options = self._write_options(call, query)
+            return await self._done(
+                route, self._writing.create(route, body, options, call.user), accepted, query
+            )
+        if route.verb == "update":
+            body = decode_body(call.body, call.header("content-type"))
+            options = self._write_options(call, query)
+            return await self._done(
+                route, self._writing.update(route, body, options, call.user), accepted, query
+            )
+        if route.verb == "patch":
+            return await self._patch(route, call, query, accepted)
+        if route.verb == "delete":
+            return await self._delete(route, call, query, accepted)
+        return await self._delete_collection(route, call, query, accepted)
+
+    def _write_options(self, call: Call, query: Mapping[str, str], *, applies: bool = False) -> WriteOptions:
+        return write_options(query, user_agent=call.header("user-agent"), applies=applies)
+
+    async def _done(
+        self, route: Route, outcome: Outcome, accepted: Accepted, query: Mapping[str, str]
+    ) -> Answer:
+        await self._store.settled(outcome.revision)
+        status = 201 if outcome.created else 200
+        answer = self._documents.answer(route, outcome.raw, accepted, query, status)
+        _warn(answer, outcome.warnings)
+        return answer
+
+    async def _patch(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+        kind = PATCH_TYPES.get(media_type(call.header("content-type")))
+        if kind is None:
+            raise unsupported_media(PATCH_TYPES)
+        body = decode_yaml(call.body) if kind == "apply" else decode_json(call.body)
+        options = self._write_options(call, query, applies=kind == "apply")
+        outcome = self._writing.patch(route, kind, body, options, call.user)
+        return await self._done(route, outcome, accepted, query)
+
+    async def _delete(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+        options = delete_options(query, self._delete_body(call))
+        stored = find_stored(self._store, route)
+        self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
+        deletion = self._deleting.delete(route, stored, options)
+        await self._store.settled(deletion.revision)
+        if deletion.tree.get("kind") == "Status":
+            return answer_tree(deletion.tree, accepted)
+        return self._documents.answer(route, codec.encode(deletion.tree), accepted, query)
+
+    async def _delete_collection(
+        self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
+    ) -> Answer:
+        options = delete_options(query, self._delete_body(call))
+        listing = await self._reading.list(route, list_options(query))
+        done = self._deleting.delete_all(route, listing.items, options)
+        await self._store.settled(max((entry.revision for entry in done), default=0))
+        return self._documents.answer_list(route, listing, accepted, query)
+
+    def _delete_body(self, call: Call) -> Any:
+        if not call.body.strip():
+            return None
+        return decode_body(call.body, call.header("content-type"))
+
+    # -- what is asked and forgotten, and what stands beside an object
+
+    async def _ask(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+        body = decode_body(call.body, call.header("content-type"))
+        if route.plural == "bindings":
+            return await self._bind(route, call, query, accepted, body)
+        return answer_tree(self._reviews.review(route, body, call.user), accepted, 201)
+
+    async def _subresource(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
+        accepted = accept(call.header("accept"))
+        if route.subresource == "scale":
+            return await self._scale(route, call, query, accepted)
+        if route.verb == "get":
+            stored = await self._reading.get(route, list_options(query))
+            return self._documents.answer(route, stored.raw, accepted, query)
+        if route.verb == "patch":
+            return await self._patch(route, call, query, accepted)
+        body = decode_body(call.body, call.header("content-type"))
+        if route.subresource == "binding":
+            return await self._bind(route, call, query, accepted, body)
+        if route.subresource == "eviction":
+            revision = self._eviction.evict(route, body, self._write_options(call, query))
+            await self._store.settled(revision)
+            return answer_tree({**success({}), "code": 201}, accepted, 201)
+        if route.subresource == "token":
+            account = find_stored(self._store, route)
+            token = self._reviews.issue_token(codec.decode_tree(account.raw), body, call.user)
+            return answer_tree(token, accepted, 201)
+        if route.verb != "update":
+            raise unknown_path()
+        options = self._write_options(call, query)
+        return await self._done(route, self._writing.update(route, body, options, call.user), accepted, query)
+
+    async def _bind(
+        self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted, body: Any
+    ) -> Answer:
+        options = self._write_options(call, query)
+        key = binding_key(route, body)
+        self._admission.admit_namespace(route)
+        revision = self._writing.bind(key, body, options)
+        await self._store.settled(revision)
+        return answer_tree({**success({}), "code": 201}, accepted, 201)
+
+    async def _scale(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
+        stored = find_stored(self._store, route)
+        if route.verb == "get":
+            await self._store.settled(stored.revision)
+            return answer_tree(to_scale(codec.decode_tree(stored.raw)), accepted)
+        options = self._write_options(call, query)
+        tree = codec.decode_tree(stored.raw)
+        if route.verb == "patch":
+            scale = self._writing.patch_document(
+                PATCH_TYPES.get(media_type(call.header("content-type")), ""),
+                to_scale(tree),
+                decode_json(call.body),
+            )
+        else:
+            scale = decode_body(call.body, call.header("content-type"))
+        outcome = self._writing.replace(route, stored, with_scale(tree, scale), options, call.user)
+        await self._store.settled(outcome.revision)
+        return answer_tree(to_scale(codec.decode_tree(outcome.raw)), accepted)
+
+
+def _refusal(error: ApiError) -> Answer:
+    return Answer(error.code, codec.encode(to_status(error)), "application/json", dict(error.headers))
+
+
+def _warn(answer: Answer, warnings: list[str]) -> None:
+    """Warnings travel in headers: a hundred is plenty, and none may break out of its line."""
+    texts = []
+    for text in dict.fromkeys(warnings[:100]):
+        clean = "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:256])
+        escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
+        texts.append(f'299 - "{escaped}"')
+    if texts:
+        answer.headers["Warning"] = ", ".join(texts)

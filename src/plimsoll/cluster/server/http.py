@@ -1,0 +1,189 @@
+"""The API on the network: a thin shell of HTTP around `Api.handle`.
+
+Owns sockets, TLS, bodies and streams, and the limits that keep one client from hurting others: the size of a
+body and of headers, the time a body or a stuck reader may take, how many requests run at once. Knows nothing
+of Kubernetes objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator
+from typing import cast
+
+from aiohttp import web
+from plimsoll.cluster.server.security.limits import Gate, Limits
+
+from plimsoll.api import codec
+from plimsoll.cluster.server.api import Api
+from plimsoll.cluster.server.call import Answer, Call
+from plimsoll.cluster.server.security.authentication import Authenticator
+from plimsoll.cluster.server.status import to_status, too_large
+from plimsoll.errors import ApiError
+
+_log = logging.getLogger("plimsoll.server")
+
+#: How long a client may take to send a body, or to read a piece of a stream.
+BODY_SECONDS = 60.0
+STUCK_SECONDS = 60.0
+_BACKLOG = 1024
+#: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
+_PIECE = 1 << 20
+
+
+class HttpServer:
+    """Serves an API on one address."""
+
+    def __init__(
+        self,
+        api: Api,
+        authenticator: Authenticator,
+        *,
+        limits: Limits | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._api = api
+        self._authenticator = authenticator
+        self._limits = limits or Limits()
+        self._gate = Gate(self._limits)
+        self._host, self._port, self._tls = host, port, tls
+        self._runner: web.ServerRunner | None = None
+        self._streams: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> None:
+        """Listen; raises OSError if the address is taken."""
+        server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            max_line_size=self._limits.header_bytes,
+            max_field_size=self._limits.header_bytes,
+            keepalive_timeout=75.0,
+            access_log=None,
+            logger=_log,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls, backlog=_BACKLOG)
+        await site.start()
+
+    @property
+    def port(self) -> int:
+        """The port in use, which the system has chosen if none was asked for."""
+        assert self._runner is not None
+        return int(self._runner.addresses[0][1])
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        if host in ("0.0.0.0", "[::]"):
+            host = "127.0.0.1"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Stop listening, end the watches, and let requests under way finish."""
+        for task in list(self._streams):
+            task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            call = await self._read(request)
+            async with self._gate.enter(call):
+                answer = await self._api.handle(call)
+            if isinstance(answer.body, bytes):
+                return await self._answer(request, answer)
+            async with self._gate.stream(call):
+                return await self._stream(request, answer)
+        except ApiError as error:
+            return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
+
+    async def _read(self, request: web.BaseRequest) -> Call:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        certificate = None
+        if self._tls is not None and request.transport is not None:
+            certificate = request.transport.get_extra_info("peercert") or None
+        user = self._authenticator.authenticate(headers, certificate)
+        query = [(name, value) for name, value in request.rel_url.query.items()]
+        call = Call(request.method, request.path, user, query, headers)
+        if request.can_read_body:
+            call.body = await self._read_body(request)
+        return call
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        most = self._limits.body_bytes
+        if request.content_length is not None and request.content_length > most:
+            raise too_large(f"Request entity too large: limit is {most}")
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for piece in request.content.iter_any():
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > most:
+                        raise too_large(f"Request entity too large: limit is {most}")
+        except TimeoutError:
+            raise ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
+        except web.RequestPayloadError as error:
+            raise ApiError(400, "BadRequest", f"the body cannot be read: {error}") from None
+        return b"".join(pieces)
+
+    async def _answer(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        body = cast(bytes, answer.body)
+        if len(body) <= 2 * _PIECE or request.method == "HEAD":
+            return _response(answer)
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.content_type = answer.content_type
+        response.content_length = len(body)
+        await response.prepare(request)
+        view = memoryview(body)
+        for start in range(0, len(body), _PIECE):
+            await self._write(request, response, view[start : start + _PIECE])
+        await response.write_eof()
+        return response
+
+    async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        frames = cast(AsyncGenerator[bytes, None], answer.body)
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.content_type = answer.content_type
+        response.enable_chunked_encoding()
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            await response.prepare(request)
+            async for frame in frames:
+                await self._write(request, response, frame)
+            await response.write_eof()
+        except (ConnectionError, TimeoutError):
+            _log.debug("a watcher has gone: %s", request.path)
+        finally:
+            self._streams.discard(task)
+            await frames.aclose()
+        return response
+
+    async def _write(
+        self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes | memoryview
+    ) -> None:
+        """Write a piece; who does not read for a minute is cut off, so that nothing waits for it for ever."""
+        try:
+            async with asyncio.timeout(STUCK_SECONDS):
+                await response.write(piece)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(
+        status=answer.status,
+        body=cast(bytes, answer.body),
+        headers=answer.headers,
+        content_type=answer.content_type.split(";")[0],
+    )

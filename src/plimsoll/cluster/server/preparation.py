@@ -1,0 +1,62 @@
+"""From a route to the rules of its kind: which preparation and validation a write goes through.
+
+Owns the choice between the kinds whose behaviour is known in full and those that are stored as they come,
+and gathers what the rules need to know of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.cluster.server.security.permissions import caller_for
+
+from plimsoll.api import codec
+from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.users import User
+from plimsoll.cluster.server.status import bad_request
+from plimsoll.cluster.store import Key
+from plimsoll.errors import DecodeError
+from plimsoll.validate.write import Prepared, Write, prepare, prepare_generic
+
+Tree = dict[str, Any]
+
+
+def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, user: User) -> Prepared:
+    """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
+    resource = route.resource
+    write = Write(
+        resource.kind,
+        "create" if old is None else "update",
+        tree,
+        context.now(),
+        old,
+        route.subresource,
+        context.gates,
+        _namespace_labels(context, route),
+        caller_for(user, context.authorizer, route.verb) if _is_claim_status(route) else None,
+    )
+    try:
+        if resource.full:
+            return prepare(write)
+        has_status = "status" in resource.subresources
+        return prepare_generic(write, namespaced=resource.namespaced, has_status=has_status)
+    except DecodeError as error:
+        raise bad_request(
+            f'{resource.kind} in version "{route.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+
+
+def _is_claim_status(route: Route) -> bool:
+    return route.subresource == "status" and route.resource.kind == "ResourceClaim"
+
+
+def _namespace_labels(context: Context, route: Route) -> dict[str, str] | None:
+    """Labels of the namespace, which only claims with admin access ask for."""
+    if route.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
+        return {}
+    stored = context.store.get(Key("namespaces", "", route.namespace))
+    if stored is None:
+        return None
+    labels: dict[str, str] = codec.decode_tree(stored.raw)["metadata"].get("labels") or {}
+    return labels

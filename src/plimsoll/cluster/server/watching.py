@@ -1,0 +1,196 @@
+"""Watch: what changes, as it changes.
+
+Owns the life of one watch: the state or the version it starts from, selection (an object that starts or stops
+matching is told as added or deleted), bookmarks, its end. Promises: every event after the start once and in
+order, none before it is durable; a client too slow for the history gets 410 and lists again; a watch costs
+nobody else more than its own events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.cluster.server.options import ListOptions
+from plimsoll.cluster.server.reading import select
+from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.sights import Selection, Sights
+from plimsoll.cluster.server.status import expired, future_version, to_status
+from plimsoll.cluster.store import Event, Feed, Store
+from plimsoll.errors import ApiError, StoreError
+
+#: Between bookmarks on a watch that allows them.
+BOOKMARK_SECONDS = 60.0
+#: How long a watch lives if the client does not say: from this to twice this, so that not all end at once.
+LIFE_SECONDS = 1800.0
+_CHUNK = 256 * 1024
+
+#: Turns stored bytes into the bytes shown to this client.
+Render = Callable[[bytes], bytes]
+
+
+class Watching:
+    """Watches for requests."""
+
+    def __init__(self, store: Store, sights: Sights) -> None:
+        self._store = store
+        self._sights = sights
+
+    async def watch(self, route: Route, options: ListOptions, render: Render | None) -> AsyncGenerator[bytes]:
+        """The frames of a watch. Refusals before the first frame are raised; later ones are frames."""
+        selection = select(route, options)
+        version, initial = options.version, options.initial
+        if version is not None and version > self._store.revision:
+            raise future_version(version, self._store.revision)
+        state = initial is True or (initial is None and not version)
+        if state or not version:
+            since = self._store.revision
+        else:
+            since = version
+        try:
+            feed = self._store.watch(route.resource.storage_key, since)
+        except ApiError as error:
+            return _refuse(error)
+        life = options.timeout if options.timeout else LIFE_SECONDS * (1 + random.random())
+        return _Watch(self._store, self._sights, selection, feed, options, render, route).frames(
+            state, bool(initial), since, life
+        )
+
+
+async def _refuse(error: ApiError) -> AsyncGenerator[bytes]:
+    yield _frame("ERROR", codec.encode(to_status(error)))
+
+
+class _Watch:
+    def __init__(
+        self,
+        store: Store,
+        sights: Sights,
+        selection: Selection,
+        feed: Feed,
+        options: ListOptions,
+        render: Render | None,
+        route: Route,
+    ) -> None:
+        self._store, self._sights, self._selection = store, sights, selection
+        self._feed, self._render, self._route = feed, render, route
+        self._bookmarks = options.bookmarks
+        self._everything = selection.everything and selection.namespace is None
+
+    async def frames(self, state: bool, marked: bool, since: int, life: float) -> AsyncGenerator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + life
+        try:
+            if state:
+                async for chunk in self._state(since):
+                    yield chunk
+                if marked:
+                    yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
+            while True:
+                pause = min(end - loop.time(), BOOKMARK_SECONDS if self._bookmarks else life)
+                try:
+                    async with asyncio.timeout(max(pause, 0)):
+                        events = await self._feed.next()
+                except TimeoutError:
+                    if self._bookmarks:
+                        yield self._bookmark(self._feed.revision, {})
+                    if loop.time() >= end:
+                        return
+                    continue
+                for chunk in _chunks(self._tell(events)):
+                    yield chunk
+        except ApiError as error:
+            yield _frame("ERROR", codec.encode(to_status(error)))
+        except StoreError:
+            yield _frame("ERROR", codec.encode(to_status(expired("the server is shutting down"))))
+        finally:
+            self._feed.close()
+
+    async def _state(self, at: int) -> AsyncGenerator[bytes]:
+        """Everything there is, as if it had just been added."""
+        await self._store.settled(at)
+        after = None
+        while True:
+            page = self._store.list(
+                self._selection.resource.storage_key,
+                self._selection.namespace,
+                after=after,
+                limit=1000,
+                at=at,
+            )
+            wanted = (
+                _frame("ADDED", self._show(stored.raw))
+                for stored in page.items
+                if self._selection.everything
+                or self._selection.includes(stored.key, self._sights.of(self._selection.resource, stored))
+            )
+            for chunk in _chunks(wanted):
+                yield chunk
+            if not page.remaining:
+                return
+            after = (page.items[-1].key.namespace, page.items[-1].key.name)
+            await asyncio.sleep(0)
+
+    def _tell(self, events: Iterable[Event]) -> Iterable[bytes]:
+        for event in events:
+            type = event.type if self._everything else self._type_for(event)
+            if not type:
+                continue
+            if type == "DELETED" and event.type != "DELETED":
+                yield _frame(type, self._show(_last_match(event)))
+            elif self._render is None:
+                yield event.frame(type)
+            else:
+                yield _frame(type, self._render(event.raw))
+
+    def _type_for(self, event: Event) -> str:
+        """What an event means to this selection; empty if nothing."""
+        selection, key = self._selection, event.key
+        if selection.namespace is not None and key.namespace != selection.namespace:
+            return ""
+        if selection.everything:
+            return event.type
+        before, after = self._sights.of_event(selection.resource, event)
+        was = before is not None and selection.includes(key, before)
+        if event.type == "DELETED":
+            return "DELETED" if was else ""
+        if selection.includes(key, after):
+            return "MODIFIED" if was else "ADDED"
+        return "DELETED" if was else ""
+
+    def _show(self, raw: bytes) -> bytes:
+        return raw if self._render is None else self._render(raw)
+
+    def _bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        head = {"kind": self._route.resource.kind, "apiVersion": self._route.api_version}
+        return _frame("BOOKMARK", codec.encode({**head, "metadata": metadata}))
+
+
+def _last_match(event: Event) -> bytes:
+    """An object that no longer matches is told as it was when it did, at the revision of the change."""
+    tree = codec.decode_tree(event.previous or event.raw)
+    tree["metadata"]["resourceVersion"] = str(event.revision)
+    return codec.encode(tree)
+
+
+def _frame(type: str, raw: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type.encode(), raw)
+
+
+def _chunks(frames: Iterable[bytes]) -> Iterable[bytes]:
+    """Frames joined into pieces worth a system call each."""
+    held, size = [], 0
+    for frame in frames:
+        held.append(frame)
+        size += len(frame)
+        if size >= _CHUNK:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -1,0 +1,412 @@
+"""Create, update, patch and apply: an object on its way into the store.
+
+Owns the order of the steps. A write is decoded, checked field by field, brought into the stored version,
+given its metadata, admitted, prepared and validated (`plimsoll.validate`), attributed to its field manager,
+and stored under the version it was based on. Everything between reading the old object and storing the new one
+happens without giving up the loop's thread, so a patch never meets a conflict it was not asked to check.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.cluster.kinds.schema import check_fields, schema_for
+from plimsoll.cluster.patch import (
+    apply_json_patch,
+    apply_merge_patch,
+    apply_owned,
+    apply_strategic_patch,
+    track_update,
+)
+from plimsoll.cluster.server.admission import Admission
+from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.options import WriteOptions
+from plimsoll.cluster.server.preparation import prepare_write
+from plimsoll.cluster.server.reading import find_stored, key_of
+from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.users import User
+from plimsoll.cluster.server.shapes import from_version, tree_to_version
+from plimsoll.cluster.server.status import (
+    MODIFIED,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    unprocessable,
+    unsupported_media,
+)
+from plimsoll.cluster.store import Key, Stored
+from plimsoll.errors import ApiError, DecodeError, PatchError
+from plimsoll.validate.binding import bind_pod, read_binding
+from plimsoll.validate.times import write_time
+
+Tree = dict[str, Any]
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell nothing
+_SUFFIX = 5
+_PREFIX_MAX = 63 - _SUFFIX
+_NAME_ATTEMPTS = 8
+#: Kinds whose objects come into being by PUT where there is none yet.
+_CREATED_BY_UPDATE = {"leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints", "services"}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a write left behind: the object in the stored version, whether it is new, and warnings."""
+
+    raw: bytes
+    revision: int
+    created: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Job:
+    """One write under way."""
+
+    route: Route
+    options: WriteOptions
+    user: User
+    warnings: list[str] = field(default_factory=list)
+
+
+class Writing:
+    """Writes for requests."""
+
+    def __init__(self, context: Context, admission: Admission) -> None:
+        self._context = context
+        self._store = context.store
+        self._admission = admission
+
+    # -- verbs
+
+    def create(self, route: Route, body: Any, options: WriteOptions, user: User) -> Outcome:
+        job = _Job(route, options, user)
+        tree = self._read(job, body)
+        return self._create(job, tree, None)
+
+    def update(self, route: Route, body: Any, options: WriteOptions, user: User) -> Outcome:
+        job = _Job(route, options, user)
+        tree = self._read(job, body)
+        stored = self._store.get(key_of(route))
+        if stored is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
+            tree.get("metadata", {}).pop("resourceVersion", None)
+            return self._create(job, tree, None)
+        if stored is None:
+            raise not_found(route.group, route.plural, route.name)
+        return self._update(job, tree, stored, None)
+
+    def patch(self, route: Route, kind: str, body: Any, options: WriteOptions, user: User) -> Outcome:
+        job = _Job(route, options, user)
+        if kind == "apply":
+            return self._apply(job, body)
+        stored = find_stored(self._store, route)
+        current = tree_to_version(codec.decode_tree(stored.raw), route.resource, route.version)
+        try:
+            patched = self._patch(job, kind, current, body)
+        except PatchError as error:
+            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+        tree = self._read(job, patched)
+        return self._update(job, tree, stored, None)
+
+    def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
+        """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
+        return self._update(_Job(route, options, user), tree, stored, None)
+
+    def patch_document(self, kind: str, tree: Tree, body: Any) -> Any:
+        """A patch on something that is no stored object, such as a Scale."""
+        try:
+            if kind == "json":
+                return apply_json_patch(tree, body)
+            if kind in ("merge", "strategic"):  # without lists the two are one
+                return apply_merge_patch(tree, body)
+        except PatchError as error:
+            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+        raise unsupported_media(["application/json-patch+json", "application/merge-patch+json"])
+
+    def bind(self, key: Key, body: Any, options: WriteOptions) -> int:
+        """Bind a pod to a node; the revision to wait for."""
+        stored = self._store.get(key)
+        if stored is None:
+            raise not_found("", "pods", key.name)
+        try:
+            target = read_binding(body).target.name
+            bound = bind_pod(
+                codec.decode_tree(stored.raw), body, self._context.now(), self._node_labels(target)
+            )
+        except DecodeError as error:
+            raise bad_request(f"the body is no Binding: {error}") from None
+        if bound.problems:
+            raise invalid("", "Binding", key.name, bound.problems)
+        if bound.conflict:
+            raise conflict("", "pods/binding", key.name, bound.conflict)
+        if options.dry_run:
+            return stored.revision
+        return self._store.update(key, bound.tree, stored.revision).revision
+
+    def _node_labels(self, name: str) -> dict[str, str]:
+        node = self._store.get(Key("nodes", "", name))
+        labels: dict[str, str] = codec.decode_tree(node.raw)["metadata"].get("labels") or {} if node else {}
+        return labels
+
+    # -- reading the body
+
+    def _read(self, job: _Job, body: Any) -> Tree:
+        """The body as an object of its kind in the stored version; ApiError 400."""
+        route = job.route
+        if not isinstance(body, dict):
+            raise bad_request(f"the body must be a {route.resource.kind} object")
+        version, kind = body.get("apiVersion") or route.api_version, body.get("kind") or route.resource.kind
+        if kind != route.resource.kind:
+            raise bad_request(
+                f"the object provided is unrecognized: it is a {kind!r}, "
+                f"expected {route.resource.kind!r} in {route.api_version}"
+            )
+        if version != route.api_version:
+            raise bad_request(
+                f"the API version in the data ({version}) does not match the expected API version "
+                f"({route.api_version})"
+            )
+        self._check_fields(job, body)
+        tree = from_version(body, route.resource)
+        metadata = tree["metadata"]
+        if metadata is None:
+            metadata = {}
+        if not isinstance(metadata, dict):
+            raise bad_request("metadata must be an object")
+        tree["metadata"] = metadata = dict(metadata)
+        self._check_place(route, metadata)
+        return tree
+
+    def _check_fields(self, job: _Job, body: Tree) -> None:
+        route = job.route
+        schema = schema_for(route.group, route.version, route.resource.kind)
+        if schema is None:
+            return
+        report = check_fields(body, schema)
+        if report.wrong:
+            shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
+            raise bad_request(
+                f'{route.resource.kind} in version "{route.version}" cannot be handled as a '
+                f"{route.resource.kind}: {shown}"
+            )
+        texts = [f'unknown field "{path}"' for path in report.unknown]
+        if texts and job.options.validation == "Strict":
+            raise bad_request(f"strict decoding error: {', '.join(texts[:32])}")
+        if job.options.validation == "Warn":
+            job.warnings += texts[:32]
+
+    def _check_place(self, route: Route, metadata: Tree) -> None:
+        for name in ("name", "namespace", "generateName", "resourceVersion", "uid"):
+            value = metadata.get(name)
+            if value is None:
+                metadata.pop(name, None)
+            elif not isinstance(value, str):
+                raise bad_request(f"metadata.{name} must be a string")
+        namespace = metadata.get("namespace", "")
+        if route.resource.namespaced:
+            if namespace and namespace != route.namespace:
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            metadata["namespace"] = route.namespace
+        elif namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if route.name:
+            name = metadata.get("name", "")
+            if name and name != route.name:
+                raise bad_request(
+                    f"the name of the object ({name}) does not match the name on the URL ({route.name})"
+                )
+            metadata["name"] = route.name
+
+    # -- create
+
+    def _create(self, job: _Job, tree: Tree, managed: Any) -> Outcome:
+        route, metadata = job.route, tree["metadata"]
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        if route.resource.namespaced and not route.namespace:
+            raise bad_request("an object of this kind needs a namespace; give it in the path")
+        self._admission.admit_namespace(route)
+        now = self._context.now()
+        for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            metadata.pop(name, None)
+        metadata.pop("resourceVersion", None)
+        metadata["uid"] = self._context.new_uid()
+        metadata["creationTimestamp"] = write_time(now)
+        generated = not metadata.get("name") and metadata.get("generateName")
+        for _ in range(_NAME_ATTEMPTS):
+            if generated:
+                metadata["name"] = generate_name(metadata["generateName"])
+            key = key_of(route, metadata.get("name", ""))
+            if not generated or self._store.get(key) is None:
+                break
+        job.warnings += self._admission.admit("create", route, tree, None, job.user, job.options.dry_run)
+        tree = self._prepare(job, tree, None)
+        if self._store.get(key) is not None:
+            raise already_exists(route.group, route.plural, key.name)
+        tree = self._attribute(job, None, tree, managed)
+        if job.options.dry_run:
+            tree["metadata"].pop("resourceVersion", None)
+            return Outcome(codec.encode(tree), 0, True, job.warnings)
+        stored = self._store.create(key, tree)
+        return Outcome(stored.raw, stored.revision, True, job.warnings)
+
+    # -- update
+
+    def _update(self, job: _Job, tree: Tree, stored: Stored, managed: Any) -> Outcome:
+        route, metadata = job.route, tree["metadata"]
+        old = codec.decode_tree(stored.raw)
+        before = old["metadata"]
+        version = metadata.get("resourceVersion", "")
+        if version and version != before["resourceVersion"]:
+            if not version.isdigit():
+                raise bad_request(f"metadata.resourceVersion: Invalid value: {version[:64]!r}")
+            raise conflict(route.group, route.plural, stored.key.name, MODIFIED)
+        uid = metadata.get("uid", "")
+        if uid and uid != before.get("uid"):
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}"
+            raise conflict(route.group, route.plural, stored.key.name, why)
+        metadata.pop("selfLink", None)
+        metadata["resourceVersion"] = before["resourceVersion"]
+        for name in ("uid", "creationTimestamp", "generation"):
+            _carry(before, metadata, name)
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            _carry(before, metadata, name)
+        job.warnings += self._admission.admit("update", route, tree, old, job.user, job.options.dry_run)
+        tree = self._prepare(job, tree, old)
+        tree = self._attribute(job, old, tree, managed)
+        if tree == old:
+            return Outcome(stored.raw, stored.revision, False, job.warnings)
+        if job.options.dry_run:
+            return Outcome(codec.encode(tree), 0, False, job.warnings)
+        if is_done(tree):
+            gone = self._store.delete(stored.key, tree, stored.revision)
+            return Outcome(gone.raw, gone.revision, False, job.warnings)
+        after = self._store.update(stored.key, tree, stored.revision)
+        return Outcome(after.raw, after.revision, False, job.warnings)
+
+    # -- patch and apply
+
+    def _patch(self, job: _Job, kind: str, current: Tree, body: Any) -> Any:
+        if kind == "json":
+            return apply_json_patch(current, body)
+        if kind == "merge":
+            return apply_merge_patch(current, body)
+        schema = schema_for(job.route.group, job.route.version, job.route.resource.kind)
+        if schema is None:
+            raise ApiError(415, "UnsupportedMediaType", "strategic merge patch needs a kind with a schema")
+        return apply_strategic_patch(current, body, schema)
+
+    def _apply(self, job: _Job, body: Any) -> Outcome:
+        route = job.route
+        if not isinstance(body, dict):
+            raise bad_request(f"the body must be a {route.resource.kind} object")
+        if not body.get("apiVersion") or not body.get("kind"):
+            raise bad_request("an apply patch must have apiVersion and kind")
+        if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        applied = tree_to_version(self._read(job, body), route.resource, route.version)
+        stored = self._store.get(key_of(route))
+        live = None
+        if stored is not None:
+            live = tree_to_version(codec.decode_tree(stored.raw), route.resource, route.version)
+        elif route.subresource:
+            raise not_found(route.group, route.plural, route.name)
+        elif applied["metadata"].get("uid"):
+            why = (
+                f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, "
+                "and no existing object was found"
+            )
+            raise conflict(route.group, route.plural, route.name, why)
+        try:
+            result = apply_owned(
+                live,
+                applied,
+                schema=schema_for(route.group, route.version, route.resource.kind),
+                manager=job.options.manager,
+                api_version=route.api_version,
+                subresource=route.subresource,
+                force=bool(job.options.force),
+                now=write_time(self._context.now()),
+            )
+        except PatchError as error:
+            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+        if result.conflicts:
+            raise _apply_conflict(result.conflicts)
+        tree = from_version(result.tree, route.resource)
+        managed = tree["metadata"].get("managedFields")
+        if stored is None:
+            tree["metadata"] = dict(tree["metadata"])
+            return self._create(job, tree, managed)
+        return self._update(job, tree, stored, managed)
+
+    # -- the last steps
+
+    def _prepare(self, job: _Job, tree: Tree, old: Tree | None) -> Tree:
+        prepared = prepare_write(self._context, job.route, tree, old, job.user)
+        job.warnings += prepared.warnings
+        if prepared.problems:
+            name = tree["metadata"].get("name", "")
+            raise invalid(job.route.group, job.route.resource.kind, name, prepared.problems)
+        return prepared.tree
+
+    def _attribute(self, job: _Job, old: Tree | None, tree: Tree, managed: Any) -> Tree:
+        """Who set which field; an apply has said so already."""
+        if managed is not None:
+            tree["metadata"]["managedFields"] = managed
+            return tree
+        resource, version = job.route.resource, job.route.version
+        return track_update(
+            old,
+            tree,
+            schema=schema_for(resource.group, resource.versions[0], resource.kind),
+            manager=job.options.manager,
+            api_version=resource.api_version(version),
+            subresource=job.route.subresource,
+            now=write_time(self._context.now()),
+        )
+
+
+def is_done(tree: Tree) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    metadata = tree["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if metadata.get("deletionGracePeriodSeconds"):
+        return False
+    spec = tree.get("spec")
+    return not (tree.get("kind") == "Namespace" and isinstance(spec, dict) and spec.get("finalizers"))
+
+
+def generate_name(prefix: str, choose: Callable[[str], str] = random.choice) -> str:
+    """A name from a prefix, short enough whatever the prefix."""
+    return prefix[:_PREFIX_MAX] + "".join(choose(_ALPHABET) for _ in range(_SUFFIX))
+
+
+def _carry(before: Tree, metadata: Tree, name: str) -> None:
+    if name in before:
+        metadata[name] = before[name]
+    else:
+        metadata.pop(name, None)
+
+
+def _apply_conflict(conflicts: Any) -> ApiError:
+    many = "conflict" if len(conflicts) == 1 else "conflicts"
+    texts = [str(entry) for entry in conflicts]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": entry.message, "field": entry.field}
+        for entry in conflicts
+    ]
+    message = f"Apply failed with {len(texts)} {many}: " + (
+        texts[0] if len(texts) == 1 else "\n".join(["", *(f"- {t}" for t in texts)])
+    )
+    return ApiError(409, "Conflict", message, {"causes": causes})

@@ -1,0 +1,1 @@
+"""Processes: the parts of Plimsoll wired together."""

@@ -1,0 +1,170 @@
+"""The API server as something that runs: store, security, API, HTTP and controllers, wired together.
+
+Owns the order of starting and stopping. `start_server` gives a `RunningServer` that answers already; everything
+in it lives on the event loop of the caller. `serve` is the process behind `plimsoll server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plimsoll.api.gates import Gates
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.controllers import Controllers
+from plimsoll.cluster.server.api import Api
+from plimsoll.cluster.server.bootstrap import bootstrap
+from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.http import HttpServer
+from plimsoll.cluster.server.reviews import Reviews
+from plimsoll.cluster.server.security.authentication import Authenticator
+from plimsoll.cluster.server.security.authorization import Authorizer
+from plimsoll.cluster.server.security.certificates import Authority, given_certificates
+from plimsoll.cluster.server.security.kubeconfig import write_kubeconfig
+from plimsoll.cluster.server.security.limits import Limits
+from plimsoll.cluster.server.security.service_accounts import ServiceAccounts
+from plimsoll.cluster.server.security.tokens import Tokens, admin_token
+from plimsoll.cluster.server.security.users import MASTERS, User
+from plimsoll.cluster.store import Store
+from plimsoll.cluster.store.log import Durability
+from plimsoll.errors import ConfigError
+
+_log = logging.getLogger("plimsoll.server")
+
+STORE_FILE = "store.db"
+ADMIN = User("plimsoll:admin", groups=(MASTERS, "system:authenticated"))
+CONTROLLERS = User("plimsoll:controllers", groups=(MASTERS, "system:authenticated"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How to run the server. Without a data folder nothing outlives the process."""
+
+    data: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    gates: Gates = field(default_factory=Gates.all_on)
+    durability: Durability = "full"
+    controllers: bool = True
+    start_empty: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+class RunningServer:
+    """A server that answers; `stop` ends it."""
+
+    def __init__(self, api: Api, http: HttpServer, store: Store, ca: bytes, token: str) -> None:
+        self.api = api
+        self.store = store
+        self._http = http
+        self._ca = ca
+        self._token = token
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cleanups: list[Callable[[], None]] = []
+
+    @property
+    def url(self) -> str:
+        return self._http.url
+
+    @property
+    def port(self) -> int:
+        return self._http.port
+
+    def client(self, user: User = ADMIN) -> Client:
+        """A client in this process, without a network between."""
+        return Client.within(self.api.handle, user)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """A kubeconfig with the administrator's credentials."""
+        write_kubeconfig(path, server=self.url, ca=self._ca, token=self._token)
+
+    async def stop(self) -> None:
+        """Stop the controllers, end the watches, make the last writes durable."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._http.stop()
+        await self.store.close()
+        for cleanup in self._cleanups:
+            cleanup()
+
+
+async def start_server(settings: ServerSettings) -> RunningServer:
+    """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError if that fails."""
+    folder, cleanup = _folder(settings.data)
+    store = Store.open(
+        folder / STORE_FILE if settings.data is not None else None,
+        durability=settings.durability,
+        start_empty=settings.start_empty,
+    )
+    try:
+        server = await _assemble(settings, folder, store)
+    except BaseException:
+        await store.close()
+        cleanup()
+        raise
+    server._cleanups.append(cleanup)
+    return server
+
+
+async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> RunningServer:
+    authorizer = Authorizer(store)
+    context = Context(store, authorizer, settings.gates)
+    accounts = ServiceAccounts.load_or_create(folder, store)
+    token = admin_token(folder)
+    tokens = Tokens(settings.token_file)
+    tokens.add(token, ADMIN)
+    authenticator = Authenticator(tokens, accounts)
+    authority = Authority.load_or_create(folder)
+    if settings.certificate or settings.key:
+        if not (settings.certificate and settings.key):
+            raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
+        tls, ca = given_certificates(settings.certificate, settings.key, authority, settings.client_ca)
+    else:
+        tls, ca = authority.ssl_context((settings.host, *settings.names), settings.client_ca)
+    api = Api(context, reviews=Reviews(authenticator, authorizer, accounts))
+    http = HttpServer(
+        api, authenticator, limits=settings.limits, host=settings.host, port=settings.port, tls=tls
+    )
+    server = RunningServer(api, http, store, ca, token)
+    await bootstrap(server.client(CONTROLLERS))
+    await http.start()
+    if settings.controllers:
+        controllers = Controllers(server.client(CONTROLLERS))
+        server._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
+    return server
+
+
+def _folder(data: Path | None) -> tuple[Path, Callable[[], None]]:
+    if data is None:
+        temporary = tempfile.TemporaryDirectory(prefix="plimsoll-")
+        return Path(temporary.name), temporary.cleanup
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{data}: the data folder cannot be made: {error.strerror}") from None
+    return data, lambda: None
+
+
+async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]) -> None:
+    """Run until a signal asks to stop; `ready` is called once the server answers."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    server = await start_server(settings)
+    try:
+        ready(server)
+        await stopped.wait()
+    finally:
+        await server.stop()
