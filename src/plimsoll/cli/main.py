@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from plimsoll.api.gates import Gates
+from plimsoll.cli.server import run_server, store_commands
 from plimsoll.cluster.dump import read_objects
 from plimsoll.errors import PlimsollError
 from plimsoll.tools import allocation, check, columns, convert, demo, select, switches
@@ -168,6 +169,10 @@ def run_gates(gates: str) -> None:
     """List the feature gates and what they switch."""
     for line in columns.lay_out(switches.table(Gates.parse(gates))):
         click.echo(line)
+
+
+plimsoll.add_command(run_server)
+plimsoll.add_command(store_commands)
 
 
 def main(argv: list[str] | None = None) -> Any:

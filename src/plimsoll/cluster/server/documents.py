@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-from plimsoll.cluster.server.protobuf import encode_body as encode_protobuf
 from plimsoll.cluster.server.tables import to_table
 
 from plimsoll.api import codec
 from plimsoll.cluster.server.call import Answer
 from plimsoll.cluster.server.context import Context
-from plimsoll.cluster.server.negotiation import JSON, PROTOBUF, YAML, Accepted
+from plimsoll.cluster.server.negotiation import JSON, YAML, Accepted
+from plimsoll.cluster.server.protobuf import CONTENT_TYPE as PROTOBUF
+from plimsoll.cluster.server.protobuf import encode_body as encode_protobuf
 from plimsoll.cluster.server.reading import Listing
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.shapes import is_stored_shape, to_version

@@ -10,10 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.api import codec
 from plimsoll.cluster.server.protobuf import CONTENT_TYPE as PROTOBUF
 from plimsoll.cluster.server.protobuf import decode_body as decode_protobuf
-
-from plimsoll.api import codec
 from plimsoll.cluster.server.status import bad_request, not_acceptable, unsupported_media
 from plimsoll.cluster.yaml import load_documents
 from plimsoll.errors import InputError
@@ -53,23 +52,23 @@ class Accepted:
 
 
 def accept(header: str, *, streams: bool = False) -> Accepted:
-    """The first form of the header that is on offer; ApiError 406 if there is none."""
+    """The form to answer in; ApiError 406 if none is on offer.
+
+    Clients that take both protobuf and JSON get JSON, which is what is stored.
+    """
     if not header or header == JSON:
         return Accepted()
-    for clause in parse_accept(header):
-        media = clause.media
-        if media in ("*/*", "application/*"):
+    clauses = parse_accept(header)
+    for clause in clauses:
+        if clause.media in ("*/*", "application/*"):
             return Accepted(JSON, clause.parameters if clause.table or clause.partial else {})
-        transformed = clause.parameters.get("as", "")
-        if transformed and not (clause.table in ("v1", "v1beta1") or clause.partial):
+        if clause.parameters.get("as") and not (clause.table in ("v1", "v1beta1") or clause.partial):
             continue
-        if media == PROTOBUF and (transformed or streams):
-            continue
-        if media == YAML and streams:
-            continue
-        if media in _OFFERED:
+        if clause.media == JSON or (clause.media == YAML and not streams):
             return clause
-    raise not_acceptable(_OFFERED)
+    if not streams and any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in clauses):
+        return Accepted(PROTOBUF)
+    raise not_acceptable((JSON,) if streams else _OFFERED)
 
 
 def parse_accept(header: str) -> list[Accepted]:

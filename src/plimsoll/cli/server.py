@@ -1,0 +1,148 @@
+"""`plimsoll server` and `plimsoll store`: the API server and its file.
+
+Owns their arguments. What they need is imported when they run, so that the other commands start quickly.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plimsoll.api.gates import Gates
+from plimsoll.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plimsoll.run.server import RunningServer
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(name="server")
+@click.option("--data", type=_FOLDER, metavar="FOLDER", help="Where the store, keys and tokens live.")
+@click.option("--memory", is_flag=True, help="Keep nothing: for tests and trials.")
+@click.option(
+    "--listen", default="127.0.0.1:6443", show_default=True, metavar="HOST:PORT", help="Port 0: any free one."
+)
+@click.option(
+    "--kubeconfig-out", type=_FILE, metavar="FILE", help="Write a kubeconfig for the administrator."
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="Another name or address of this server."
+)
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Certificate to serve with, instead of our own.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key.")
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="Also accept client certificates of this CA.")
+@click.option("--token-file", type=_FILE, metavar="FILE", help='Lines of token,user,uid,"group1,group2".')
+@click.option(
+    "--durability",
+    type=click.Choice(["full", "normal"]),
+    default="full",
+    show_default=True,
+    help="full: on disk before it is acknowledged. normal: may lose the last moments in a power cut.",
+)
+@click.option("--no-controllers", is_flag=True, help="Only the API; no claims from templates, no clean-up.")
+@click.option("--start-empty", is_flag=True, help="Begin anew although a damaged store was put aside.")
+@click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def run_server(
+    data: Path | None,
+    memory: bool,
+    listen: str,
+    kubeconfig_out: Path | None,
+    names: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    token_file: Path | None,
+    durability: Any,
+    no_controllers: bool,
+    start_empty: bool,
+    gates: str,
+    verbose: bool,
+) -> None:
+    """Run a Kubernetes API server in one process, durable in one folder.
+
+    \b
+    plimsoll server --data ./cluster --kubeconfig-out ./kubeconfig
+    kubectl --kubeconfig ./kubeconfig get namespaces
+    """
+    from plimsoll.run.server import ServerSettings, serve
+
+    if memory == (data is not None):
+        raise ConfigError("say where the cluster lives: --data FOLDER, or --memory to keep nothing")
+    host, port = _address(listen)
+    settings = ServerSettings(
+        data=data,
+        host=host,
+        port=port,
+        names=names,
+        certificate=tls_cert,
+        key=tls_key,
+        client_ca=client_ca,
+        token_file=token_file,
+        gates=Gates.parse(gates),
+        durability=durability,
+        controllers=not no_controllers,
+        start_empty=start_empty,
+    )
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+
+    def ready(server: RunningServer) -> None:
+        if kubeconfig_out is not None:
+            server.write_kubeconfig(kubeconfig_out)
+        click.echo(f"serving the Kubernetes API at {server.url}")
+
+    try:
+        asyncio.run(serve(settings, ready))
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {listen}: {error.strerror or error}") from None
+
+
+@click.group(name="store")
+def store_commands() -> None:
+    """Copy a server's store, or mend a damaged one."""
+
+
+@store_commands.command(name="backup")
+@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
+@click.option("--out", type=_FILE, required=True, metavar="FILE", help="The copy; a store of its own.")
+def run_backup(data: Path, out: Path) -> None:
+    """Copy the store while its server runs; the copy holds everything acknowledged so far."""
+    from plimsoll.cluster.store import copy_store
+    from plimsoll.run.server import STORE_FILE
+
+    copy_store(data / STORE_FILE, out)
+    click.echo(f"copied to {out}")
+
+
+@store_commands.command(name="recover")
+@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
+def run_recover(data: Path) -> None:
+    """Make a new store from what can be read of a damaged one; the damaged file is kept."""
+    from plimsoll.cluster.store import recover
+    from plimsoll.run.server import STORE_FILE
+
+    recovery = recover(data / STORE_FILE)
+    for line in recovery.reports:
+        click.echo(line)
+    click.echo(f"{recovery.kept} objects kept, {recovery.lost} records lost")
+    sys.exit(1 if recovery.lost else 0)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:6443")
+    return host.strip("[]") or "127.0.0.1", int(port)
