@@ -131,7 +131,7 @@ class UnreachableError(ApiError):
 
 
 class PatchError(InputError):
-    """A patch that cannot be applied; `code` is the HTTP status: 400 for a malformed one, 422 for a bad fit."""
+    """A patch that cannot be applied; `code` is the HTTP status: 400 if malformed, 422 if it does not fit."""
 
     def __init__(self, message: str, *, malformed: bool = False, code: int = 0) -> None:
         self.malformed = malformed

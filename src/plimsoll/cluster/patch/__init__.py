@@ -1,0 +1,27 @@
+"""Patches: JSON patch, merge patch, strategic merge patch, and server-side apply with its managed fields."""
+
+from __future__ import annotations
+
+from plimsoll.cluster.patch.applying import (
+    Applied,
+    Conflict,
+    apply_owned,
+    conflict_causes,
+    conflict_message,
+)
+from plimsoll.cluster.patch.json_patch import apply_json_patch
+from plimsoll.cluster.patch.merge_patch import apply_merge_patch
+from plimsoll.cluster.patch.strategic import apply_strategic_patch
+from plimsoll.cluster.patch.tracking import track_update
+
+__all__ = [
+    "Applied",
+    "Conflict",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "apply_owned",
+    "apply_strategic_patch",
+    "conflict_causes",
+    "conflict_message",
+    "track_update",
+]

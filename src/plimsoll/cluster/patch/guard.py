@@ -1,0 +1,28 @@
+"""The promise of every patch: bad input ends in a PatchError, never in another exception.
+
+Trees may be nested as deeply as the JSON decoder lets through; walking them may run out of stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from plimsoll.errors import DecodeError, PatchError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn running out of stack into a PatchError."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (RecursionError, DecodeError):
+            raise PatchError("the object or the patch is nested too deeply", malformed=True) from None
+
+    return call
