@@ -136,9 +136,13 @@ def decode_part(text: str) -> bytes | None:
     """The bytes a part of a token stands for, None if it is none."""
     if not text.isascii() or "=" in text or "+" in text or "/" in text:
         return None
+    return decode_standard(text.translate(_TO_STANDARD) + "=" * (-len(text) % 4))
+
+
+def decode_standard(text: str) -> bytes | None:
+    """The bytes of a text in plain base64, None if it is none."""
     try:
-        padded = text.translate(_TO_STANDARD) + "=" * (-len(text) % 4)
-        return binascii.a2b_base64(padded, strict_mode=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         return None
 
