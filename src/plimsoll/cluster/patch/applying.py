@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.compare import Changes
 from plimsoll.cluster.patch.elements import order, show_path
 from plimsoll.cluster.patch.fields import FieldSet, difference, intersection, iterate, union
@@ -27,7 +28,6 @@ from plimsoll.cluster.patch.owners import (
     read_owners,
     with_owners,
 )
-from plimsoll.cluster.patch.shape import Shape
 from plimsoll.cluster.patch.tracking import (
     UNOWNED,
     Convert,
@@ -99,7 +99,7 @@ class _Request(NamedTuple):
     """One apply: who, in which version, and how."""
 
     who: Identity
-    schema: Shape | None
+    schema: Type | None
     version: str
     subresource: str
     now: str
@@ -112,7 +112,7 @@ def apply_owned(
     live: dict[str, Any] | None,
     applied: dict[str, Any],
     *,
-    schema: Shape | None,
+    schema: Type | None,
     manager: str,
     api_version: str,
     subresource: str,

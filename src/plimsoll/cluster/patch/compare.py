@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.elements import item_element
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet
 from plimsoll.cluster.patch.json_patch import equal
-from plimsoll.cluster.patch.shape import Shape, child, form, is_embedded
+from plimsoll.cluster.patch.shape import child, form, is_embedded
 
 
 class Changes(NamedTuple):
@@ -30,7 +31,7 @@ _Below = FieldSet | None
 _SAME: tuple[_Below, _Below] = (None, None)
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], shape: Shape | None) -> Changes:
+def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None) -> Changes:
     """Compare two states of an object of one type."""
     if shape is None:
         changed, removed = _compare_free(old, new)
@@ -39,7 +40,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], shape: Shape | None) -> Ch
     return Changes(changed or {}, removed or {})
 
 
-def cover(value: Any, shape: Shape | None) -> FieldSet:
+def cover(value: Any, shape: Type | None) -> FieldSet:
     """Every field of a value, for one that comes or goes as a whole; seen from above, with itself."""
     how = form(shape)
     if how == "whole":
@@ -60,7 +61,7 @@ def cover(value: Any, shape: Shape | None) -> FieldSet:
     return below
 
 
-def _compare(old: Any, new: Any, shape: Shape | None) -> tuple[_Below, _Below]:
+def _compare(old: Any, new: Any, shape: Type | None) -> tuple[_Below, _Below]:
     """Compare two values that are both present."""
     how = form(shape)
     if how == "free":
@@ -73,7 +74,7 @@ def _compare(old: Any, new: Any, shape: Shape | None) -> tuple[_Below, _Below]:
     return _compare_lists(old, new, shape)
 
 
-def _compare_maps(old: Any, new: Any, shape: Shape, *, root: bool = False) -> tuple[_Below, _Below]:
+def _compare_maps(old: Any, new: Any, shape: Type, *, root: bool = False) -> tuple[_Below, _Below]:
     # True equals 1 here, but a field of a known type never changes from one to the other.
     if old == new:
         return _SAME
@@ -112,7 +113,7 @@ def _compare_maps(old: Any, new: Any, shape: Shape, *, root: bool = False) -> tu
     return changed or None, removed or None
 
 
-def _compare_lists(old: Any, new: Any, shape: Shape) -> tuple[_Below, _Below]:
+def _compare_lists(old: Any, new: Any, shape: Type) -> tuple[_Below, _Below]:
     if old == new:
         return _SAME
     before = _by_element(old, shape) if isinstance(old, list) else {}
@@ -180,7 +181,7 @@ def _entries(value: dict[str, Any]) -> FieldSet:
     return {"f:" + name: cover(inner, None) for name, inner in value.items()}
 
 
-def _by_element(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
+def _by_element(items: list[Any], shape: Type) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for item in items:
         found.setdefault(item_element(item, shape), []).append(item)

@@ -12,13 +12,13 @@ from typing import Any
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
+from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet
 from plimsoll.cluster.patch.gojson import encode_go, quote
-from plimsoll.cluster.patch.shape import Shape
 from plimsoll.errors import DecodeError, PatchError
 
 
-def item_element(item: Any, shape: Shape) -> str:
+def item_element(item: Any, shape: Type) -> str:
     """The element of an item of a list that is merged by keys, or of a set."""
     if shape.list_type == "map":
         if not isinstance(item, dict):
@@ -39,7 +39,7 @@ def _text_key(key: str, value: str) -> str:
     return f"k:{{{quote(key)}:{quote(value)}}}"
 
 
-def _keyed(item: dict[str, Any], shape: Shape) -> str:
+def _keyed(item: dict[str, Any], shape: Type) -> str:
     pairs = []
     for key in sorted(shape.keys):
         if key in item:

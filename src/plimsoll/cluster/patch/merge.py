@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.elements import item_element
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet, has_member
-from plimsoll.cluster.patch.shape import Shape, child, form
+from plimsoll.cluster.patch.shape import child, form
 
 
-def applied_fields(tree: dict[str, Any], shape: Shape | None) -> FieldSet:
+def applied_fields(tree: dict[str, Any], shape: Type | None) -> FieldSet:
     """The set of fields that a configuration names."""
     return _applied(tree, shape) or {}
 
 
-def _applied(value: Any, shape: Shape | None) -> FieldSet | None:
+def _applied(value: Any, shape: Type | None) -> FieldSet | None:
     """What lies below a value; LEAF if it is owned whole, None if there is nothing to own."""
     how = form(shape)
     if how == "whole":
@@ -53,7 +54,7 @@ def _itself(node: FieldSet | None) -> FieldSet:
     return {SELF: LEAF, **node} if node else LEAF
 
 
-def merge(live: Any, applied: Any, shape: Shape | None) -> Any:
+def merge(live: Any, applied: Any, shape: Type | None) -> Any:
     """The live value with the applied one merged in: nothing goes away, what both have is as applied."""
     how = form(shape)
     if how == "whole":
@@ -73,7 +74,7 @@ def merge(live: Any, applied: Any, shape: Shape | None) -> Any:
     return merged
 
 
-def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
+def _merge_lists(live: list[Any], applied: list[Any], shape: Type) -> list[Any]:
     """Merge item by item. The applied items come in their order; the others stay between their neighbours."""
     lefts = [item_element(item, shape) for item in live]
     rights = [item_element(item, shape) for item in applied]
@@ -108,7 +109,7 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
     return merged
 
 
-def remove(value: Any, fields: FieldSet, shape: Shape | None) -> Any:
+def remove(value: Any, fields: FieldSet, shape: Type | None) -> Any:
     """The value without the fields of the set; null where nothing is left."""
     how = form(shape)
     if how == "list":
@@ -135,7 +136,7 @@ def remove(value: Any, fields: FieldSet, shape: Shape | None) -> Any:
     return rest or None
 
 
-def name_objects(fields: FieldSet, shape: Shape | None) -> FieldSet:
+def name_objects(fields: FieldSet, shape: Type | None) -> FieldSet:
     """The set with every declared field that has something below it as a member of its own."""
     if shape is None or shape.kind not in ("object", "map", "list"):
         return fields
@@ -156,7 +157,7 @@ def name_objects(fields: FieldSet, shape: Shape | None) -> FieldSet:
     return named
 
 
-def settle(value: Any, shape: Shape | None) -> Any:
+def settle(value: Any, shape: Type | None) -> Any:
     """The value without the fields that are null."""
     if isinstance(value, dict):
         known = shape is None or shape.kind in ("object", "map")

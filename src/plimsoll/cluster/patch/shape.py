@@ -1,51 +1,12 @@
-"""What the patches ask of a schema.
+"""What the patches ask of a type.
 
-Owns the two protocols that `kinds/schema.py` satisfies, and the few questions both strategic merge and
-server-side apply put to a type. A type of None stands for "nothing is known": maps are then granular, lists
-and scalars are whole values.
+Owns the questions that strategic merge and server-side apply put to `kinds`. A type of None stands for
+"nothing is known": maps are then granular, lists and scalars are whole values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
-
-
-class Field(Protocol):
-    """One field of an object type."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> Shape: ...
-    @property
-    def required(self) -> bool: ...
-
-
-class Shape(Protocol):
-    """A type: its kind, its fields or items, and how lists and maps merge."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def fields(self) -> Mapping[str, Any]: ...
-    @property
-    def item(self) -> Any: ...
-    @property
-    def list_type(self) -> str: ...
-    @property
-    def keys(self) -> tuple[str, ...]: ...
-    @property
-    def key_defaults(self) -> Mapping[str, Any]: ...
-    @property
-    def atomic(self) -> bool: ...
-    @property
-    def merge_key(self) -> str: ...
-    @property
-    def strategies(self) -> frozenset[str]: ...
-
+from plimsoll.cluster.kinds.shape import Type
 
 #: Objects that stand inside others without being optional: upstream always writes them, if only as `{}`, so
 #: nobody owns their bare presence. By the name of the outer type; fields that are required need no entry.
@@ -85,7 +46,7 @@ _NONE: frozenset[str] = frozenset()
 _ROOT = frozenset(("metadata", "spec", "status"))
 
 
-def is_embedded(shape: Shape, name: str, *, root: bool = False) -> bool:
+def is_embedded(shape: Type, name: str, *, root: bool = False) -> bool:
     """Whether a field that holds an object, a list or a map counts as present even where it is left out."""
     if root and name in _ROOT:
         return True
@@ -94,10 +55,10 @@ def is_embedded(shape: Shape, name: str, *, root: bool = False) -> bool:
         return False
     if field.required:
         return field.type.kind in ("object", "list", "map")
-    return name in _EMBEDDED.get(shape.name.rpartition(".")[2], _NONE)
+    return name in _EMBEDDED.get(shape.short_name, _NONE)
 
 
-def child(shape: Shape | None, name: str) -> Any:
+def child(shape: Type | None, name: str) -> Type | None:
     """The type of what stands under a key of an object or map; None if nothing is known."""
     if shape is None:
         return None
@@ -107,7 +68,7 @@ def child(shape: Shape | None, name: str) -> Any:
     return shape.item if shape.kind == "map" else None
 
 
-def form(shape: Shape | None) -> str:
+def form(shape: Type | None) -> str:
     """How a value of this type is owned: "map" by entries, "list" by items, "free" as it comes, "whole"."""
     if shape is None:
         return "free"

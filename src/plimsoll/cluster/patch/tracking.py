@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.compare import Changes, compare
 from plimsoll.cluster.patch.fields import FieldSet, difference, from_paths, union
 from plimsoll.cluster.patch.guard import guarded
@@ -26,13 +27,12 @@ from plimsoll.cluster.patch.owners import (
     with_owners,
     write_owners,
 )
-from plimsoll.cluster.patch.shape import Shape
 from plimsoll.errors import PatchError
 
 #: Leaves out of a set what a request cannot change, whatever it says.
 Filter = Callable[[FieldSet], FieldSet]
 #: An object and its type in another version of the API; None if there is no such version (any more).
-Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Shape | None] | None"]
+Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Type | None] | None"]
 
 MAX_UPDATERS = 10
 ANCIENT = "ancient-changes"
@@ -62,7 +62,7 @@ def track_update(
     old: dict[str, Any] | None,
     new: dict[str, Any],
     *,
-    schema: Shape | None,
+    schema: Type | None,
     manager: str,
     api_version: str,
     subresource: str,
@@ -134,7 +134,7 @@ def update_owners(
     owners: Owners,
     who: Identity,
     *,
-    schema: Shape | None,
+    schema: Type | None,
     version: str,
     now: str,
     ignored: Filter | None = None,
@@ -161,7 +161,7 @@ def yield_fields(
     owners: Owners,
     spare: Identity | None,
     *,
-    schema: Shape | None,
+    schema: Type | None,
     version: str,
     ignored: Filter | None,
     convert: Convert | None,
@@ -207,7 +207,7 @@ def changes_in(
     return seen[wanted]
 
 
-def _changes(old: dict[str, Any], new: dict[str, Any], schema: Shape | None) -> Changes:
+def _changes(old: dict[str, Any], new: dict[str, Any], schema: Type | None) -> Changes:
     return compare(_tracked(old), _tracked(new), schema)
 
 
@@ -221,7 +221,7 @@ def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare_tracked(
-    old: dict[str, Any], new: dict[str, Any], schema: Shape | None, ignored: Filter | None
+    old: dict[str, Any], new: dict[str, Any], schema: Type | None, ignored: Filter | None
 ) -> Changes:
     """The changes of what can be owned and is not ignored."""
     return _filtered(_changes(old, new, schema), ignored)
