@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from plimsoll.validate.intake import take_in
 from plimsoll.validate.job import look
 from plimsoll.validate.pod_conditions import set_condition
 from plimsoll.validate.problems import Path, Problem, Problems, not_supported, required
 from plimsoll.validate.times import write_time
-from plimsoll.validate.trees import Tree, canonicalise, part
+from plimsoll.validate.trees import Tree, part
 from plimsoll.validate.views import Binding
 
 _TARGET = Path("target")
@@ -38,7 +39,7 @@ class Bound:
 
 def read_binding(tree: Any) -> Binding:
     """A posted Binding; raises DecodeError where it is none."""
-    return look(canonicalise(tree, Binding), Binding)
+    return look(take_in(tree, Binding), Binding)
 
 
 def bind_pod(pod: Tree, binding: Any, now: datetime, node_labels: Mapping[str, str] | None = None) -> Bound:

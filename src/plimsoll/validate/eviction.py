@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from plimsoll.validate.intake import take_in
 from plimsoll.validate.job import look
 from plimsoll.validate.pod_conditions import set_condition
 from plimsoll.validate.problems import Path, Problem, Problems, invalid
 from plimsoll.validate.times import write_time
-from plimsoll.validate.trees import Tree, canonicalise, part
+from plimsoll.validate.trees import Tree, part
 from plimsoll.validate.views import DeleteOptions, Eviction
 
 DISRUPTED_MAX = 2000
@@ -54,7 +55,7 @@ class Evicted:
 
 def read_eviction(tree: Any) -> Eviction:
     """A posted Eviction; raises DecodeError where it is none."""
-    return look(canonicalise(tree, Eviction), Eviction)
+    return look(take_in(tree, Eviction), Eviction)
 
 
 def judge_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: datetime) -> Evicted:

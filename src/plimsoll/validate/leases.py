@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from plimsoll.validate.job import Endpoint, Job
 from plimsoll.validate.metadata import check_metadata, check_metadata_update
-from plimsoll.validate.problems import Path, Problems, invalid
+from plimsoll.validate.names import check_label_key
+from plimsoll.validate.problems import Path, Problems, forbidden, invalid, not_supported
 from plimsoll.validate.resource_names import NOT_NEGATIVE
 from plimsoll.validate.trees import part
 from plimsoll.validate.views import Lease, LeaseSpec
 
 _SPEC = Path("spec")
+_STRATEGIES = ("OldestEmulationVersion",)
 
 
 def _prepare(job: Job[Lease]) -> None:
@@ -28,6 +30,19 @@ def _check_spec(spec: LeaseSpec) -> Problems:
         yield invalid(_SPEC.child("leaseDurationSeconds"), duration, "must be greater than 0")
     if transitions is not None and transitions < 0:
         yield invalid(_SPEC.child("leaseTransitions"), transitions, NOT_NEGATIVE)
+    if spec.strategy is not None:
+        yield from _check_strategy(spec.strategy, _SPEC.child("strategy", "strategy"))
+    if spec.preferred_holder and not spec.strategy:
+        detail = "may only be specified if `strategy` is defined"
+        yield forbidden(_SPEC.child("preferredHolder"), detail)
+
+
+def _check_strategy(strategy: str, path: Path) -> Problems:
+    """A strategy of Kubernetes, or one with a domain."""
+    if "/" in strategy:
+        yield from check_label_key(strategy, path)
+    elif strategy not in _STRATEGIES:
+        yield not_supported(path, strategy, _STRATEGIES)
 
 
 def _check(job: Job[Lease]) -> Problems:
