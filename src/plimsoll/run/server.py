@@ -1,7 +1,7 @@
 """The API server as something that runs: store, security, API, HTTP and controllers, wired together.
 
-Owns the order of starting and stopping. `start_server` gives a `RunningServer` that answers already; everything
-in it lives on the event loop of the caller. `serve` is the process behind `plimsoll server`.
+Owns the order of starting and stopping. `start_server` gives a `RunningServer` that answers already;
+everything in it lives on the event loop of the caller. `serve` is the process behind `plimsoll server`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,15 +22,12 @@ from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.bootstrap import bootstrap
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.http import HttpServer
-from plimsoll.cluster.server.reviews import Reviews
-from plimsoll.cluster.server.security.authentication import Authenticator
-from plimsoll.cluster.server.security.authorization import Authorizer
-from plimsoll.cluster.server.security.certificates import Authority, given_certificates
+from plimsoll.cluster.server.security.certificates import Authority, check_authority, ssl_context
+from plimsoll.cluster.server.security.jwt import SigningKey
 from plimsoll.cluster.server.security.kubeconfig import write_kubeconfig
 from plimsoll.cluster.server.security.limits import Limits
-from plimsoll.cluster.server.security.service_accounts import ServiceAccounts
 from plimsoll.cluster.server.security.tokens import Tokens, admin_token
-from plimsoll.cluster.server.security.users import MASTERS, User
+from plimsoll.cluster.server.security.users import ADMIN, CONTROLLERS, User
 from plimsoll.cluster.store import Store
 from plimsoll.cluster.store.log import Durability
 from plimsoll.errors import ConfigError
@@ -37,8 +35,7 @@ from plimsoll.errors import ConfigError
 _log = logging.getLogger("plimsoll.server")
 
 STORE_FILE = "store.db"
-ADMIN = User("plimsoll:admin", groups=(MASTERS, "system:authenticated"))
-CONTROLLERS = User("plimsoll:controllers", groups=(MASTERS, "system:authenticated"))
+ACCOUNT_KEY = "service-accounts.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +83,7 @@ class RunningServer:
 
     def write_kubeconfig(self, path: Path) -> None:
         """A kubeconfig with the administrator's credentials."""
-        write_kubeconfig(path, server=self.url, ca=self._ca, token=self._token)
+        write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
 
     async def stop(self) -> None:
         """Stop the controllers, end the watches, make the last writes durable."""
@@ -118,31 +115,43 @@ async def start_server(settings: ServerSettings) -> RunningServer:
 
 
 async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> RunningServer:
-    authorizer = Authorizer(store)
-    context = Context(store, authorizer, settings.gates)
-    accounts = ServiceAccounts.load_or_create(folder, store)
     token = admin_token(folder)
-    tokens = Tokens(settings.token_file)
-    tokens.add(token, ADMIN)
-    authenticator = Authenticator(tokens, accounts)
-    authority = Authority.load_or_create(folder)
-    if settings.certificate or settings.key:
-        if not (settings.certificate and settings.key):
-            raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
-        tls, ca = given_certificates(settings.certificate, settings.key, authority, settings.client_ca)
-    else:
-        tls, ca = authority.ssl_context((settings.host, *settings.names), settings.client_ca)
-    api = Api(context, reviews=Reviews(authenticator, authorizer, accounts))
-    http = HttpServer(
-        api, authenticator, limits=settings.limits, host=settings.host, port=settings.port, tls=tls
+    context = Context.over(
+        store,
+        tokens=Tokens(settings.token_file, admin=token),
+        key=SigningKey.load_or_create(folder / ACCOUNT_KEY),
+        gates=settings.gates,
     )
+    api = Api(context)
+    tls, ca = _make_tls(settings, folder)
+    http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
     server = RunningServer(api, http, store, ca, token)
-    await bootstrap(server.client(CONTROLLERS))
+    await bootstrap(server.client(ADMIN))
     await http.start()
     if settings.controllers:
         controllers = Controllers(server.client(CONTROLLERS))
         server._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
     return server
+
+
+def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, bytes]:
+    """TLS for the server, and the CA that clients should believe."""
+    authority = Authority.load_or_create(folder)
+    clients = [authority.certificate]
+    if settings.client_ca is not None:
+        clients.append(check_authority(settings.client_ca))
+    if settings.certificate is None and settings.key is None:
+        certificate, key = authority.server_pair(_names(settings))
+        return ssl_context(certificate, key, client_authorities=clients), authority.certificate
+    if settings.certificate is None or settings.key is None:
+        raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
+    tls = ssl_context(settings.certificate, settings.key, client_authorities=clients)
+    return tls, settings.certificate.read_bytes()
+
+
+def _names(settings: ServerSettings) -> tuple[str, ...]:
+    everywhere = settings.host in ("0.0.0.0", "::", "")
+    return (*(() if everywhere else (settings.host,)), *settings.names)
 
 
 def _folder(data: Path | None) -> tuple[Path, Callable[[], None]]:

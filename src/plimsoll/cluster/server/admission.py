@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.cluster.server.security.restriction import restrict_node
-
 from plimsoll.api import codec
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.restriction import restrict_driver, restrict_node
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import forbidden, not_found
 from plimsoll.cluster.store import Key
@@ -45,12 +44,35 @@ class Admission:
         self, operation: str, route: Route, tree: Tree, old: Tree | None, user: User, dry_run: bool
     ) -> list[str]:
         """Ask all the rules about a write; returns warnings, raises ApiError. May fill in the tree."""
-        restrict_node(user, operation, route.resource.key, route.subresource, tree, old, self._store)
+        self._restrict(user, operation, route, tree, old)
         return []
 
     def admit_deletion(self, route: Route, tree: Tree, user: User) -> None:
         """Ask the rules about a deletion; raises ApiError."""
-        restrict_node(user, "delete", route.resource.key, route.subresource, tree, tree, self._store)
+        self._restrict(user, "delete", route, None, tree)
+
+    def admit_eviction(self, route: Route, eviction: Any, user: User) -> None:
+        """Nodes evict their own pods only; raises ApiError."""
+        self._restrict(user, "create", route, eviction, None)
+
+    def admit_token(self, route: Route, request: Any, user: User) -> None:
+        """Nodes ask for tokens of their own pods only; raises ApiError."""
+        self._restrict(user, "create", route, request, None)
+
+    def _restrict(self, user: User, verb: str, route: Route, tree: Any, old: Any) -> None:
+        restrict_node(
+            user,
+            verb,
+            route.resource.key,
+            route.subresource,
+            tree,
+            old,
+            self._store,
+            namespace=route.namespace,
+            name=route.name,
+            allows=self._context.authorizer.allows,
+        )
+        restrict_driver(user, route.resource.key, tree, old)
 
 
 def _is_ending(namespace: Tree) -> bool:

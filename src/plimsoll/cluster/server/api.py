@@ -2,9 +2,9 @@
 
 Owns the story of a request: find what it is about (`route.py`), ask whether its sender may (`security/`),
 read (`reading.py`, `watching.py`) or write (`writing.py`, `deleting.py`), and answer in the form the client
-takes (`documents.py`). Knows nothing of HTTP but methods, paths and codes; `http.py` is the shell for the network,
-and clients in the same process call `handle` directly. Promises: every refusal is a Status, and an answer to
-a write means that the write is durable.
+takes (`documents.py`). Knows nothing of HTTP but methods, paths and codes; `http.py` is the shell for the
+network, and clients in the same process call `handle` directly. Promises: every refusal is a Status, and an
+answer to a write means that the write is durable.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
-
-from plimsoll.cluster.server.reviews import Reviews
 
 from plimsoll.api import codec
 from plimsoll.cluster.server.admission import Admission
@@ -43,11 +41,13 @@ from plimsoll.cluster.server.reading import Reading, find_stored, select
 from plimsoll.cluster.server.route import Route, find_route
 from plimsoll.cluster.server.scales import to_scale, with_scale
 from plimsoll.cluster.server.security.attributes import Attributes, forbidden
+from plimsoll.cluster.server.security.reviews import Reviews
 from plimsoll.cluster.server.sights import Sights
 from plimsoll.cluster.server.status import success, to_status, unavailable, unknown_path, unsupported_media
 from plimsoll.cluster.server.watching import Watching
 from plimsoll.cluster.server.writing import Outcome, Writing
 from plimsoll.errors import ApiError, PlimsollError, StoreError
+from plimsoll.validate.times import write_time
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -55,7 +55,7 @@ _log = logging.getLogger("plimsoll.server")
 class Api:
     """The Kubernetes API over one store."""
 
-    def __init__(self, context: Context, *, reviews: Reviews) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
         self._store = context.store
         sights = Sights()
@@ -67,7 +67,7 @@ class Api:
         self._eviction = Eviction(context, self._deleting)
         self._documents = Documents(context)
         self._public = Public(context)
-        self._reviews = reviews
+        self._reviews = Reviews(context.authorizer, context.authenticator)
         context.store.observe(lambda key, tree: sights.forget(key) if tree is None else None)
         context.store.observe(context.authorizer.observe)
 
@@ -212,7 +212,9 @@ class Api:
         body = decode_body(call.body, call.header("content-type"))
         if route.plural == "bindings":
             return await self._bind(route, call, query, accepted, body)
-        return answer_tree(self._reviews.review(route, body, call.user), accepted, 201)
+        now = write_time(self.context.now())
+        review = self._reviews.answer(route.plural, call.user, body, namespace=route.namespace, now=now)
+        return answer_tree(review, accepted, 201)
 
     async def _subresource(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
         accepted = accept(call.header("accept"))
@@ -227,12 +229,13 @@ class Api:
         if route.subresource == "binding":
             return await self._bind(route, call, query, accepted, body)
         if route.subresource == "eviction":
+            self._admission.admit_eviction(route, body, call.user)
             revision = self._eviction.evict(route, body, self._write_options(call, query))
             await self._store.settled(revision)
             return answer_tree({**success({}), "code": 201}, accepted, 201)
         if route.subresource == "token":
-            account = find_stored(self._store, route)
-            token = self._reviews.issue_token(codec.decode_tree(account.raw), body, call.user)
+            self._admission.admit_token(route, body, call.user)
+            token = self.context.accounts.request(route.namespace, route.name, body)
             return answer_tree(token, accepted, 201)
         if route.verb != "update":
             raise unknown_path()

@@ -1,4 +1,4 @@
-"""What every part of the API works with: the store, the gates, the clock and the source of identities."""
+"""What every part of the API works with: the store, the rights, the gates, the clock, the source of ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from plimsoll.api.gates import Gates
+from plimsoll.cluster.server.security.authentication import Authenticator
 from plimsoll.cluster.server.security.authorization import Authorizer
+from plimsoll.cluster.server.security.jwt import SigningKey
+from plimsoll.cluster.server.security.service_accounts import ServiceAccounts
+from plimsoll.cluster.server.security.tokens import Tokens
 from plimsoll.cluster.store import Store
 
 
@@ -26,6 +30,24 @@ class Context:
 
     store: Store
     authorizer: Authorizer
+    authenticator: Authenticator
+    accounts: ServiceAccounts
     gates: Gates = field(default_factory=Gates.all_on)
     now: Callable[[], datetime] = _now
     new_uid: Callable[[], str] = _new_uid
+
+    @staticmethod
+    def over(
+        store: Store,
+        *,
+        tokens: Tokens | None = None,
+        key: SigningKey | None = None,
+        gates: Gates | None = None,
+        now: Callable[[], datetime] = _now,
+        new_uid: Callable[[], str] = _new_uid,
+    ) -> Context:
+        """The context of a store. Without a key the tokens of service accounts end with the process."""
+        accounts = ServiceAccounts(store, key or SigningKey.create())
+        authenticator = Authenticator(tokens or Tokens(), accounts)
+        rights = Authorizer(store)
+        return Context(store, rights, authenticator, accounts, gates or Gates.all_on(), now, new_uid)

@@ -14,20 +14,17 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from aiohttp import web
-from plimsoll.cluster.server.security.limits import Gate, Limits
 
 from plimsoll.api import codec
 from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.call import Answer, Call
-from plimsoll.cluster.server.security.authentication import Authenticator
+from plimsoll.cluster.server.security.impersonation import impersonate
+from plimsoll.cluster.server.security.limits import Admission, Limits, Watches
 from plimsoll.cluster.server.status import to_status, too_large
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
 
-#: How long a client may take to send a body, or to read a piece of a stream.
-BODY_SECONDS = 60.0
-STUCK_SECONDS = 60.0
 _BACKLOG = 1024
 #: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
 _PIECE = 1 << 20
@@ -39,7 +36,6 @@ class HttpServer:
     def __init__(
         self,
         api: Api,
-        authenticator: Authenticator,
         *,
         limits: Limits | None = None,
         host: str = "127.0.0.1",
@@ -47,9 +43,9 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._api = api
-        self._authenticator = authenticator
         self._limits = limits or Limits()
-        self._gate = Gate(self._limits)
+        self._admission = Admission(self._limits)
+        self._watches = Watches(self._limits)
         self._host, self._port, self._tls = host, port, tls
         self._runner: web.ServerRunner | None = None
         self._streams: set[asyncio.Task[object]] = set()
@@ -59,9 +55,10 @@ class HttpServer:
         server = web.Server(
             self._handle,
             handler_cancellation=True,
-            max_line_size=self._limits.header_bytes,
-            max_field_size=self._limits.header_bytes,
-            keepalive_timeout=75.0,
+            max_line_size=self._limits.url,
+            max_field_size=self._limits.header_field,
+            max_headers=self._limits.headers,
+            keepalive_timeout=float(self._limits.idle_timeout),
             access_log=None,
             logger=_log,
         )
@@ -94,11 +91,11 @@ class HttpServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             call = await self._read(request)
-            async with self._gate.enter(call):
+            with self._admission.enter(call.user, call.method):
                 answer = await self._api.handle(call)
             if isinstance(answer.body, bytes):
                 return await self._answer(request, answer)
-            async with self._gate.stream(call):
+            with self._watches.enter(call.user):
                 return await self._stream(request, answer)
         except ApiError as error:
             return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
@@ -108,7 +105,8 @@ class HttpServer:
         certificate = None
         if self._tls is not None and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert") or None
-        user = self._authenticator.authenticate(headers, certificate)
+        user = self._api.context.authenticator.authenticate(headers, certificate)
+        user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
         call = Call(request.method, request.path, user, query, headers)
         if request.can_read_body:
@@ -116,12 +114,12 @@ class HttpServer:
         return call
 
     async def _read_body(self, request: web.BaseRequest) -> bytes:
-        most = self._limits.body_bytes
+        most = self._limits.body
         if request.content_length is not None and request.content_length > most:
             raise too_large(f"Request entity too large: limit is {most}")
         pieces, size = [], 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(self._limits.body_timeout):
                 async for piece in request.content.iter_any():
                     pieces.append(piece)
                     size += len(piece)
@@ -137,8 +135,7 @@ class HttpServer:
         body = cast(bytes, answer.body)
         if len(body) <= 2 * _PIECE or request.method == "HEAD":
             return _response(answer)
-        response = web.StreamResponse(status=answer.status, headers=answer.headers)
-        response.content_type = answer.content_type
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
         response.content_length = len(body)
         await response.prepare(request)
         view = memoryview(body)
@@ -149,8 +146,7 @@ class HttpServer:
 
     async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         frames = cast(AsyncGenerator[bytes, None], answer.body)
-        response = web.StreamResponse(status=answer.status, headers=answer.headers)
-        response.content_type = answer.content_type
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
         response.enable_chunked_encoding()
         task = asyncio.current_task()
         assert task is not None
@@ -170,9 +166,9 @@ class HttpServer:
     async def _write(
         self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes | memoryview
     ) -> None:
-        """Write a piece; who does not read for a minute is cut off, so that nothing waits for it for ever."""
+        """Write a piece; who does not read for too long is cut off, so that nothing waits for it for ever."""
         try:
-            async with asyncio.timeout(STUCK_SECONDS):
+            async with asyncio.timeout(self._limits.slow_watch_timeout):
                 await response.write(piece)
         except TimeoutError:
             if request.transport is not None:
@@ -180,10 +176,9 @@ class HttpServer:
             raise
 
 
+def _headers(answer: Answer) -> dict[str, str]:
+    return {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
+
+
 def _response(answer: Answer) -> web.Response:
-    return web.Response(
-        status=answer.status,
-        body=cast(bytes, answer.body),
-        headers=answer.headers,
-        content_type=answer.content_type.split(";")[0],
-    )
+    return web.Response(status=answer.status, body=cast(bytes, answer.body), headers=_headers(answer))

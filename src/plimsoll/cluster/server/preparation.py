@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.cluster.server.security.permissions import caller_for
-
 from plimsoll.api import codec
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.callers import caller_for
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import bad_request
 from plimsoll.cluster.store import Key

@@ -2,8 +2,8 @@
 
 Owns the order of the steps. A write is decoded, checked field by field, brought into the stored version,
 given its metadata, admitted, prepared and validated (`plimsoll.validate`), attributed to its field manager,
-and stored under the version it was based on. Everything between reading the old object and storing the new one
-happens without giving up the loop's thread, so a patch never meets a conflict it was not asked to check.
+and stored under the version it was based on. Everything between reading the old object and storing the new
+one happens without giving up the loop's thread, so a patch never meets a conflict it was not asked to check.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from plimsoll.cluster.patch import (
     apply_merge_patch,
     apply_owned,
     apply_strategic_patch,
+    conflict_causes,
+    conflict_message,
     track_update,
 )
 from plimsoll.cluster.server.admission import Admission
@@ -341,7 +343,12 @@ class Writing:
         except PatchError as error:
             raise (bad_request if error.malformed else unprocessable)(str(error)) from None
         if result.conflicts:
-            raise _apply_conflict(result.conflicts)
+            raise ApiError(
+                409,
+                "Conflict",
+                conflict_message(result.conflicts),
+                {"causes": conflict_causes(result.conflicts)},
+            )
         tree = from_version(result.tree, route.resource)
         managed = tree["metadata"].get("managedFields")
         if stored is None:
@@ -397,16 +404,3 @@ def _carry(before: Tree, metadata: Tree, name: str) -> None:
         metadata[name] = before[name]
     else:
         metadata.pop(name, None)
-
-
-def _apply_conflict(conflicts: Any) -> ApiError:
-    many = "conflict" if len(conflicts) == 1 else "conflicts"
-    texts = [str(entry) for entry in conflicts]
-    causes = [
-        {"reason": "FieldManagerConflict", "message": entry.message, "field": entry.field}
-        for entry in conflicts
-    ]
-    message = f"Apply failed with {len(texts)} {many}: " + (
-        texts[0] if len(texts) == 1 else "\n".join(["", *(f"- {t}" for t in texts)])
-    )
-    return ApiError(409, "Conflict", message, {"causes": causes})
