@@ -7,7 +7,7 @@ are refused (ApiError 401), and no header, however malformed, leads to anything 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.cluster.server import status
@@ -44,12 +44,20 @@ class Authenticator:
 
     def find(self, token: str) -> User | None:
         """Whose token this is, None if it is nobody's (or has expired)."""
+        found = self.review(token)
+        return found[0] if found else None
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
+        """The same, with those of the audiences (if none are given, of the server's) that it is for.
+        Tokens known beforehand are for the server only."""
         if len(token) > _LONGEST:
             return None
         user = self._tokens.find(token)
-        if user is None and self._accounts is not None:
-            user = self._accounts.verify(token)
-        return user
+        if user is None:
+            return self._accounts.review(token, audiences) if self._accounts is not None else None
+        ours = self._accounts.audiences if self._accounts is not None else ()
+        meant = tuple(audience for audience in audiences or ours if audience in ours)
+        return (user, meant) if meant or not audiences else None
 
 
 def bearer_token(header: str) -> str:

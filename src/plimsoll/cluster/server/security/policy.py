@@ -88,6 +88,13 @@ class Policy:
         role = self._local_roles.get((namespace, name)) if kind == "Role" and namespace else None
         return role.rules if role else ()
 
+    def has_role(self, kind: str, name: str, namespace: str) -> bool:
+        """Whether there is such a role."""
+        self.refresh()
+        if kind == "ClusterRole":
+            return name in self._cluster_roles
+        return kind == "Role" and bool(namespace) and (namespace, name) in self._local_roles
+
     def _aggregate(self, name: str, visited: set[str]) -> Iterator[Rule]:
         """Rules of a ClusterRole and of all that it aggregates, over any number of steps."""
         if name in visited:
