@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.cluster.client import answers, retries
@@ -21,13 +21,15 @@ from plimsoll.cluster.client.answers import Listing, Page, WatchEvent
 from plimsoll.cluster.client.config import ClientConfig
 from plimsoll.cluster.client.endpoints import Endpoint
 from plimsoll.cluster.client.http import HttpTransport
-from plimsoll.cluster.client.transport import Reply, Request, Transport
+from plimsoll.cluster.client.limits import Bucket
+from plimsoll.cluster.client.transport import Reply, Request, Stream, Transport
 from plimsoll.errors import ApiError, InputError
 
 if TYPE_CHECKING:
     from plimsoll.cluster.client.within import Handle
     from plimsoll.cluster.server.security.users import User
 
+R = TypeVar("R")
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -55,6 +57,7 @@ class Client:
         user_agent: str = "",
         timeout: float = 30.0,
         attempts: int = 6,
+        bucket: Bucket | None = None,
         backoff: retries.Backoff | None = None,
         dice: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -64,6 +67,7 @@ class Client:
         self._agent = user_agent or "plimsoll"
         self._timeout = timeout
         self._attempts = max(1, attempts)
+        self._bucket = bucket
         self._backoff = backoff or retries.Backoff()
         self._dice = dice or Random()
         self._sleep = sleep
@@ -77,6 +81,7 @@ class Client:
             user_agent=config.user_agent,
             timeout=config.timeout,
             attempts=config.attempts,
+            bucket=Bucket(config.qps, config.burst) if config.qps > 0 else None,
         )
 
     @classmethod
@@ -195,10 +200,19 @@ class Client:
             timeoutSeconds=str(seconds) if seconds else "",
         )
         request = Request("GET", endpoint.path(namespace), query, self._headers(), None, idle)
-        async with self._transport.stream(request) as stream:
-            if stream.status != 200:
-                body = b"".join([chunk async for chunk in stream.chunks])
-                raise answers.read_error(stream.status, stream.headers, body)
+        async with AsyncExitStack() as stack:
+
+            async def open_stream() -> Stream:
+                async with AsyncExitStack() as opened:
+                    stream = await opened.enter_async_context(self._transport.stream(request))
+                    if stream.status >= 300:
+                        body = b"".join([chunk async for chunk in stream.chunks])
+                        raise answers.read_error(stream.status, stream.headers, body)
+                    stack.push_async_exit(opened.pop_all())
+                    return stream
+
+            # Whoever follows a watch has to deal with its failures anyway; only what is cheap is tried again.
+            stream = await self._patiently(open_stream, False)
             async for line in answers.split_lines(stream.chunks):
                 yield answers.read_frame(line)
 
@@ -343,15 +357,25 @@ class Client:
         if harmless is None:
             harmless = retries.is_harmless(method, tree, dict(query), content_type)
         request = Request(method, path, query, headers, body, timeout or self._timeout)
+
+        async def send() -> Reply:
+            reply = await self._transport.send(request)
+            if reply.status >= 300:
+                raise answers.read_error(reply.status, reply.headers, reply.body)
+            return reply
+
+        return await self._patiently(send, harmless)
+
+    async def _patiently(self, attempt_once: Callable[[], Awaitable[R]], harmless: bool) -> R:
+        """Try, and try again where that is safe and may help."""
         renewed = False
         attempt = 0
         while True:
             attempt += 1
+            if self._bucket is not None:
+                await self._bucket.take()
             try:
-                reply = await self._transport.send(request)
-                if reply.status < 300:
-                    return reply
-                raise answers.read_error(reply.status, reply.headers, reply.body)
+                return await attempt_once()
             except ApiError as error:
                 if error.code == 401 and not renewed and await self._transport.renew():
                     renewed = True

@@ -1,0 +1,36 @@
+"""A limit of our own on how many calls a second are made: a bucket of tokens, refilled steadily.
+
+Owns `Bucket`. It is off by default: servers have fairer means. Promises: callers are served in the order in
+which they came, at most `burst` at once and `qps` a second in the long run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+
+class Bucket:
+    def __init__(
+        self,
+        qps: float,
+        burst: int = 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._spacing = 1.0 / qps
+        self._slack = self._spacing * (max(1, burst or round(qps)) - 1)
+        self._clock = clock
+        self._sleep = sleep
+        #: When the next token is due, if calls came evenly; never further back than the burst allows.
+        self._due = clock() - self._slack
+
+    async def take(self) -> None:
+        """Wait for a token. Taking is booking: whoever comes later is due later."""
+        now = self._clock()
+        due = max(self._due, now - self._slack)
+        self._due = due + self._spacing
+        if due > now:
+            await self._sleep(due - now)

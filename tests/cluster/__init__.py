@@ -1,0 +1,6 @@
+"""What a client may rely on, told once and run against every server there is.
+
+The targets: Plimsoll's own server over HTTP ("embedded"), the same in process ("within"), and a real
+kube-apiserver when KUBEBUILDER_ASSETS names a folder with `etcd` and `kube-apiserver`. A cluster that already
+runs can be used in its place: name its kubeconfig in PLIMSOLL_TEST_KUBECONFIG (namespaces are left behind).
+"""

@@ -1,0 +1,106 @@
+"""A real kube-apiserver with its etcd, started for the tests and stopped after them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from plimsoll.cluster.client import ClientConfig, Material
+
+TOKEN = "admin-of-the-tests"
+_GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"
+
+
+@contextmanager
+def run_apiserver(assets: Path, folder: Path) -> Iterator[ClientConfig]:
+    """The configuration of a server that is ready; raises what its log says if it never becomes so."""
+    client, peer, secure = _free_ports(3)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (folder / "sa.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    (folder / "tokens.csv").write_text(f'{TOKEN},admin,1,"system:masters"\nviewer-token,viewer,2\n')
+    etcd = [
+        assets / "etcd",
+        f"-data-dir={folder / 'etcd'}",
+        f"-listen-client-urls=http://127.0.0.1:{client}",
+        f"-advertise-client-urls=http://127.0.0.1:{client}",
+        f"-listen-peer-urls=http://127.0.0.1:{peer}",
+        "-unsafe-no-fsync",
+    ]
+    server = [
+        assets / "kube-apiserver",
+        f"--etcd-servers=http://127.0.0.1:{client}",
+        f"--secure-port={secure}",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={folder / 'certs'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={folder / 'sa.key'}",
+        f"--service-account-key-file={folder / 'sa.key'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--disable-admission-plugins=ServiceAccount",
+        f"--feature-gates={_GATES}",
+        "--runtime-config=resource.k8s.io/v1beta2=true",
+    ]
+    with _process(etcd, folder / "etcd.log"), _process(server, folder / "apiserver.log") as process:
+        url = f"https://127.0.0.1:{secure}"
+        _await_ready(url, process, folder / "apiserver.log")
+        yield ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _process(command: list[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as file:
+        process = subprocess.Popen([str(part) for part in command], stdout=file, stderr=file)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+                if answer.status == 200:
+                    return
+        except (OSError, urllib.error.URLError):
+            pass
+        time.sleep(0.2)
+    raise AssertionError(f"kube-apiserver did not become ready:\n{log.read_text()[-2000:]}")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,79 @@
+"""Small things the stories share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, WatchEvent
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.errors import ApiError
+
+
+def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": [{"name": "main", "image": "example.org/main:1"}]},
+    }
+
+
+def claim(name: str, **metadata: Any) -> dict[str, Any]:
+    request = {"name": "r", "exactly": {"deviceClassName": "cpu.example.com"}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, **metadata},
+        "spec": {"devices": {"requests": [request]}},
+    }
+
+
+async def refused(call: Awaitable[Any]) -> ApiError:
+    """The refusal of a call that must not succeed."""
+    with pytest.raises(ApiError) as caught:
+        await call
+    return caught.value
+
+
+def names(raws: list[bytes]) -> list[str]:
+    return [json.loads(raw)["metadata"]["name"] for raw in raws]
+
+
+def seen(event: WatchEvent) -> tuple[str, str]:
+    return event.type, json.loads(event.raw)["metadata"]["name"]
+
+
+async def take(
+    client: Client, namespace: str, count: int, *, endpoint: Any = CONFIG_MAPS, **options: Any
+) -> list[WatchEvent]:
+    """The first events of a watch, bookmarks left out."""
+    events: list[WatchEvent] = []
+    if count == 0:
+        return events
+    async for event in client.watch(endpoint, namespace, **options):
+        if event.type != "BOOKMARK":
+            events.append(event)
+        if len(events) == count:
+            break
+    return events
+
+
+async def until(condition: Callable[[], bool], what: str = "the condition", seconds: float = 20.0) -> None:
+    """Wait for something that other tasks bring about."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition():
+        assert loop.time() < deadline, f"{what} did not come about in {seconds:g} s"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,64 @@
+"""One server the suite runs against, and what a test needs of it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import NAMESPACES
+from tests.cluster.cutter import Cutter
+
+Story: TypeAlias = Callable[[Client, str], Awaitable[None]]
+CutStory: TypeAlias = Callable[[Client, Client, Cutter, str], Awaitable[None]]
+_SECONDS = 60.0
+
+
+async def _aged(client: Client) -> None:
+    """A kube-apiserver does not serve what was written before it started."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server; `config` is None where there is no HTTP in between."""
+
+    name: str
+    open: Callable[[], AbstractAsyncContextManager[Client]]
+    config: ClientConfig | None = None
+    #: Makes the server forget its first versions, where it has not yet.
+    age: Callable[[Client], Awaitable[None]] = _aged
+
+    def tell(self, story: Story, seconds: float = _SECONDS) -> None:
+        """Run a test's story with a client and a namespace of its own."""
+
+        async def run() -> None:
+            async with asyncio.timeout(seconds), self.open() as client:
+                await story(client, await new_namespace(client))
+
+        asyncio.run(run())
+
+    def tell_cut(self, story: CutStory, seconds: float = _SECONDS) -> None:
+        """The same with a second client, whose connections a `Cutter` can break."""
+        assert self.config is not None
+        config = self.config
+
+        async def run() -> None:
+            parts = urlsplit(config.server)
+            cutter = Cutter(parts.hostname or "", parts.port or 443)
+            async with asyncio.timeout(seconds), self.open() as client, cutter:
+                server = f"{parts.scheme}://127.0.0.1:{cutter.port}"
+                async with Client.connect(replace(config, server=server)) as cut:
+                    await story(client, cut, cutter, await new_namespace(client))
+
+        asyncio.run(run())
+
+
+async def new_namespace(client: Client) -> str:
+    name = f"t-{secrets.token_hex(5)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    return name

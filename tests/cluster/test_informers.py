@@ -1,0 +1,226 @@
+"""Informers under churn, with connections that break and versions that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any, TypeAlias
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.cluster.client.retries import Backoff
+from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.errors import ApiError
+from tests.cluster.cutter import Cutter
+from tests.cluster.stories import config_map, until
+from tests.cluster.target import Target
+
+Tree: TypeAlias = dict[str, Any]
+QUICK = Backoff(first=0.01, most=0.1)
+
+
+class Mirror(Handler[Tree]):
+    """A copy kept by handling events alone; it fails if an event does not fit what came before."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Tree] = {}
+        self.log: list[tuple[str, str, str]] = []
+
+    def on_added(self, new: Tree) -> None:
+        name = new["metadata"]["name"]
+        assert name not in self.objects, f"{name} was added twice"
+        self.objects[name] = new
+        self.log.append(("added", name, new["metadata"]["resourceVersion"]))
+
+    def on_changed(self, old: Tree, new: Tree) -> None:
+        name = new["metadata"]["name"]
+        assert self.objects[name] == old, f"{name}: not the state that was told last"
+        assert int(old["metadata"]["resourceVersion"]) < int(new["metadata"]["resourceVersion"])
+        assert old["metadata"]["uid"] == new["metadata"]["uid"]
+        self.objects[name] = new
+        self.log.append(("changed", name, new["metadata"]["resourceVersion"]))
+
+    def on_removed(self, old: Tree) -> None:
+        name = old["metadata"]["name"]
+        assert self.objects.pop(name) == old, f"{name}: not the state that was told last"
+        self.log.append(("removed", name, old["metadata"]["resourceVersion"]))
+
+
+def decode(raw: bytes) -> Tree:
+    tree: Tree = json.loads(raw)
+    tree["metadata"].pop("managedFields", None)
+    return tree
+
+
+@asynccontextmanager
+async def following(informer: Informer[Tree]) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run())
+    try:
+        await informer.synced(20)
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert informer.faults == 0
+
+
+async def churn(client: Client, namespace: str, dice: Random, writes: int) -> None:
+    """Random writes to a few names."""
+    for n in range(writes):
+        name = f"c{dice.randint(0, 9)}"
+        try:
+            match dice.randint(0, 3):
+                case 0:
+                    await client.create(CONFIG_MAPS, config_map(name, n=str(n)), namespace)
+                case 1 | 2:
+                    await client.patch(CONFIG_MAPS, name, {"data": {"n": str(n)}}, namespace)
+                case _:
+                    await client.delete(CONFIG_MAPS, name, namespace)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+async def state(client: Client, namespace: str) -> dict[str, Tree]:
+    listing = await client.list(CONFIG_MAPS, namespace)
+    return {tree["metadata"]["name"]: tree for tree in map(decode, listing.items)}
+
+
+async def caught_up(client: Client, namespace: str, mirror: Mirror) -> None:
+    """The mirror shows what the server has, once a last write has been seen."""
+    await client.create(CONFIG_MAPS, config_map("last"), namespace)
+    await until(lambda: "last" in mirror.objects, "the last write")
+    assert mirror.objects == await state(client, namespace)
+
+
+def test_handlers_see_every_change_in_order(target: Target) -> None:
+    async def story(client: Client, namespace: str) -> None:
+        await churn(client, namespace, Random(1), 20)
+        first = await state(client, namespace)
+        mirror = Mirror()
+        informer = Informer(client, CONFIG_MAPS, decode, namespace=namespace, page=3)
+        informer.add_handler(mirror)
+        async with following(informer):
+            assert mirror.objects == first
+            await churn(client, namespace, Random(2), 60)
+            await caught_up(client, namespace, mirror)
+            assert {tree["metadata"]["name"]: tree for tree in informer.items()} == mirror.objects
+            assert informer.get(namespace, "last") == mirror.objects["last"]
+            assert informer.listings == 1
+            late = Mirror()
+            informer.add_handler(late)
+            assert late.objects == mirror.objects
+
+    target.tell(story)
+
+
+def test_selectors_of_an_informer(target: Target) -> None:
+    async def story(client: Client, namespace: str) -> None:
+        mirror = Mirror()
+        informer = Informer(client, CONFIG_MAPS, decode, namespace=namespace, labels="in=yes")
+        informer.add_handler(mirror)
+        async with following(informer):
+            await client.create(CONFIG_MAPS, config_map("a", labels={"in": "no"}), namespace)
+            for value in ("yes", "no", "yes"):
+                await client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"in": value}}}, namespace)
+            await client.delete(CONFIG_MAPS, "a", namespace)
+            await client.create(CONFIG_MAPS, config_map("last", labels={"in": "yes"}), namespace)
+            await until(lambda: "last" in mirror.objects)
+            steps = [(kind, name) for kind, name, _ in mirror.log]
+            assert steps == [
+                ("added", "a"),
+                ("removed", "a"),
+                ("added", "a"),
+                ("removed", "a"),
+                ("added", "last"),
+            ]
+
+    target.tell(story)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
+    if target.config is None:
+        pytest.skip("there are no connections inside one process")
+
+    async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
+        dice = Random(seed)
+        mirror = Mirror()
+        informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, page=3, backoff=QUICK)
+        informer.add_handler(mirror)
+        async with following(informer):
+            for _ in range(8):
+                # Every connection breaks after so many bytes: sometimes in the middle of an event.
+                cutter.bytes_left = dice.choice([None, 6000, 9000, 20000])
+                cutter.cut()
+                await churn(client, namespace, dice, 15)
+                await asyncio.sleep(dice.random() * 0.1)
+            cutter.bytes_left = None
+            cutter.cut()
+            await caught_up(client, namespace, mirror)
+            assert cutter.accepted > 5
+
+    target.tell_cut(story)
+
+
+def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
+    if target.config is None:
+        pytest.skip("there are no connections inside one process")
+
+    async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
+        mirror = Mirror()
+        informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, backoff=QUICK)
+        informer.add_handler(mirror)
+        async with following(informer):
+            cutter.refusing = True
+            cutter.cut()
+            await churn(client, namespace, Random(4), 20)
+            await until(lambda: informer.error is not None, "an error")
+            cutter.refusing = False
+            await caught_up(client, namespace, mirror)
+            assert informer.error is None
+
+    target.tell_cut(story)
+
+
+def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> None:
+    """The informer is made to ask for a version that is gone; what it missed is told, removals included."""
+
+    async def story(client: Client, namespace: str) -> None:
+        await target.age(client)
+        for name in ("stays", "goes", "changes", "returns"):
+            await client.create(CONFIG_MAPS, config_map(name), namespace)
+        mirror = Mirror()
+        informer = Informer(client, CONFIG_MAPS, decode, namespace=namespace, backoff=QUICK)
+        informer.add_handler(mirror)
+        async with following(informer):
+            before = dict(mirror.objects)
+        # Not running: the world goes on.
+        await client.delete(CONFIG_MAPS, "goes", namespace)
+        await client.patch(CONFIG_MAPS, "changes", {"data": {"x": "1"}}, namespace)
+        await client.delete(CONFIG_MAPS, "returns", namespace)
+        await client.create(CONFIG_MAPS, config_map("returns"), namespace)
+        await client.create(CONFIG_MAPS, config_map("comes"), namespace)
+        mirror.log.clear()
+        informer._cache.revision = "1"
+        async with following(informer):
+            await until(lambda: informer.listings == 2, "another listing")
+            await caught_up(client, namespace, mirror)
+        steps = [(kind, name) for kind, name, _ in mirror.log]
+        assert sorted(steps) == [
+            ("added", "comes"),
+            ("added", "last"),
+            ("added", "returns"),
+            ("changed", "changes"),
+            ("removed", "goes"),
+            ("removed", "returns"),
+        ]
+        assert mirror.objects["stays"] is before["stays"]
+
+    target.tell(story)

@@ -1,0 +1,72 @@
+"""Leader election over a real lease, with times short enough for a test."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import LEASES
+from plimsoll.cluster.leader import Election, Timing
+from tests.cluster.stories import until
+from tests.cluster.target import Target
+
+TIMING = Timing(lease=2.0, renew=1.0, retry=0.1)
+
+
+def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:
+    async def story(client: Client, namespace: str) -> None:
+        leading: list[str] = []
+        history: list[str] = []
+
+        def candidate(name: str) -> asyncio.Task[None]:
+            async def lead() -> None:
+                assert leading == []
+                leading.append(name)
+                history.append(name)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    leading.remove(name)
+
+            election = Election(client, namespace, "work", name, timing=TIMING)
+            return asyncio.create_task(election.run(lead))
+
+        tasks = {name: candidate(name) for name in ("a", "b", "c")}
+        for turn in range(3):
+            await until(lambda: len(leading) == 1 and len(history) == turn + 1, "a leader")  # noqa: B023
+            lease = await client.get(LEASES, "work", namespace)
+            leader = leading[0]
+            assert lease["spec"]["holderIdentity"] == leader
+            assert lease["spec"]["leaseDurationSeconds"] == 2
+            assert lease["spec"]["leaseTransitions"] == turn
+            task = tasks.pop(leader)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        lease = await client.get(LEASES, "work", namespace)
+        assert lease["spec"]["holderIdentity"] == ""
+        assert sorted(history) == ["a", "b", "c"]
+
+    target.tell(story)
+
+
+def test_a_lease_that_is_not_renewed_is_taken_over(target: Target) -> None:
+    async def story(client: Client, namespace: str) -> None:
+        dead = Election(client, namespace, "work", "dead", timing=TIMING)
+        assert await dead.attempt()
+        alive = Election(client, namespace, "work", "alive", timing=TIMING)
+        assert not await alive.attempt()
+        done = asyncio.Event()
+
+        async def lead() -> None:
+            done.set()
+
+        began = asyncio.get_running_loop().time()
+        await alive.run(lead)
+        assert done.is_set()
+        assert asyncio.get_running_loop().time() - began > 1.5
+        lease = await client.get(LEASES, "work", namespace)
+        assert lease["spec"]["leaseTransitions"] == 1
+
+    target.tell(story)
