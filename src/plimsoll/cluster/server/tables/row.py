@@ -1,0 +1,170 @@
+"""One object as a row sees it: fields by path, whatever stands there, and the small texts cells are made of.
+
+Owns safe reading (a field of the wrong type counts as absent), ages, and the texts of labels and selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+
+from plimsoll.api.quantity import Number
+
+Tree: TypeAlias = dict[str, Any]
+Path: TypeAlias = tuple[str, ...]
+Cell: TypeAlias = "Callable[[Row], Any]"
+T = TypeVar("T")
+
+UNKNOWN = "<unknown>"
+NONE = "<none>"
+UNSET = "<unset>"
+
+
+def dig(tree: Any, path: Path) -> Any:
+    """What stands at a path; None if there is nothing."""
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def text_of(value: Any, absent: str = "") -> str:
+    """A text, or a number as text; what is absent or empty has a text of its own."""
+    if isinstance(value, str):
+        return value or absent
+    if isinstance(value, (int, Number)) and not isinstance(value, bool):
+        return repr(value)
+    return absent
+
+
+class Row:
+    """An object, and the moment at which it is looked at."""
+
+    __slots__ = ("_memo", "now", "tree")
+
+    def __init__(self, tree: Any, now: datetime) -> None:
+        self.tree: Tree = tree if isinstance(tree, dict) else {}
+        self.now = now
+        self._memo: dict[Any, Any] = {}
+
+    def get(self, path: Path) -> Any:
+        return dig(self.tree, path)
+
+    def text(self, path: Path, absent: str = "") -> str:
+        return text_of(dig(self.tree, path), absent)
+
+    def number(self, path: Path) -> int:
+        value = dig(self.tree, path)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+    def flag(self, path: Path) -> bool:
+        return dig(self.tree, path) is True
+
+    def trees(self, path: Path) -> list[Tree]:
+        """The objects of a list."""
+        return trees_of(dig(self.tree, path))
+
+    def map(self, path: Path) -> Tree:
+        value = dig(self.tree, path)
+        return value if isinstance(value, dict) else {}
+
+    def age(self, path: Path, absent: str = UNKNOWN) -> str:
+        return age_of(dig(self.tree, path), self.now, absent)
+
+    def once(self, work: Callable[[Row], T]) -> T:
+        """The result of work that several cells share."""
+        if work not in self._memo:
+            self._memo[work] = work(self)
+        result: T = self._memo[work]
+        return result
+
+
+def trees_of(value: Any) -> list[Tree]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def texts_of(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+# -- time
+
+
+@lru_cache(maxsize=4096)
+def moment_of(text: str) -> datetime | None:
+    """A timestamp; None for one that was never set or cannot be read."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.year <= 1:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def age_of(value: Any, now: datetime, absent: str = UNKNOWN) -> str:
+    """How long ago a timestamp is."""
+    moment = moment_of(value) if isinstance(value, str) and len(value) <= 64 else None
+    return absent if moment is None else tell_duration(now - moment)
+
+
+#: Below so many seconds: told in this unit and, where there is one, the rest in the smaller unit.
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+_SCALES: tuple[tuple[int, int, str, int, str], ...] = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+
+
+def tell_duration(duration: timedelta) -> str:
+    """A duration in one or two units; clocks may be a second apart."""
+    seconds = int(duration.total_seconds())
+    if seconds < -1:
+        return "<invalid>"
+    seconds = max(seconds, 0)
+    for limit, unit, letter, smaller, small_letter in _SCALES:
+        if seconds < limit:
+            rest = seconds % unit // smaller if smaller else 0
+            return f"{seconds // unit}{letter}" + (f"{rest}{small_letter}" if rest else "")
+    return f"{seconds // _YEAR}y"
+
+
+# -- labels
+
+
+def tell_labels(value: Any) -> str:
+    """`a=b,c=d`, in the order of the keys."""
+    labels = value if isinstance(value, dict) else {}
+    return ",".join(f"{key}={text_of(labels[key])}" for key in sorted(labels)) or NONE
+
+
+_OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
+
+
+def tell_selector(value: Any, absent: str = NONE) -> str:
+    """A label selector as `kubectl get -l` takes it."""
+    selector = value if isinstance(value, dict) else {}
+    labels = selector.get("matchLabels")
+    parts = [(key, f"{key}={text_of(labels[key])}") for key in labels] if isinstance(labels, dict) else []
+    for rule in trees_of(selector.get("matchExpressions")):
+        key, form = text_of(rule.get("key")), _OPERATORS.get(text_of(rule.get("operator")))
+        if form is None:
+            return "<error>"
+        parts.append((key, form.format(key, ",".join(sorted(texts_of(rule.get("values")))))))
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0])) or absent
+
+
+def shorten(items: Iterable[str], most: int, separator: str = ",") -> str:
+    """The first items, and how many more there are."""
+    kept = list(items)
+    shown = separator.join(kept[:most])
+    return f"{shown} + {len(kept) - most} more..." if len(kept) > most else shown
