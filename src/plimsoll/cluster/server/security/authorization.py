@@ -28,7 +28,7 @@ _RBAC = frozenset(RESOURCES)
 class _Rights:
     """The grants of one user: everywhere, and by namespace."""
 
-    __slots__ = ("everywhere", "local")
+    __slots__ = ("everywhere", "local", "missing")
 
     def __init__(self, policy: Policy, user: User) -> None:
         everywhere: list[Grant] = []
@@ -37,6 +37,15 @@ class _Rights:
             (local.setdefault(namespace, []) if namespace else everywhere).append(grant)
         self.everywhere = Grants(everywhere)
         self.local = {namespace: Grants(grants) for namespace, grants in local.items()}
+        self.missing = tuple(policy.missing_roles_of(user))
+
+    def explain_denial(self, namespace: str, reason: str) -> Decision:
+        """A denial that names the roles that should have been there."""
+        texts = dict.fromkeys(text for where, text in self.missing if where in ("", namespace))
+        if texts:
+            told = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
+            reason = f"{reason}\nRBAC: {told}" if reason else f"RBAC: {told}"
+        return Decision(False, reason)
 
 
 class Authorizer:
@@ -63,6 +72,8 @@ class Authorizer:
         if found is None and asked.namespace:
             local = rights.local.get(asked.namespace)
             found = local.find(asked) if local is not None else None
+        if found is None and rights.missing:
+            return rights.explain_denial(asked.namespace, decision.reason)
         return found or decision
 
     def allows(self, asked: Attributes) -> bool:

@@ -67,15 +67,25 @@ class Policy:
         driver = driver_of(user)
         if driver:
             yield from (("", Grant(rule, "driver")) for rule in driver_rules(driver))
-        subjects = [("User", user.name), *(("Group", group) for group in dict.fromkeys(user.groups))]
+        for bound in self._bound_to(user):
+            for rule in self.rules_of(bound.kind, bound.role, bound.namespace):
+                yield bound.namespace, Grant(rule, f"RBAC: allowed by {bound.source}")
+
+    def missing_roles_of(self, user: User) -> Iterator[tuple[str, str]]:
+        """Roles that are bound to a user and do not exist: where, and what to say of it."""
+        self.refresh()
+        for bound in self._bound_to(user):
+            if not self.has_role(bound.kind, bound.role, bound.namespace):
+                yield bound.namespace, f'{bound.kind.lower()}.{_RBAC} "{bound.role}" not found'
+
+    def _bound_to(self, user: User) -> Iterator[_Bound]:
+        """What is bound to a user, each role once for each place: several subjects may mean one user."""
         seen = set()
-        for subject in subjects:
+        for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
             for bound in self._bound.get(subject, ()):
-                where = bound[:3]
-                if where not in seen:  # several subjects of one user may be bound to the same role
-                    seen.add(where)
-                    for rule in self.rules_of(bound.kind, bound.role, bound.namespace):
-                        yield bound.namespace, Grant(rule, f"RBAC: allowed by {bound.source}")
+                if bound[:3] not in seen:
+                    seen.add(bound[:3])
+                    yield bound
 
     def rules_of(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
         """The rules of a role that a binding names; none if there is no such role."""
