@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import socket
 import ssl
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -59,7 +60,10 @@ def run_apiserver(assets: Path, folder: Path) -> Iterator[ClientConfig]:
         f"--feature-gates={_GATES}",
         "--runtime-config=resource.k8s.io/v1beta2=true",
     ]
-    with _process(etcd, folder / "etcd.log"), _process(server, folder / "apiserver.log") as process:
+    with ExitStack() as stack:
+        stack.enter_context(_process(etcd, folder / "etcd.log"))
+        _age(f"http://127.0.0.1:{client}")
+        process = stack.enter_context(_process(server, folder / "apiserver.log"))
         url = f"https://127.0.0.1:{secure}"
         _await_ready(url, process, folder / "apiserver.log")
         yield ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
@@ -81,6 +85,20 @@ def _process(command: list[object], log: Path) -> Iterator[subprocess.Popen[byte
                 process.wait()
 
 
+def _age(url: str) -> None:
+    """Write a few versions before the server starts: those it will call too old."""
+    put = json.dumps({"key": base64.b64encode(b"/before").decode(), "value": ""}).encode()
+    deadline = time.monotonic() + 30
+    for _ in range(10):
+        while True:
+            try:
+                with urllib.request.urlopen(f"{url}/v3/kv/put", put, timeout=5):
+                    break
+            except OSError:
+                assert time.monotonic() < deadline, "etcd did not start"
+                time.sleep(0.05)
+
+
 def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -92,7 +110,7 @@ def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             with urllib.request.urlopen(request, timeout=5, context=context) as answer:
                 if answer.status == 200:
                     return
-        except (OSError, urllib.error.URLError):
+        except OSError:
             pass
         time.sleep(0.2)
     raise AssertionError(f"kube-apiserver did not become ready:\n{log.read_text()[-2000:]}")

@@ -20,7 +20,7 @@ _SECONDS = 60.0
 
 
 async def _aged(client: Client) -> None:
-    """A kube-apiserver does not serve what was written before it started."""
+    """Nothing to do: a kube-apiserver calls what was written before it started too old."""
 
 
 @dataclass(frozen=True)
