@@ -1,1 +1,1 @@
-"""The embedded Kubernetes API: `api.py` is where a request begins, `http.py` the shell that the network sees."""
+"""The embedded Kubernetes API: `api.py` is where a request begins, `http.py` what the network sees of it."""

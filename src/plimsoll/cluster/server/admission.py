@@ -12,6 +12,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.escalation import check_escalation
 from plimsoll.cluster.server.security.restriction import restrict_driver, restrict_node
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import forbidden, not_found
@@ -45,6 +46,15 @@ class Admission:
     ) -> list[str]:
         """Ask all the rules about a write; returns warnings, raises ApiError. May fill in the tree."""
         self._restrict(user, operation, route, tree, old)
+        check_escalation(
+            user,
+            route.resource.key,
+            tree,
+            old,
+            self._context.authorizer,
+            namespace=route.namespace,
+            name=tree["metadata"].get("name", ""),
+        )
         return []
 
     def admit_deletion(self, route: Route, tree: Tree, user: User) -> None:

@@ -15,10 +15,8 @@ from plimsoll.api import codec
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.options import DeleteOptions
 from plimsoll.cluster.server.route import Route
-from plimsoll.cluster.server.status import conflict, forbidden, invalid, success
+from plimsoll.cluster.server.status import conflict, forbidden, success
 from plimsoll.cluster.store import Stored
-from plimsoll.validate.problems import Path
-from plimsoll.validate.problems import invalid as invalid_field
 from plimsoll.validate.times import write_time
 
 Tree = dict[str, Any]
@@ -101,9 +99,6 @@ class Deleting:
                     f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
                 )
                 raise conflict(route.group, route.plural, metadata["name"], why)
-        if options.grace is not None and options.grace < 0 and options.grace != -1:
-            problem = invalid_field(Path("gracePeriodSeconds"), options.grace, "must be at least 0")
-            raise invalid("", "DeleteOptions", metadata["name"], [problem])
 
     def _mark(self, tree: Tree, finalizers: list[str], grace: int) -> bool:
         """Write the deletion into the object; whether that changed anything."""
@@ -158,6 +153,6 @@ def _grace(tree: Tree, options: DeleteOptions) -> int:
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
     if options.grace is not None:
-        return 1 if options.grace == -1 else options.grace
+        return options.grace if options.grace >= 0 else 1
     wanted = spec.get("terminationGracePeriodSeconds")
     return wanted if isinstance(wanted, int) and wanted >= 0 else _DEFAULT_GRACE

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-from plimsoll.cluster.server.tables import to_table
 
 from plimsoll.api import codec
 from plimsoll.cluster.server.call import Answer
@@ -22,6 +21,7 @@ from plimsoll.cluster.server.reading import Listing
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.shapes import is_stored_shape, to_version
 from plimsoll.cluster.server.status import not_acceptable
+from plimsoll.cluster.server.tables import to_table
 from plimsoll.errors import InputError
 
 Tree = dict[str, Any]

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.cluster.server.status import bad_request, unprocessable
+from plimsoll.cluster.server.status import bad_request
+from plimsoll.cluster.server.status import invalid as invalid_object
+from plimsoll.errors import ApiError
+from plimsoll.validate.problems import Path, Problem, forbidden, invalid, not_supported, required, too_long
 
 _BOOLEANS = {
     **dict.fromkeys(("true", "True", "TRUE", "1", "t", "T", ""), True),
@@ -78,7 +81,7 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
         bookmarks=_boolean(query, "allowWatchBookmarks") or False,
         version=version,
         match=query.get("resourceVersionMatch", ""),
-        limit=_number(query.get("limit") or "0", "limit"),
+        limit=max(0, _number(query.get("limit") or "0", "limit", signed=True)),
         token=query.get("continue", ""),
         timeout=_number(query["timeoutSeconds"], "timeoutSeconds") if query.get("timeoutSeconds") else None,
         initial=_boolean(query, "sendInitialEvents"),
@@ -89,34 +92,38 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
 
 def _check_list(options: ListOptions, has_version: bool) -> None:
     match = options.match
+
+    def refuse(field: str, why: str) -> ApiError:
+        return _refuse("ListOptions", forbidden(Path(field), why))
+
     if match not in _MATCHES:
-        raise _refuse("resourceVersionMatch", f"{match!r} is not supported: Exact, NotOlderThan")
+        raise _refuse("ListOptions", not_supported(Path("resourceVersionMatch"), match, _MATCHES[1:]))
     if options.watch:
         if options.token:
-            raise _refuse("continue", "may not be set on a watch")
+            raise refuse("continue", "may not be set on a watch")
         if options.initial is not None and match != "NotOlderThan":
-            raise _refuse(
+            raise refuse(
                 "resourceVersionMatch",
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         if options.initial is None and match:
-            raise _refuse(
+            raise refuse(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
         if options.initial and not options.bookmarks:
-            raise _refuse(
+            raise refuse(
                 "allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true"
             )
         return
     if options.initial is not None:
-        raise _refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if match and not has_version:
-        raise _refuse("resourceVersionMatch", "is forbidden unless resourceVersion is provided")
+        raise refuse("resourceVersionMatch", "is forbidden unless resourceVersion is provided")
     if match and options.token:
-        raise _refuse("resourceVersionMatch", "is forbidden when continue is provided")
+        raise refuse("resourceVersionMatch", "is forbidden when continue is provided")
     if match == "Exact" and options.version == 0:
-        raise _refuse("resourceVersionMatch", 'Exact is forbidden for resourceVersion "0"')
+        raise refuse("resourceVersionMatch", 'Exact is forbidden for resourceVersion "0"')
     if options.token and options.version:
         raise bad_request("specifying resource version is not allowed when using continue")
 
@@ -126,16 +133,18 @@ def write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = 
     manager = query.get("fieldManager", "")
     force = _boolean(query, "force")
     validation = query.get("fieldValidation", "") or "Warn"
+    kind = "PatchOptions" if applies or force is not None else "CreateOptions"
+    path = Path("fieldManager")
     if validation not in _VALIDATIONS:
-        raise _refuse("fieldValidation", f"{validation!r} is not supported: Ignore, Warn, Strict")
+        raise _refuse(kind, not_supported(Path("fieldValidation"), validation, _VALIDATIONS[1:]))
     if len(manager.encode()) > 128:
-        raise _refuse("fieldManager", "must have at most 128 bytes")
+        raise _refuse(kind, too_long(path, 128))
     if not manager.isprintable():
-        raise _refuse("fieldManager", "should only contain printable characters")
+        raise _refuse(kind, invalid(path, manager, "should only contain printable characters"))
     if applies and not manager:
-        raise _refuse("fieldManager", "Required value: is required for apply patch")
+        raise _refuse(kind, required(path, "is required for apply patch"))
     if not applies and force is not None:
-        raise _refuse("force", "may not be specified for non-apply patch")
+        raise _refuse(kind, forbidden(Path("force"), "may not be specified for non-apply patch"))
     return WriteOptions(_dry_run(query.get("dryRun")), manager or _agent(user_agent), validation, force)
 
 
@@ -163,9 +172,11 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise bad_request("gracePeriodSeconds must be an integer")
     if orphan is not None and propagation:
-        raise _refuse("propagationPolicy", "orphanDependents and propagationPolicy cannot be both set")
+        why = "orphanDependents and propagationPolicy cannot be both set"
+        raise _refuse("DeleteOptions", invalid(Path("propagationPolicy"), propagation, why))
     if propagation and propagation not in _PROPAGATIONS:
-        raise _refuse("propagationPolicy", f"{propagation!r} is not supported: {', '.join(_PROPAGATIONS)}")
+        problem = not_supported(Path("propagationPolicy"), propagation, _PROPAGATIONS)
+        raise _refuse("DeleteOptions", problem)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     return DeleteOptions(
@@ -181,7 +192,7 @@ def _dry_run(value: Any) -> bool:
     if value in (None, ""):
         return False
     if value != "All":
-        raise _refuse("dryRun", f"{value!r} is not supported: All")
+        raise _refuse("CreateOptions", not_supported(Path("dryRun"), value, ("All",)))
     return True
 
 
@@ -212,5 +223,5 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return True if value is None else value
 
 
-def _refuse(field: str, why: str) -> Exception:
-    return unprocessable(f"{field}: {why}")
+def _refuse(kind: str, problem: Problem) -> ApiError:
+    return invalid_object("meta.k8s.io", kind, "", [problem])

@@ -34,6 +34,7 @@ def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, 
         context.gates,
         _namespace_labels(context, route),
         caller_for(user, context.authorizer, route.verb) if _is_claim_status(route) else None,
+        old_settled=True,
     )
     try:
         if resource.full:

@@ -61,8 +61,8 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 
 def no_method(verb: str, group: str, plural: str) -> ApiError:
-    message = f'{verb} is not supported on resources of kind "{_qualified(group, plural)}"'
-    return ApiError(405, "MethodNotAllowed", message, _details(group, plural, ""))
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", f"{message}: {verb} of {_qualified(group, plural)}")
 
 
 def not_acceptable(offered: Iterable[str]) -> ApiError:
@@ -112,9 +112,7 @@ def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> Ap
     ]
     texts = [f"{problem.field}: {_message(problem)}" for problem in listed]
     shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    details: dict[str, Any] = {"name": name, "kind": kind, "causes": causes}
-    if group:
-        details["group"] = group
+    details = {**_details(group, kind, name), "causes": causes}
     what = f"{kind}.{group}" if group else kind
     return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {shown}', details)
 

@@ -113,7 +113,12 @@ class Writing:
             patched = self._patch(job, kind, current, body)
         except PatchError as error:
             raise (bad_request if error.malformed else unprocessable)(str(error)) from None
-        tree = self._read(job, patched)
+        if kind == "strategic" and isinstance(patched, dict):
+            patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
+        try:
+            tree = self._read(job, patched, current)
+        except ApiError as error:  # the patch was readable; what it makes of the object is not
+            raise unprocessable(f"patch: {error.message}") if error.code == 400 else error from None
         return self._update(job, tree, stored, None)
 
     def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
@@ -158,8 +163,11 @@ class Writing:
 
     # -- reading the body
 
-    def _read(self, job: _Job, body: Any) -> Tree:
-        """The body as an object of its kind in the stored version; ApiError 400."""
+    def _read(self, job: _Job, body: Any, current: Any = None) -> Tree:
+        """The body as an object of its kind in the stored version; ApiError 400.
+
+        Unknown fields that the object had before (`current`) are nobody's news.
+        """
         route = job.route
         if not isinstance(body, dict):
             raise bad_request(f"the body must be a {route.resource.kind} object")
@@ -174,7 +182,7 @@ class Writing:
                 f"the API version in the data ({version}) does not match the expected API version "
                 f"({route.api_version})"
             )
-        self._check_fields(job, body)
+        self._check_fields(job, body, current)
         tree = from_version(body, route.resource)
         metadata = tree["metadata"]
         if metadata is None:
@@ -185,7 +193,7 @@ class Writing:
         self._check_place(route, metadata)
         return tree
 
-    def _check_fields(self, job: _Job, body: Tree) -> None:
+    def _check_fields(self, job: _Job, body: Tree, current: Any) -> None:
         route = job.route
         schema = schema_for(route.group, route.version, route.resource.kind)
         if schema is None:
@@ -193,13 +201,13 @@ class Writing:
         report = check_fields(body, schema)
         if report.wrong:
             shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
-            raise bad_request(
-                f'{route.resource.kind} in version "{route.version}" cannot be handled as a '
-                f"{route.resource.kind}: {shown}"
-            )
-        texts = [f'unknown field "{path}"' for path in report.unknown]
+            raise bad_request(_cannot_be(route, shown))
+        if not report.unknown:
+            return
+        known = set(check_fields(current, schema).unknown) if current is not None else set()
+        texts = [f'unknown field "{path}"' for path in report.unknown if path not in known]
         if texts and job.options.validation == "Strict":
-            raise bad_request(f"strict decoding error: {', '.join(texts[:32])}")
+            raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts[:32])}"))
         if job.options.validation == "Warn":
             job.warnings += texts[:32]
 
@@ -223,6 +231,11 @@ class Writing:
             )
         if route.name:
             name = metadata.get("name", "")
+            if not name and route.verb == "update":
+                raise bad_request(
+                    f"the name of the object ({route.name} based on URL) was undeterminable: "
+                    "name must be provided"
+                )
             if name and name != route.name:
                 raise bad_request(
                     f"the name of the object ({name}) does not match the name on the URL ({route.name})"
@@ -381,6 +394,11 @@ class Writing:
             subresource=job.route.subresource,
             now=write_time(self._context.now()),
         )
+
+
+def _cannot_be(route: Route, why: str) -> str:
+    kind = route.resource.kind
+    return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'
 
 
 def is_done(tree: Tree) -> bool:

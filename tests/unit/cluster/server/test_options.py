@@ -24,7 +24,6 @@ def test_list_options() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        {"limit": "-1"},
         {"limit": "x"},
         {"resourceVersion": "abc"},
         {"resourceVersion": "9" * 30},
