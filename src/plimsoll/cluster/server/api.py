@@ -232,7 +232,7 @@ class Api:
             self._admission.admit_eviction(route, body, call.user)
             revision = self._eviction.evict(route, body, self._write_options(call, query))
             await self._store.settled(revision)
-            return answer_tree({**success({}), "code": 201}, accepted, 201)
+            return answer_tree(success(code=201), accepted, 201)
         if route.subresource == "token":
             self._admission.admit_token(route, body, call.user)
             token = self.context.accounts.request(route.namespace, route.name, body)
@@ -250,7 +250,7 @@ class Api:
         self._admission.admit_namespace(route)
         revision = self._writing.bind(key, body, options)
         await self._store.settled(revision)
-        return answer_tree({**success({}), "code": 201}, accepted, 201)
+        return answer_tree(success(code=201), accepted, 201)
 
     async def _scale(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
         stored = find_stored(self._store, route)

@@ -68,6 +68,8 @@ class Deleting:
         finalizers, grace = _finalizers(tree, options), _grace(tree, options)
         if not finalizers and not grace and not _is_kept(tree):
             tree["metadata"].pop("finalizers", None)
+            if tree["metadata"].get("deletionGracePeriodSeconds"):
+                tree["metadata"]["deletionGracePeriodSeconds"] = 0
             if options.dry_run:
                 return Deletion(self._shown(route, tree), 0, True)
             gone = self._store.delete(stored.key, tree, stored.revision)
@@ -108,12 +110,13 @@ class Deleting:
         if not finalizers:
             del metadata["finalizers"]
         before = metadata.get("deletionGracePeriodSeconds")
-        if metadata.get("deletionTimestamp") and (before is None or grace >= before):
+        if not metadata.get("deletionTimestamp"):
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+        elif before is None or grace >= before:
             return changed  # a grace period is only ever shortened
         metadata["deletionTimestamp"] = write_time(self._context.now() + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
-        if metadata.get("generation"):
-            metadata["generation"] += 1
         if tree["kind"] == "Namespace":
             del metadata["deletionGracePeriodSeconds"]
             tree["status"] = {**(tree.get("status") or {}), "phase": "Terminating"}
@@ -126,7 +129,7 @@ class Deleting:
         details = {"name": metadata["name"], "kind": route.plural, "uid": metadata.get("uid", "")}
         if route.group:
             details["group"] = route.group
-        return success(details)
+        return success(details=details)
 
 
 def _finalizers(tree: Tree, options: DeleteOptions) -> list[str]:

@@ -44,7 +44,7 @@ def tree_to_version(tree: dict[str, Any], resource: Resource, version: str) -> d
 def from_version(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
     """A tree of a served version in the stored one, head first."""
     if resource.stored_as:
-        tree = event_to_core(tree)
+        tree = event_to_core({**tree, "apiVersion": resource.api_version()})
         return {**_HEAD, **tree, "apiVersion": "v1", "kind": resource.kind}
     return {**_HEAD, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
 

@@ -31,9 +31,9 @@ def to_status(error: ApiError) -> dict[str, Any]:
     return status
 
 
-def success(details: dict[str, Any]) -> dict[str, Any]:
+def success(**more: Any) -> dict[str, Any]:
     """The Status object of something done that left no object behind."""
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
 
 
 def bad_request(message: str) -> ApiError:
