@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,21 +31,27 @@ def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientC
         yield config
 
 
-@pytest.fixture(scope="session", params=["kube-apiserver"])
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    with ExitStack() as stack:
-        yield _make(request.param, request, stack)
+@pytest.fixture(scope="session", params=["embedded", "within", "kube-apiserver"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    name: str = request.param
+    if name == "kube-apiserver":
+        config: ClientConfig = request.getfixturevalue("kube_apiserver")
+        yield Target(name, connector(config), config)
+        return
+    from tests.cluster.embedded import Within, run_embedded  # noqa: PLC0415 - heavy, and not always wanted
+
+    if name == "within":
+        within = Within()
+        yield Target(name, within.open, age=within.age)
+    else:
+        with run_embedded(tmp_path_factory.mktemp("embedded")) as (thread, config):
+            yield Target(name, connector(config), config, thread.age)
 
 
-def _make(name: str, request: pytest.FixtureRequest, stack: ExitStack) -> Target:
-    config: ClientConfig = request.getfixturevalue("kube_apiserver")
-    return over_http(name, config)
-
-
-def over_http(name: str, config: ClientConfig) -> Target:
+def connector(config: ClientConfig) -> Callable[[], AbstractAsyncContextManager[Client]]:
     @asynccontextmanager
     async def connect() -> AsyncIterator[Client]:
         async with Client.connect(config) as client:
             yield client
 
-    return Target(name, connect, config)
+    return connect
