@@ -44,7 +44,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace an object by what a subresource takes in full (`namespaces/finalize`)."""
+    """Replace an object by what a subresource takes in full (`namespaces/finalize`).
+
+    If the action before changed the object, its new revision is the one that must still be there.
+    """
 
     endpoint: Endpoint
     tree: Mapping[str, Any]

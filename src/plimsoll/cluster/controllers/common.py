@@ -45,6 +45,7 @@ class Context:
     caches: Caches
     settings: Settings
     served: tuple[Served, ...] = ()
+    watches_all: bool = False  #: whether some controller watches every kind anyway
     recorder: Recorder = field(init=False)
     performer: Performer = field(init=False)
 

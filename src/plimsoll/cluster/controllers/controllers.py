@@ -16,13 +16,25 @@ from plimsoll.cluster.controllers.caches import Caches
 from plimsoll.cluster.controllers.claims import ClaimController
 from plimsoll.cluster.controllers.clock import Clock, SystemClock
 from plimsoll.cluster.controllers.common import Context, Settings
+from plimsoll.cluster.controllers.device_taints import DeviceTaintController
 from plimsoll.cluster.controllers.discovery import Served, discover
 from plimsoll.cluster.controllers.garbage import GarbageController
+from plimsoll.cluster.controllers.namespaces import NamespaceController
+from plimsoll.cluster.controllers.pod_garbage import PodGarbageController
+from plimsoll.cluster.controllers.quotas import QuotaController
 from plimsoll.errors import InputError
 
 #: The controllers by the names that kube-controller-manager gives them.
 KINDS: Mapping[str, Callable[[Context], loop.Controller]] = {
-    kind.name: kind for kind in (ClaimController, GarbageController)
+    kind.name: kind
+    for kind in (
+        ClaimController,
+        DeviceTaintController,
+        GarbageController,
+        NamespaceController,
+        PodGarbageController,
+        QuotaController,
+    )
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
 
@@ -59,6 +71,7 @@ class Controllers:
             caches=self.caches,
             settings=self._settings,
             served=self._served,
+            watches_all=GarbageController.name in self._names or QuotaController.name in self._names,
         )
         self.controllers = [KINDS[name](context) for name in self._names]
 

@@ -60,7 +60,11 @@ class Performer:
             case Create():
                 return await client.create(action.endpoint, action.tree, action.namespace)
             case Update():
-                return await client.update(action.endpoint, action.tree, subresource=action.subresource)
+                metadata = dict(action.tree["metadata"])
+                key = (action.endpoint, metadata.get("namespace", ""), metadata["name"])
+                metadata["resourceVersion"] = revisions.get(key, metadata.get("resourceVersion", ""))
+                tree = {**action.tree, "metadata": metadata}
+                return await client.update(action.endpoint, tree, subresource=action.subresource)
             case Delete():
                 return await client.delete(
                     action.endpoint,

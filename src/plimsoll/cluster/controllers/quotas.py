@@ -1,0 +1,108 @@
+"""The quota controller: keeps the status of ResourceQuotas up to date.
+
+Owns the loop around `plans/quotas.py`. A quota is worked out anew when it changes, when something it counts
+comes, changes in a way that counts, or goes, and every few minutes, because pods stop counting with time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    Endpoint,
+)
+from plimsoll.cluster.controllers.actions import NOTHING, Plan
+from plimsoll.cluster.controllers.caches import Index, Listener
+from plimsoll.cluster.controllers.common import Context
+from plimsoll.cluster.controllers.garbage import collected
+from plimsoll.cluster.controllers.plans.pods import Ref, ref
+from plimsoll.cluster.controllers.plans.quotas import Contents, plan_quota
+from plimsoll.cluster.controllers.plans.usage import ExtendedNames
+from plimsoll.cluster.controllers.plans.views import ResourceQuota
+from plimsoll.cluster.controllers.queue import WorkQueue
+
+#: Kinds whose objects count for more than their number, so that changes of them matter.
+_MEASURED = (PODS, RESOURCE_CLAIMS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
+
+
+class QuotaController:
+    """See the module."""
+
+    name = "resourcequota-controller"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.workers = context.settings.workers
+        self.queue: WorkQueue[Ref] = WorkQueue(context.clock)
+        caches = context.caches
+        self._quotas = caches.of(RESOURCE_QUOTAS)
+        self._classes = caches.of(DEVICE_CLASSES)
+        self._inside: dict[str, Index[Any, str]] = {}
+        self._extended: ExtendedNames | None = None
+        measured = {_key(endpoint) for endpoint in _MEASURED}
+        for endpoint in collected(context.served):
+            if endpoint.namespaced:
+                index = self._inside[_key(endpoint)] = Index(_namespace)
+                informer = caches.of(endpoint)
+                informer.add_handler(index)
+                informer.add_handler(Listener(partial(self._hear_content, _key(endpoint) in measured)))
+        self._quotas.add_handler(Listener(self._hear_quota))
+        self._classes.add_handler(Listener(self._hear_class))
+
+    def _hear_quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec or new.status.used is None):
+            self.queue.add(ref(new.metadata))
+
+    def _hear_content(self, measured: bool, old: Any, new: Any) -> None:
+        if old is not None and new is not None and not measured:
+            return
+        namespace = (new or old).metadata.namespace
+        index = self._inside.get(_key(RESOURCE_QUOTAS))
+        for quota in index.find(namespace) if index is not None else ():
+            self.queue.add(ref(quota.metadata))
+
+    def _hear_class(self, old: Any, new: Any) -> None:
+        self._extended = None
+        for quota in self._quotas.items():
+            self.queue.add(ref(quota.metadata))
+
+    async def reconcile(self, key: Ref) -> Plan:
+        quota: ResourceQuota | None = self._quotas.get(key.namespace, key.name)
+        if quota is None:
+            return NOTHING
+        contents = self._look_into(key.namespace)
+        plan = plan_quota(quota, contents, self._context.clock.now())
+        await self._context.performer.perform(plan.actions)
+        return Plan(again=self._context.settings.quota_period)
+
+    def _look_into(self, namespace: str) -> Contents:
+        if self._extended is None:
+            self._extended = ExtendedNames.of(self._classes.items())
+
+        def find(endpoint: Endpoint) -> list[Any]:
+            index = self._inside.get(_key(endpoint))
+            return index.find(namespace) if index is not None else []
+
+        return Contents(
+            pods=find(PODS),
+            claims=find(RESOURCE_CLAIMS),
+            volume_claims=find(PERSISTENT_VOLUME_CLAIMS),
+            services=find(SERVICES),
+            counts={kind: len(index.find(namespace)) for kind, index in self._inside.items()},
+            extended=self._extended,
+        )
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+
+
+def _namespace(item: Any) -> list[str]:
+    return [item.metadata.namespace]
