@@ -173,6 +173,13 @@ class Replacement(Generic[T]):
         for raw in items:
             self.put(raw)
 
+    def hear(self, event: WatchEvent) -> None:
+        """Take an event of a watch that begins with what there is."""
+        if event.type != "DELETED":
+            self.put(event.raw)
+        elif (found := self._cache._read(event.raw)) is not None:
+            self._entries.pop(found[0], None)
+
     def put(self, raw: bytes) -> None:
         cache = self._cache
         found = cache._read(raw)

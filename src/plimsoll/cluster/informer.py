@@ -12,12 +12,13 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from plimsoll.cluster.cache import Cache, Change, Keep, Key
+from plimsoll.cluster.cache import Cache, Change, Keep, Key, Replacement
+from plimsoll.cluster.client.answers import WatchEvent
 from plimsoll.cluster.client.client import IDLE_SECONDS, PAGE, Client
 from plimsoll.cluster.client.endpoints import Endpoint
 from plimsoll.cluster.client.retries import Backoff
@@ -33,6 +34,8 @@ _SLOW_SECONDS = 1.0
 _SLOW_ASYNC_SECONDS = 30.0
 #: Changes told in one go before others get their turn on the loop.
 _BATCH = 200
+#: How often an optional kind that is not served is looked for.
+_OPTIONAL_SECONDS = 60.0
 
 
 class Handler(Generic[T]):
@@ -63,6 +66,7 @@ class Informer(Generic[T]):
         keep: Keep = "view",
         page: int = PAGE,
         optional: bool = False,
+        streamed: bool = False,
         backoff: Backoff | None = None,
         idle: float = IDLE_SECONDS,
         dice: Random | None = None,
@@ -80,6 +84,7 @@ class Informer(Generic[T]):
         self._fields = fields
         self._page = page
         self._optional = optional
+        self._streamed = streamed
         self._backoff = backoff or Backoff(first=0.5, most=30.0)
         self._idle = idle
         self._dice = dice or Random()
@@ -163,13 +168,20 @@ class Informer(Generic[T]):
             began = time.monotonic()
             revision = self.revision
             try:
-                if self._stale:
-                    await self._list()
-                    self._synced.set()
-                await self._watch()
+                if self._stale and self._streamed:
+                    await self._start_streamed()
+                else:
+                    if self._stale:
+                        await self._list()
+                        self._synced.set()
+                    await self._watch()
                 quick = time.monotonic() - began < 1.0 and self.revision == revision
                 failures = failures + 1 if quick else 0
             except ApiError as error:
+                if self._optional and error.code == 404:
+                    await self._clear()
+                    await self._sleep(_OPTIONAL_SECONDS)
+                    continue
                 self._note(error)
                 if is_expired(error):
                     self._stale = True
@@ -191,24 +203,60 @@ class Informer(Generic[T]):
             async for page in pages:
                 replacement.add(page.items, page.revision)
         self.listings += 1
+        await self._take(replacement)
+
+    async def _clear(self) -> None:
+        """The kind is not served: there are no such objects."""
+        assert self._synced is not None
+        await self._take(self._cache.replace())
+        self._stale = True
+        self._synced.set()
+
+    async def _take(self, replacement: Replacement[T]) -> None:
         self._stale = False
         self.error = None
         await self._tell(replacement.commit())
 
     async def _watch(self) -> None:
-        events = self._client.watch(
-            self.endpoint,
-            self._namespace,
-            since=self.revision,
-            labels=self._labels,
-            fields=self._fields,
-            seconds=self._dice.randint(300, 600),
-            idle=self._idle,
-        )
-        async with aclosing(events):
+        async with aclosing(self._events(self.revision)) as events:
             async for event in events:
                 self.error = None
                 await self._tell(self._cache.apply(event))
+
+    async def _start_streamed(self) -> None:
+        """Begin with a watch that sends what there is first, and follow it on."""
+        assert self._synced is not None
+        replacement: Replacement[T] | None = self._cache.replace()
+        try:
+            async with aclosing(self._events("", initial=True)) as events:
+                async for event in events:
+                    if replacement is None:
+                        await self._tell(self._cache.apply(event))
+                    elif event.type != "BOOKMARK":
+                        replacement.hear(event)
+                    elif b'"k8s.io/initial-events-end"' in event.raw:
+                        replacement.revision = event.revision
+                        self.listings += 1
+                        await self._take(replacement)
+                        self._synced.set()
+                        replacement = None
+        except ApiError as error:
+            if error.code not in (400, 422):
+                raise
+            self._streamed = False  # not on offer here: list instead
+
+    def _events(self, since: str, *, initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
+        return self._client.watch(
+            self.endpoint,
+            self._namespace,
+            since=since,
+            labels=self._labels,
+            fields=self._fields,
+            initial=initial,
+            # Each a different time, so that watches begun together do not all end together.
+            seconds=self._dice.randint(300, 600),
+            idle=self._idle,
+        )
 
     async def _tell(self, changes: Iterable[Change]) -> None:
         for count, change in enumerate(changes, 1):
