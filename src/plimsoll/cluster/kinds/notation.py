@@ -145,7 +145,7 @@ def _apply_marks(type: Type, marks: list[str]) -> tuple[Type, str]:
             default = argument
         elif word == "granular":
             more["atomic"] = False
-            stated.add("map")
+            stated.add("granular")
         elif word == "atomic" and type.kind != "list":
             more["atomic"] = True
             stated.add("map")

@@ -81,7 +81,7 @@ class Type:
     atomic: bool  #: a map or an object that one manager owns whole
     merge_key: str  #: of a list in strategic merge patches; "" with strategy merge: items are merged as a set
     strategies: frozenset[str]  #: of strategic merge patches: merge, retainKeys, replace
-    stated: frozenset[str]  #: which of list-type and map-type the API documents, for OpenAPI
+    stated: frozenset[str]  #: what the API documents itself, for OpenAPI: list, map, granular
 
     def __init__(
         self,
