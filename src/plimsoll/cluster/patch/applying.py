@@ -38,6 +38,7 @@ from plimsoll.cluster.patch.tracking import (
     update_owners,
     yield_fields,
 )
+from plimsoll.cluster.patch.typed import check_typed
 from plimsoll.errors import PatchError
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -123,6 +124,7 @@ def apply_owned(
 ) -> Applied:
     """Apply a configuration to the stored object, or make an object of it if there is none (live None)."""
     check_configuration(applied, api_version)
+    check_typed(applied, schema)
     request = _Request(
         identify(manager, APPLY, api_version, subresource),
         schema,

@@ -15,6 +15,7 @@ from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet
 from plimsoll.cluster.patch.gojson import encode_go, quote
+from plimsoll.cluster.patch.shape import key_default
 from plimsoll.errors import DecodeError, PatchError
 
 
@@ -44,8 +45,10 @@ def _keyed(item: dict[str, Any], shape: Type) -> str:
     for key in sorted(shape.keys):
         if key in item:
             pairs.append(f"{quote(key)}:{encode_go(item[key])}")
-        elif key in shape.key_defaults:
-            pairs.append(f"{quote(key)}:{encode_go(shape.key_defaults[key])}")
+        else:
+            default = key_default(shape, key)
+            if default is not None:
+                pairs.append(f"{quote(key)}:{encode_go(default)}")
     if not pairs:
         names = " ".join(quote(key) for key in shape.keys)
         raise PatchError(

@@ -1,7 +1,8 @@
 """JSON merge patch (RFC 7386).
 
-Owns `apply_merge_patch`: null removes, objects merge, everything else replaces. Neither tree is changed; the
-result shares with them what it took over whole.
+Owns `apply_merge_patch`: null removes, objects merge, everything else replaces. As with the API server,
+objects inside lists arrive without their nulls, unless the list takes the place of an object. Neither tree is
+changed; the result shares with them what it took over whole.
 """
 
 from __future__ import annotations
@@ -28,5 +29,11 @@ def _merge(tree: Any, patch: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             merged[key] = _merge(merged.get(key), value)
         else:
-            merged[key] = value
+            merged[key] = value if isinstance(merged.get(key), dict) else _prune(value)
     return merged
+
+
+def _prune(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_prune(item) for item in value]
+    return _merge(None, value) if isinstance(value, dict) else value

@@ -73,15 +73,17 @@ def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
         for item in patch:
             if not isinstance(item, dict):
                 raise PatchError("a list that is merged by a key holds something that is no map")
-        elements = [item for item in patch if "$patch" not in item]
-    steps = iter(wanted)
+        elements = [item for item in patch if item.get("$patch") != "delete"]
+    step = 0
     for element in elements:
-        place = _place(element, key)
-        for step in steps:
-            if _place(step, key) == place:
+        directs = isinstance(element, dict) and "$patch" in element
+        while step < len(wanted) and not directs:
+            step += 1
+            if _place(wanted[step - 1], key) == _place(element, key):
                 break
         else:
-            raise PatchError(
-                f"The order in patch list:\n{encode_go(patch)}\n doesn't match $setElementOrder list:\n"
-                f"{encode_go(wanted)}\n"
-            )
+            if step == len(wanted):
+                raise PatchError(
+                    f"The order in patch list:\n{encode_go(patch)}\n doesn't match $setElementOrder list:\n"
+                    f"{encode_go(wanted)}\n"
+                )

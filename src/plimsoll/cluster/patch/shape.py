@@ -78,3 +78,15 @@ def form(shape: Type | None) -> str:
     if kind == "list":
         return "whole" if shape.list_type == "atomic" else "list"
     return "whole"
+
+
+def key_default(shape: Type, key: str) -> str | int | None:
+    """What stands for a key that an item of a keyed list leaves out; None if nothing does."""
+    if key in shape.key_defaults:
+        return shape.key_defaults[key]
+    field = shape.item.fields.get(key) if shape.item is not None else None
+    if field is None:
+        return None
+    if field.required or field.owner.endswith(".LocalObjectReference"):
+        return 0 if field.type.kind == "integer" else ""
+    return None
