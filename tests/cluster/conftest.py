@@ -14,24 +14,22 @@ from plimsoll.cluster.kubeconfig import find_config
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.cluster.target import Target
 
-NO_ASSETS = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+RUNNING = os.environ.get("PLIMSOLL_TEST_KUBECONFIG", "")
+REAL = bool(RUNNING) or all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver"))
 
 
 @pytest.fixture(scope="session")
 def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
     """A real API server: one that runs already, or one of our own."""
-    running = os.environ.get("PLIMSOLL_TEST_KUBECONFIG")
-    if running:
-        yield find_config(running)
+    if RUNNING:
+        yield find_config(RUNNING)
         return
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
-    if not all((assets / name).is_file() for name in ("etcd", "kube-apiserver")):
-        pytest.skip(NO_ASSETS)
-    with run_apiserver(assets, tmp_path_factory.mktemp("kube")) as config:
+    with run_apiserver(ASSETS, tmp_path_factory.mktemp("kube")) as config:
         yield config
 
 
-@pytest.fixture(scope="session", params=["embedded", "within", "kube-apiserver"])
+@pytest.fixture(scope="session", params=["embedded", "within", *(["kube-apiserver"] if REAL else [])])
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     name: str = request.param
     if name == "kube-apiserver":

@@ -33,10 +33,9 @@ class Cutter:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            self.cut()
+            await asyncio.wait(self._tasks, timeout=0.1)
 
     def cut(self) -> int:
         """Break every connection now; how many there were."""

@@ -1,0 +1,26 @@
+"""Which servers the suite has met."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from tests.cluster.conftest import REAL
+from tests.cluster.target import Target
+
+
+@pytest.mark.skipif(not REAL, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+def test_the_suite_meets_a_real_kube_apiserver() -> None:
+    assert REAL
+
+
+def test_a_target_says_its_version(target: Target) -> None:
+    async def story(client: Client, namespace: str) -> None:
+        version = json.loads((await client.call("GET", "/version")).body)
+        assert version["major"] == "1"
+        assert version["gitVersion"].startswith("v1.")
+        assert (await client.call("GET", "/readyz", accept="*/*")).body == b"ok"
+
+    target.tell(story)
