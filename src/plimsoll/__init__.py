@@ -3,47 +3,51 @@
 The names below are the public API; everything else may change between versions.
 """
 
-from plimsoll.allocate import (
-    Allocation,
-    AllocationState,
-    Budget,
-    BudgetLine,
-    Fault,
-    Features,
-    GaveUp,
-    Inventory,
-    Limits,
-    Preference,
-    Refusal,
-    allocate_claims,
-    explain_lines,
-)
-from plimsoll.api.codec import decode, decode_object, encode
-from plimsoll.api.forms import Form, Policy
-from plimsoll.api.gates import Gates
-from plimsoll.api.quantity import Quantity
-from plimsoll.api.record import Record
-from plimsoll.cel import Environment, Selector, compile_selector, flatten
-from plimsoll.errors import InputError, PlimsollError
-from plimsoll.ledger import (
-    Allowance,
-    Bill,
-    DeviceIndex,
-    Judgement,
-    Line,
-    NodeLedger,
-    Pricing,
-    Profile,
-    Reason,
-    Verdict,
-    allowance_for,
-    judge_placement,
-    pod_limits,
-    pod_requests,
-    render_all,
-    usage_by_namespace,
-)
-from plimsoll.validate import Prepared, Problem, Write, prepare
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll.allocate import (
+        Allocation,
+        AllocationState,
+        Budget,
+        BudgetLine,
+        Fault,
+        Features,
+        GaveUp,
+        Inventory,
+        Limits,
+        Preference,
+        Refusal,
+        allocate_claims,
+        explain_lines,
+    )
+    from plimsoll.api.codec import decode, decode_object, encode
+    from plimsoll.api.forms import Form, Policy
+    from plimsoll.api.gates import Gates
+    from plimsoll.api.quantity import Quantity
+    from plimsoll.api.record import Record
+    from plimsoll.cel import Environment, Selector, compile_selector, flatten
+    from plimsoll.errors import InputError, PlimsollError
+    from plimsoll.ledger import (
+        Allowance,
+        Bill,
+        DeviceIndex,
+        Judgement,
+        Line,
+        NodeLedger,
+        Pricing,
+        Profile,
+        Reason,
+        Verdict,
+        allowance_for,
+        judge_placement,
+        pod_limits,
+        pod_requests,
+        render_all,
+        usage_by_namespace,
+    )
+    from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
     "Allocation",
@@ -94,3 +98,63 @@ __all__ = [
     "render_all",
     "usage_by_namespace",
 ]
+
+#: Where each name lives. A name is imported when it is first used, so that a program pays for what it needs.
+_HOMES = {
+    name: home
+    for home, names in {
+        "plimsoll.allocate": [
+            "Allocation",
+            "AllocationState",
+            "Budget",
+            "BudgetLine",
+            "Fault",
+            "Features",
+            "GaveUp",
+            "Inventory",
+            "Limits",
+            "Preference",
+            "Refusal",
+            "allocate_claims",
+            "explain_lines",
+        ],
+        "plimsoll.api.codec": ["decode", "decode_object", "encode"],
+        "plimsoll.api.forms": ["Form", "Policy"],
+        "plimsoll.api.gates": ["Gates"],
+        "plimsoll.api.quantity": ["Quantity"],
+        "plimsoll.api.record": ["Record"],
+        "plimsoll.cel": ["Environment", "Selector", "compile_selector", "flatten"],
+        "plimsoll.errors": ["InputError", "PlimsollError"],
+        "plimsoll.ledger": [
+            "Allowance",
+            "Bill",
+            "DeviceIndex",
+            "Judgement",
+            "Line",
+            "NodeLedger",
+            "Pricing",
+            "Profile",
+            "Reason",
+            "Verdict",
+            "allowance_for",
+            "judge_placement",
+            "pod_limits",
+            "pod_requests",
+            "render_all",
+            "usage_by_namespace",
+        ],
+        "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
+
+import pytest
 
 import plimsoll
 
@@ -12,13 +15,17 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def test_all_lists_exactly_the_public_names() -> None:
-    public = {
-        name
-        for name, value in vars(plimsoll).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    assert set(plimsoll.__all__) == public
+    assert set(plimsoll.__all__) == set(plimsoll._HOMES)
     assert plimsoll.__all__ == sorted(plimsoll.__all__)
+    assert set(plimsoll.__all__) <= set(dir(plimsoll))
+    with pytest.raises(AttributeError):
+        _ = plimsoll.nothing_of_this_name  # type: ignore[attr-defined,unused-ignore]
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    script = "import sys, plimsoll; print(*[m for m in sys.modules if m.startswith('plimsoll.')])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
 
 
 def test_every_public_name_is_documented() -> None:
