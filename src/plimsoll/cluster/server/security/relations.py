@@ -6,6 +6,9 @@ The index is read from the store when a node first asks and then kept up to date
 question costs a few look-ups however many pods there are, and an answer is never older than the last write.
 
 `concerns_naively` is the plain reading: all objects, each time.
+
+DIFF: Kubernetes does not look again at a bound pod whose extended resource claim becomes known later, so the
+node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
 """
 
 from __future__ import annotations
