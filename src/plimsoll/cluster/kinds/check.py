@@ -1,9 +1,9 @@
 """Holding objects against their shape.
 
 Owns `check_fields` and `check_text`, which find unknown fields, duplicate fields and values of the wrong
-type. Promises: paths and words are those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json:
-cannot unmarshal string into Go struct field ...`); null is accepted everywhere, as Go does; nothing is
-raised, whatever the tree holds.
+type. What fits is told apart first (`fit`); the walk here is for the rest. Promises: paths and words are
+those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json: cannot unmarshal string into Go
+struct field ...`); null is accepted everywhere, as Go does; nothing is raised, whatever the tree holds.
 
 DIFF: messages about wrong types name the plain type where upstream names one of its own string types
 (test_a_wrong_type_names_the_plain_type).
@@ -11,27 +11,26 @@ DIFF: messages about wrong types name the plain type where upstream names one of
 
 from __future__ import annotations
 
-import binascii
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from plimsoll.api.quantity import Number, Quantity
+from plimsoll.api.quantity import Number
+from plimsoll.cluster.kinds.fit import fits
 from plimsoll.cluster.kinds.shape import Type
-from plimsoll.errors import DecodeError, QuantityError
-from plimsoll.validate.times import normalise_micro_time, normalise_time
+from plimsoll.cluster.kinds.values import (
+    is_quantity,
+    is_time,
+    refuse_base64,
+    refuse_quantity,
+    refuse_time,
+)
 
 #: How many problems of a sort are told; the rest is cut off.
 LIMIT = 100
-_DEPTH = 400
+_DEPTH = 200
 
-_QUANTITY_TEXTS = {
-    "format": "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-    "numeric": "unable to parse numeric part of quantity",
-    "suffix": "unable to parse quantity's suffix",
-}
 _RANGES = {"int32": 2**31, "int64": 2**63}
 
 
@@ -59,6 +58,11 @@ _Place: TypeAlias = tuple[str, str, str]
 
 def check_fields(tree: Any, type: Type) -> FieldReport:
     """Hold a tree against a type."""
+    return FieldReport() if fits(tree, type) else explain_fields(tree, type)
+
+
+def explain_fields(tree: Any, type: Type) -> FieldReport:
+    """The same without asking first whether there is anything to tell."""
     report = FieldReport()
     _check(tree, type, ("", type.short_name, ""), report, 0)
     return report
@@ -66,11 +70,21 @@ def check_fields(tree: Any, type: Type) -> FieldReport:
 
 def check_text(raw: bytes | str, type: Type) -> FieldReport:
     """The same for JSON text, which can also have a field twice; text that is no JSON has an empty report."""
+    pairs_needed = False
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal pairs_needed
+        tree = dict(pairs)
+        pairs_needed |= len(tree) != len(pairs)
+        return tree
+
     try:
-        pairs = json.loads(raw, object_pairs_hook=Pairs, parse_float=Number)
+        tree = json.loads(raw, object_pairs_hook=collect, parse_float=Number)
+        if not pairs_needed:
+            return check_fields(tree, type)
+        return explain_fields(json.loads(raw, object_pairs_hook=Pairs, parse_float=Number), type)
     except (ValueError, RecursionError):
         return FieldReport()
-    return check_fields(pairs, type)
 
 
 def _check(value: Any, type: Type, place: _Place, report: FieldReport, depth: int) -> None:
@@ -226,74 +240,25 @@ def _check_int_or_string(value: Any, type: Type, place: _Place, report: FieldRep
 
 
 def _check_quantity(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
-    try:
-        Quantity.from_json(value)
-    except QuantityError as error:
-        _fail(report, place, _QUANTITY_TEXTS[error.kind])
+    if not is_quantity(value):
+        _fail(report, place, refuse_quantity(value))
 
 
 def _check_bytes(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
     if not isinstance(value, str):
         _refuse(value, type, place, report)
         return
-    text = value.replace("\n", "").replace("\r", "")
-    bad = re.search(r"[^A-Za-z0-9+/=]", text)
-    position = bad.start() if bad else len(text)
-    try:
-        if bad is None:
-            binascii.a2b_base64(text.encode(), strict_mode=True)
-            return
-    except binascii.Error:
-        position = text.find("=") if "=" in text else len(text) // 4 * 4
-    _fail(report, place, f"illegal base64 data at input byte {position}")
-
-
-_TIME_PARTS = (
-    (re.compile(r"[0-9]{4}"), "2006"),
-    (re.compile(r"-"), "-"),
-    (re.compile(r"[0-9]{2}"), "01"),
-    (re.compile(r"-"), "-"),
-    (re.compile(r"[0-9]{2}"), "02"),
-    (re.compile(r"T"), "T"),
-    (re.compile(r"[0-9]{1,2}"), "15"),
-    (re.compile(r":"), ":"),
-    (re.compile(r"[0-9]{2}"), "04"),
-    (re.compile(r":"), ":"),
-    (re.compile(r"[0-9]{2}"), "05"),
-)
-_FRACTION = (re.compile(r"[.,][0-9]+"), "")
-_MICROS = (re.compile(r"[.,][0-9]{6}"), ".000000")
-_ZONE = (re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}"), "Z07:00")
+    why = refuse_base64(value)
+    if why:
+        _fail(report, place, why)
 
 
 def _check_time(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
     micro = type.kind == "micro-time"
     if not isinstance(value, str):
         _refuse(value, type, place, report)
-        return
-    try:
-        if micro:
-            normalise_micro_time(value, "")
-        else:
-            normalise_time(value, "")
-    except DecodeError:
-        _fail(report, place, _time_text(value, micro))
-
-
-def _time_text(text: str, micro: bool) -> str:
-    """How Go says that a text is no time: the part where it stopped, and what it looked for there."""
-    layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
-    shown = json.dumps(text[:64], ensure_ascii=False)
-    rest = text
-    for pattern, wanted in (*_TIME_PARTS, _MICROS if micro else _FRACTION, _ZONE):
-        match = pattern.match(rest)
-        if match is None and wanted:
-            stopped = f"cannot parse {json.dumps(rest[:64])} as {json.dumps(wanted)}"
-            return f"parsing time {shown} as {json.dumps(layout)}: {stopped}"
-        rest = rest[match.end() :] if match else rest
-    if rest:
-        return f"parsing time {shown}: extra text: {json.dumps(rest[:64])}"
-    return f"parsing time {shown}: day out of range"
+    elif not is_time(value, micro=micro):
+        _fail(report, place, refuse_time(value, micro=micro))
 
 
 def _accept(value: Any, type: Type, place: _Place, report: FieldReport) -> None:

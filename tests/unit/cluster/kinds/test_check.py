@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Number
-from plimsoll.cluster.kinds.check import LIMIT, Pairs
+from plimsoll.cluster.kinds.check import LIMIT, Pairs, explain_fields
+from plimsoll.cluster.kinds.fit import fits
 from plimsoll.cluster.kinds.schema import Type, check_fields, check_text, schema_for
+from tests.unit.cluster.kinds.trees import paths_in, put, trees_of
 
 
 def schema(kind: str, group: str = "", version: str = "v1") -> Type:
@@ -255,6 +257,26 @@ def naive_unknown(tree: Any, type: Type, path: str = "") -> list[str]:
         for index, value in enumerate(tree):
             found += naive_unknown(value, type.item, f"{path}[{index}]")
     return found
+
+
+@given(JSON)
+def test_the_quick_answer_is_yes_exactly_where_there_is_nothing_to_tell(tree: Any) -> None:
+    assert fits(tree, POD) == (not explain_fields(tree, POD))
+
+
+@given(trees_of(POD))
+def test_trees_of_the_shape_fit(tree: Any) -> None:
+    assert fits(tree, POD)
+    assert not explain_fields(tree, POD)
+
+
+@given(st.data())
+def test_one_wrong_value_is_found(data: st.DataObject) -> None:
+    tree = data.draw(trees_of(POD))
+    path = data.draw(st.sampled_from(list(paths_in(tree))))
+    value = data.draw(JSON)
+    changed = put(tree, path, value)
+    assert fits(changed, POD) == (not explain_fields(changed, POD))
 
 
 @given(JSON)
