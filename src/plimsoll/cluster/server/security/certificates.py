@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from plimsoll.api.names import dns_subdomain
 from plimsoll.cluster.server.security.files import read, read_private, write_private
 from plimsoll.cluster.server.security.users import ALL_AUTHENTICATED, User
 from plimsoll.errors import ConfigError
@@ -292,10 +293,10 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(name)
-    except ValueError:
-        raise ConfigError(f"{name!r} is no host name that a certificate can hold") from None
+    host = name.lower()
+    if dns_subdomain(host.removeprefix("*.")):
+        raise ConfigError(f"{name!r} is no host name that a certificate can hold")
+    return x509.DNSName(host)
 
 
 def _now() -> datetime.datetime:

@@ -6,6 +6,7 @@ moment of its making, and that a crash leaves either the old file or the new one
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -25,7 +26,8 @@ def write_private(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
 

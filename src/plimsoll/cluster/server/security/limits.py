@@ -3,7 +3,10 @@
 Owns the numbers (`Limits`), and the gates a request passes: `Admission` for requests in flight, `Watches`
 for watches that are open. Too many are refused at once with 429 and Retry-After, as Kubernetes does; the
 controllers and schedulers of the cluster have places of their own, so that a flood from elsewhere does not
-stop them; and no single user takes more than a share when others want in.
+stop them, and no other single user takes more than a share.
+
+DIFF: Kubernetes puts requests into queues by priority and waits; see
+test_one_user_takes_its_share_and_the_system_always_gets_in.
 """
 
 from __future__ import annotations

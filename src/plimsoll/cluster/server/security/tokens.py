@@ -3,6 +3,8 @@
 Owns the administrator's token, made once and kept in the data folder, and the token file in Kubernetes'
 form, a line `token,user,uid,"group1,group2"` for each, which is read again when it changes. Tokens are
 looked up by their hash, so the time a look-up takes tells nothing of a token.
+
+DIFF: Kubernetes reads the file once; see test_a_token_file_is_read_again_when_it_changes.
 """
 
 from __future__ import annotations
