@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from plimsoll.cluster.client.config import ClientConfig, Material
+from plimsoll.cluster.client.config import ClientConfig, Material, check_server
 from plimsoll.cluster.client.proxies import check_proxy, find_proxy
 from plimsoll.cluster.kubeconfig_entries import Entry, read_user
 from plimsoll.cluster.yaml import load_documents
@@ -210,14 +209,7 @@ def _assemble(cluster: Entry, user: Entry, namespace: str, environ: Mapping[str,
         )
     if "://" not in server:
         server = f"{'https' if insecure or authority else 'http'}://{server}"
-    parts = urlsplit(server)
-    try:
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ConfigError(f"{cluster.where}: server {server!r} is no address: write https://HOST:PORT")
-    server = parts._replace(query="", fragment="").geturl().rstrip("/")
+    server = check_server(server, cluster.where)
     proxy = cluster.text("proxy-url")
     config = ClientConfig(
         server=server,

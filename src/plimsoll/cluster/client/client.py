@@ -228,11 +228,11 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> dict[str, Any]:
-        path = self._path(endpoint, namespace or _namespace_of(tree))
+        path = self._path(endpoint, namespace or _namespace_of(_plain(tree)))
         query = _query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
-        return answers.read_tree((await self.call("POST", path, query=query, tree=_plain(tree))).body)
+        return answers.read_tree((await self.call("POST", path, query=query, tree=tree)).body)
 
     async def post(
         self,
@@ -261,7 +261,7 @@ class Client:
         field_validation: str = "",
     ) -> dict[str, Any]:
         """Replace an object by a whole tree, as it was read and then changed."""
-        metadata = tree.get("metadata")
+        metadata = _plain(tree).get("metadata")
         name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
         if not name:
             raise InputError("metadata.name: an update must name its object")
@@ -269,7 +269,7 @@ class Client:
         query = _query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
-        return answers.read_tree((await self.call("PUT", path, query=query, tree=_plain(tree))).body)
+        return answers.read_tree((await self.call("PUT", path, query=query, tree=tree)).body)
 
     async def patch(
         self,

@@ -10,6 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from plimsoll.errors import ConfigError
+
+
+def check_server(server: str, origin: str = "") -> str:
+    """The address of an API server in the form requests are built on; ConfigError if it is none."""
+    try:
+        parts = urlsplit(server)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = valid and not any(char.isspace() for char in server)
+    except ValueError:
+        valid = False
+    if not valid:
+        where = f"{origin}: " if origin else ""
+        raise ConfigError(f"{where}server {server!r} is no address: write https://HOST:PORT")
+    return parts._replace(query="", fragment="").geturl().rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import yarl
 
-from plimsoll.cluster.client.config import ClientConfig
+from plimsoll.cluster.client.config import ClientConfig, check_server
 from plimsoll.cluster.client.credentials import Credentials
 from plimsoll.cluster.client.transport import Reply, Request, Stream
 from plimsoll.errors import ConfigError, UnreachableError
@@ -33,11 +34,11 @@ class HttpTransport:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._base = config.server.rstrip("/")
+        self._base = check_server(config.server, config.origin)
         self._credentials = Credentials(config)
         self._compressed = config.compression
         if self._compressed is None:
-            self._compressed = not is_loopback(urlsplit(config.server).hostname or "")
+            self._compressed = not is_loopback(urlsplit(self._base).hostname or "")
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(config.in_flight)
 
@@ -114,16 +115,24 @@ class HttpTransport:
     def _failure(self, request: Request, error: BaseException) -> Exception:
         what = f"{request.method} {self._base}{request.path}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            problem = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+            fix = "give the certificate-authority it was signed by"
+            if "mismatch" in str(problem):
+                fix = "use an address the certificate was made for, or name one in tls-server-name"
             return ConfigError(
-                f"{self._base}: the server's certificate is not trusted: {error.certificate_error}; give the "
-                f"certificate-authority it was signed by{self._where()}"
+                f"{self._base}: the server's certificate is not trusted: {problem}; {fix}{self._where()}"
             )
         if isinstance(error, aiohttp.InvalidURL):
             return ConfigError(f"{self._base}: not a server's address{self._where()}")
         if isinstance(error, aiohttp.ClientHttpProxyError):
             return UnreachableError(f"{what}: the proxy answered {error.status} {error.message}", sent=False)
+        if isinstance(error, aiohttp.ClientSSLError):
+            problem = getattr(error.os_error, "reason", None) or error.os_error
+            return UnreachableError(f"{what}: no TLS connection: {problem}", sent=False)
         if isinstance(error, aiohttp.ClientConnectorError):
-            return UnreachableError(f"{what}: {error.os_error.strerror or error.os_error}", sent=False)
+            number = error.errno or 0
+            problem = os.strerror(number) if number > 0 else error.strerror or error.os_error
+            return UnreachableError(f"{what}: {problem}", sent=False)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return UnreachableError(f"{what}: no connection in time", sent=False, reason="Timeout")
         if isinstance(error, asyncio.TimeoutError):

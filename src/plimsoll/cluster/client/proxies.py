@@ -18,7 +18,11 @@ _PORTS = {"http": 80, "https": 443}
 
 def check_proxy(url: str, origin: str) -> str:
     """A proxy's address as we can use it; ConfigError otherwise."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port
+    except ValueError:
+        raise ConfigError(f"{origin}: {url!r} is no proxy's address") from None
     if parts.scheme.startswith("socks5"):
         raise ConfigError(
             f"{origin}: SOCKS proxies are not supported ({url}); use an http:// or https:// proxy, "
@@ -28,10 +32,6 @@ def check_proxy(url: str, origin: str) -> str:
         raise ConfigError(
             f"{origin}: {url!r} is no proxy's address: write http://HOST:PORT or https://HOST:PORT"
         )
-    try:
-        port = parts.port
-    except ValueError:
-        raise ConfigError(f"{origin}: {url!r} has no valid port") from None
     if not parts.hostname or port == 0:
         raise ConfigError(f"{origin}: {url!r} names no host")
     return parts.geturl()
