@@ -294,8 +294,9 @@ class Writing:
         metadata["resourceVersion"] = before["resourceVersion"]
         for name in ("uid", "creationTimestamp", "generation"):
             _carry(before, metadata, name)
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-            _carry(before, metadata, name)
+        if "deletionTimestamp" in before:  # where there is none, validation refuses one
+            for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+                _carry(before, metadata, name)
         job.warnings += self._admission.admit("update", route, tree, old, job.user, job.options.dry_run)
         tree = self._prepare(job, tree, old)
         tree = self._attribute(job, old, tree, managed)
