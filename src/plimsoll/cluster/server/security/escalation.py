@@ -86,7 +86,7 @@ def _check_binding(
         return
     if not authorizer.policy.has_role(kind, role, namespace):
         # It would grant whatever a role of that name came to hold later.
-        raise status.not_found(RBAC, plural or "roles", role)
+        raise status.not_found(RBAC, resource.partition(".")[0], role)
     rules = authorizer.policy.rules_of(kind, role, namespace)
     _confirm(user, resource.partition(".")[0], name, rules, authorizer, namespace)
 
