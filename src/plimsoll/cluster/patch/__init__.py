@@ -11,17 +11,23 @@ from plimsoll.cluster.patch.applying import (
 )
 from plimsoll.cluster.patch.json_patch import apply_json_patch
 from plimsoll.cluster.patch.merge_patch import apply_merge_patch
+from plimsoll.cluster.patch.resets import Filter, excluding, including
 from plimsoll.cluster.patch.strategic import apply_strategic_patch
-from plimsoll.cluster.patch.tracking import track_update
+from plimsoll.cluster.patch.tracking import Convert, keep_idle_times, track_update
 
 __all__ = [
     "Applied",
     "Conflict",
+    "Convert",
+    "Filter",
     "apply_json_patch",
     "apply_merge_patch",
     "apply_owned",
     "apply_strategic_patch",
     "conflict_causes",
     "conflict_message",
+    "excluding",
+    "including",
+    "keep_idle_times",
     "track_update",
 ]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from plimsoll.cluster.kinds.shape import Type
-from plimsoll.cluster.patch.compare import Changes
 from plimsoll.cluster.patch.elements import order, show_path
-from plimsoll.cluster.patch.fields import FieldSet, difference, intersection, iterate, union
+from plimsoll.cluster.patch.fields import FieldSet, difference, has, intersection, iterate, union
 from plimsoll.cluster.patch.gojson import quote
 from plimsoll.cluster.patch.guard import guarded
 from plimsoll.cluster.patch.json_patch import equal
-from plimsoll.cluster.patch.merge import applied_fields, merge, name_objects, remove, settle
+from plimsoll.cluster.patch.last_applied import fields_left_alone, renew_last_applied
+from plimsoll.cluster.patch.merge import applied_fields, merge, name_objects, reconcile, remove, settle
 from plimsoll.cluster.patch.owners import (
     APPLY,
     UPDATE,
@@ -28,20 +28,14 @@ from plimsoll.cluster.patch.owners import (
     read_owners,
     with_owners,
 )
-from plimsoll.cluster.patch.tracking import (
-    UNOWNED,
-    Convert,
-    Filter,
-    changes_in,
-    compare_tracked,
-    rewrite_owners,
-    update_owners,
-    yield_fields,
-)
+from plimsoll.cluster.patch.resets import Filter, resets_of
+from plimsoll.cluster.patch.tracking import UNOWNED, Convert, Request, Step, rewrite_owners, update_owners
 from plimsoll.cluster.patch.typed import check_typed
 from plimsoll.errors import PatchError
 
 BEFORE_FIRST_APPLY = "before-first-apply"
+#: The manager whose conflicts with its own earlier client-side apply are none.
+KUBECTL = "kubectl"
 
 
 class Conflict(NamedTuple):
@@ -96,18 +90,6 @@ def conflict_causes(conflicts: tuple[Conflict, ...]) -> list[dict[str, str]]:
     ]
 
 
-class _Request(NamedTuple):
-    """One apply: who, in which version, and how."""
-
-    who: Identity
-    schema: Type | None
-    version: str
-    subresource: str
-    now: str
-    ignored: Filter | None
-    convert: Convert | None
-
-
 @guarded
 def apply_owned(
     live: dict[str, Any] | None,
@@ -122,30 +104,42 @@ def apply_owned(
     ignored: Filter | None = None,
     convert: Convert | None = None,
 ) -> Applied:
-    """Apply a configuration to the stored object, or make an object of it if there is none (live None)."""
+    """Apply a configuration to the stored object, or make an object of it if there is none (live None).
+
+    The result is fresh down to its metadata and shares the rest with the arguments; it has no defaults yet.
+    """
     check_configuration(applied, api_version)
     check_typed(applied, schema)
-    request = _Request(
-        identify(manager, APPLY, api_version, subresource),
-        schema,
-        api_version,
-        subresource,
-        now,
-        ignored,
-        convert,
+    request = Request(
+        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
     )
     base: dict[str, Any] = live if live is not None else {}
     stored = read_owners(managed_fields(base), trusted=True)
-    owners = dict(stored)
+    owners = {who: _reconciled(owner, schema) for who, owner in stored.items()}
     if live is not None and not owners:
-        first = identify(BEFORE_FIRST_APPLY, UPDATE, api_version, subresource)
-        owners = update_owners(
-            {}, base, {}, first, schema=schema, version=api_version, now=now, ignored=ignored, convert=convert
-        )
-    tree, owners, conflicts = _apply(base, applied, owners, request, force)
-    if conflicts:
-        return Applied(base, conflicts)
+        first = identify(BEFORE_FIRST_APPLY, UPDATE, request)
+        owners = update_owners({}, base, {}, first, request)
+    attempt = _Attempt(base, applied, owners, identify(manager, APPLY, request), request)
+    if not force:
+        found = attempt.conflicts()
+        if found and manager == KUBECTL:
+            own = fields_left_alone(base, request)
+            found = [(owner, path) for owner, path in found if not has(own, path)]
+        if found:
+            return Applied(base, tuple(_conflict(who, owners[who], path) for who, path in found))
+    tree, owners = attempt.carry_out()
+    if manager == KUBECTL:
+        tree = renew_last_applied(tree, applied)
     return Applied(with_owners(tree, rewrite_owners(live, stored, owners)))
+
+
+def _reconciled(owner: Owner, schema: Type | None) -> Owner:
+    fields = reconcile(owner.fields, schema)
+    return owner if fields is owner.fields else Owner(fields, owner.version, owner.time)
+
+
+def _conflict(who: Identity, owner: Owner, path: tuple[str, ...]) -> Conflict:
+    return Conflict(who.manager, show_path(path), who.operation, owner.version, who.subresource)
 
 
 def check_configuration(applied: Any, api_version: str) -> None:
@@ -166,80 +160,90 @@ def check_configuration(applied: Any, api_version: str) -> None:
         raise PatchError("metadata.managedFields must be nil", malformed=True)
 
 
-def _apply(
-    live: dict[str, Any], applied: dict[str, Any], owners: Owners, request: _Request, force: bool
-) -> tuple[dict[str, Any], Owners, tuple[Conflict, ...]]:
-    who = request.who
-    merged = merge(live, applied, request.schema)
-    last = owners.get(who)
-    fields = applied_fields(applied, request.schema)
-    if request.ignored is not None:
-        fields = request.ignored(fields)
-    owners = {**owners, who: Owner(fields, request.version, last.time if last else None)}
-    new = _prune(merged, owners, last, request)
-    if not force:
-        conflicts = _conflicts(live, new, owners, request)
-        if conflicts:
-            return live, owners, conflicts
-    owners, _ = yield_fields(
-        live,
-        new,
-        owners,
-        who,
-        schema=request.schema,
-        version=request.version,
-        ignored=request.ignored,
-        convert=request.convert,
-    )
-    mine = difference(fields, UNOWNED)
-    changed = not equal(live, new)
-    time = request.now if changed else last.time if last else None
-    if not mine:
-        del owners[who]
-    elif last is not None and last.version == request.version and equal(last.fields, mine):
-        owners[who] = last._replace(time=time)
-    else:
-        owners[who] = Owner(mine, request.version, time)
-    return settle(new, request.schema) if changed else live, owners, ()
+class _Attempt:
+    """One apply worked out: the new state, who owns what in it, and whom it would take something from."""
+
+    def __init__(
+        self, live: dict[str, Any], applied: dict[str, Any], owners: Owners, who: Identity, request: Request
+    ) -> None:
+        schema = request.schema
+        self._live = live
+        self._who = who
+        self._request = request
+        self._last = owners.get(who)
+        fields = applied_fields(applied, schema)
+        self._fields = request.ignored(fields) if request.ignored is not None else fields
+        self._owners = {**owners, who: Owner(self._fields, request.version, None)}
+        self._new = self._prune(merge(live, applied, schema))
+        self._step = Step(live, self._new, request, nulls=True)
+
+    def conflicts(self) -> list[tuple[Identity, tuple[str, ...]]]:
+        """What others own and this would change, owner by owner."""
+        found = []
+        for who, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
+            changes = self._step.changes(owner.version)
+            if who == self._who or changes is None:
+                continue
+            found += [(who, path) for path in iterate(intersection(owner.fields, changes.changed), order)]
+        return found
+
+    def carry_out(self) -> tuple[dict[str, Any], Owners]:
+        """The new state and its owners. Times move only if the object changed."""
+        request, last = self._request, self._last
+        owners = self._step.yield_fields(self._owners, self._who)
+        changed = not equal(self._live, self._new)
+        time = request.now if changed else last.time if last else None
+        mine = difference(self._fields, UNOWNED)
+        if not mine:
+            del owners[self._who]
+        elif last is not None and last.version == request.version and equal(last.fields, mine):
+            owners[self._who] = last if last.time == time else last._replace(time=time)
+        else:
+            owners[self._who] = Owner(mine, request.version, time)
+        return settle(self._new, request.schema) if changed else self._live, owners
+
+    def _prune(self, merged: dict[str, Any]) -> dict[str, Any]:
+        """Take out what the applier named last time, not this time, and nobody else owns."""
+        last, convert = self._last, self._convert
+        if last is None or not last.fields:
+            return merged
+        shown = convert(merged, last.version)
+        if shown is None:
+            return merged
+        whole, schema = shown
+        named = name_objects(last.fields, schema)
+        pruned = remove(whole, named, schema) or {}
+        for version, owned in self._owned_by_version(last.version):
+            before, after = convert(whole, version), convert(pruned, version)
+            if before is not None and after is not None:
+                pruned = _spare(before[0], after[0], owned, before[1])
+        shown = convert(pruned, last.version)
+        if shown is None:
+            return merged
+        gone = difference(_all_fields(whole, schema), _all_fields(shown[0], schema))
+        left = convert(remove(whole, intersection(gone, named), schema) or {}, self._request.version)
+        return left[0] if left is not None else merged
+
+    def _convert(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+        convert = self._request.convert
+        return (tree, self._request.schema) if convert is None else convert(tree, version)
+
+    def _owned_by_version(self, first: str) -> list[tuple[str, FieldSet]]:
+        """All that anybody owns, by version, one version before the others."""
+        owned: dict[str, FieldSet] = {}
+        for owner in self._owners.values():
+            version = owner.version if self._request.convert is not None else first
+            owned[version] = union(owned.get(version, {}), owner.fields)
+        return sorted(owned.items(), key=lambda pair: pair[0] != first)
 
 
-def _prune(merged: dict[str, Any], owners: Owners, last: Owner | None, request: _Request) -> dict[str, Any]:
-    """Take out what the applier named last time, not this time, and nobody else owns."""
-    if last is None or not last.fields:
-        return merged
-    schema = request.schema
-    before = name_objects(applied_fields(merged, schema), schema)
-    pruned = remove(merged, name_objects(last.fields, schema), schema) or {}
-    owned: FieldSet = {}
-    for owner in owners.values():
-        owned = union(owned, owner.fields)
-    after = name_objects(applied_fields(pruned, schema), schema)
-    pruned = remove(merged, difference(before, union(after, name_objects(owned, schema))), schema) or {}
-    after = name_objects(applied_fields(pruned, schema), schema)
-    gone = intersection(difference(before, after), name_objects(last.fields, schema))
-    left: dict[str, Any] = remove(merged, gone, schema) or {}
-    return left
+def _spare(
+    whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: Type | None
+) -> dict[str, Any]:
+    """The pruned object with what somebody owns put back in."""
+    kept = union(_all_fields(pruned, schema), name_objects(owned, schema))
+    return remove(whole, difference(_all_fields(whole, schema), kept), schema) or {}
 
 
-def _conflicts(
-    live: dict[str, Any], new: dict[str, Any], owners: Owners, request: _Request
-) -> tuple[Conflict, ...]:
-    seen: dict[str, Changes | None] = {
-        request.version: compare_tracked(live, new, request.schema, request.ignored)
-    }
-    found = []
-    for identity, owner in sorted(owners.items(), key=lambda pair: pair[0].text):
-        if identity == request.who:
-            continue
-        changes = changes_in(
-            seen, owner.version, live, new, request.version, request.ignored, request.convert
-        )
-        if changes is None:
-            continue
-        for path in iterate(intersection(owner.fields, changes.changed), order):
-            found.append(
-                Conflict(
-                    identity.manager, show_path(path), identity.operation, owner.version, identity.subresource
-                )
-            )
-    return tuple(found)
+def _all_fields(tree: dict[str, Any], schema: Type | None) -> FieldSet:
+    return name_objects(applied_fields(tree, schema), schema)

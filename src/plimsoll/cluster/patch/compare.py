@@ -16,7 +16,7 @@ from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.elements import item_element
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet
 from plimsoll.cluster.patch.json_patch import equal
-from plimsoll.cluster.patch.shape import child, form, is_embedded
+from plimsoll.cluster.patch.shape import ABSENT, child, form, stand_in
 
 
 class Changes(NamedTuple):
@@ -26,17 +26,28 @@ class Changes(NamedTuple):
     removed: FieldSet
 
 
+class _Mode(NamedTuple):
+    """Where the comparison is (at the root, or further down) and what null means."""
+
+    root: bool
+    nulls: bool
+
+
 #: What lies below an element, or nothing.
 _Below = FieldSet | None
 _SAME: tuple[_Below, _Below] = (None, None)
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None) -> Changes:
-    """Compare two states of an object of one type."""
+def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None, *, nulls: bool = False) -> Changes:
+    """Compare two states of an object of one type.
+
+    `nulls` says that null is a value in the new state, as in server-side apply; else a field of an object
+    that is null says no more than one that is left out.
+    """
     if shape is None:
         changed, removed = _compare_free(old, new)
     else:
-        changed, removed = _compare_maps(old, new, shape, root=True)
+        changed, removed = _compare_maps(old, new, shape, _Mode(True, nulls))
     return Changes(changed or {}, removed or {})
 
 
@@ -61,7 +72,7 @@ def cover(value: Any, shape: Type | None) -> FieldSet:
     return below
 
 
-def _compare(old: Any, new: Any, shape: Type | None) -> tuple[_Below, _Below]:
+def _compare(old: Any, new: Any, shape: Type | None, mode: _Mode) -> tuple[_Below, _Below]:
     """Compare two values that are both present."""
     how = form(shape)
     if how == "free":
@@ -70,11 +81,11 @@ def _compare(old: Any, new: Any, shape: Type | None) -> tuple[_Below, _Below]:
         return (LEAF, None) if old != new else _SAME
     assert shape is not None
     if how == "map":
-        return _compare_maps(old, new, shape)
-    return _compare_lists(old, new, shape)
+        return _compare_maps(old, new, shape, mode)
+    return _compare_lists(old, new, shape, mode)
 
 
-def _compare_maps(old: Any, new: Any, shape: Type, *, root: bool = False) -> tuple[_Below, _Below]:
+def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
     # True equals 1 here, but a field of a known type never changes from one to the other.
     if old == new:
         return _SAME
@@ -84,36 +95,38 @@ def _compare_maps(old: Any, new: Any, shape: Type, *, root: bool = False) -> tup
         return LEAF, None
     changed: FieldSet = {}
     removed: FieldSet = {}
-    known = shape.kind == "object"
-    for name, value in after.items():
-        if name in before:
-            earlier = before[name]
-            if earlier is value:
-                continue
-            more, less = _compare(earlier, value, child(shape, name))
-        elif known and is_embedded(shape, name, root=root):
-            more, less = _compare({} if isinstance(value, dict) else None, value, child(shape, name))
-        else:
-            more, less = cover(value, child(shape, name)), None
+    for name in after.keys() | before.keys():
+        earlier, value = before.get(name, ABSENT), after.get(name, ABSENT)
+        if earlier is value:
+            continue
+        more, less = _compare_entry(earlier, value, name, shape, mode)
         if more is not None:
             changed["f:" + name] = more
-        if less is not None:
-            removed["f:" + name] = less
-    for name, earlier in before.items():
-        if name in after:
-            continue
-        if known and is_embedded(shape, name, root=root):
-            more, less = _compare(earlier, {} if isinstance(earlier, dict) else None, child(shape, name))
-            if more is not None:
-                changed["f:" + name] = more
-        else:
-            less = cover(earlier, child(shape, name))
         if less is not None:
             removed["f:" + name] = less
     return changed or None, removed or None
 
 
-def _compare_lists(old: Any, new: Any, shape: Type) -> tuple[_Below, _Below]:
+def _compare_entry(earlier: Any, value: Any, name: str, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
+    """Compare a field of an object or an entry of a map that may be left out on one side."""
+    inner = child(shape, name)
+    if shape.kind == "object":
+        if earlier is ABSENT:
+            if value is None and not mode.nulls:
+                return _SAME
+            earlier = stand_in(shape, name, root=mode.root)
+        elif value is ABSENT:
+            if earlier is None and not mode.nulls:
+                return _SAME
+            value = stand_in(shape, name, root=mode.root)
+    if earlier is ABSENT:
+        return cover(value, inner), None
+    if value is ABSENT:
+        return None, cover(earlier, inner)
+    return _compare(earlier, value, inner, _Mode(False, mode.nulls) if mode.root else mode)
+
+
+def _compare_lists(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
     if old == new:
         return _SAME
     before = _by_element(old, shape) if isinstance(old, list) else {}
@@ -127,7 +140,7 @@ def _compare_lists(old: Any, new: Any, shape: Type) -> tuple[_Below, _Below]:
         if earlier is None:
             changed[element] = cover(items[0], shape.item) if len(items) == 1 else LEAF
         elif len(items) == 1 and len(earlier) == 1:
-            more, less = _compare(earlier[0], items[0], shape.item)
+            more, less = _compare(earlier[0], items[0], shape.item, mode)
             if more is not None:
                 changed[element] = more
             if less is not None:

@@ -121,7 +121,8 @@ def remove(value: Any, fields: FieldSet, shape: Type | None) -> Any:
             element = item_element(item, shape)
             if not has_member(fields, element):
                 below = fields.get(element)
-                items.append(remove(item, below, shape.item) if below else item)
+                # An item stays an item, even if nothing but defaults of its keys is left.
+                items.append((remove(item, below, shape.item) or {}) if below else item)
         return items or None
     if not isinstance(value, dict):
         return None if isinstance(value, list) else value
@@ -157,13 +158,41 @@ def name_objects(fields: FieldSet, shape: Type | None) -> FieldSet:
     return named
 
 
+def reconcile(fields: FieldSet, shape: Type | None) -> FieldSet:
+    """The set with what is owned inside of whole values owned as a whole: their type may have become one."""
+    if shape is None:
+        return fields
+    mended: FieldSet | None = None
+    for element, below in fields.items():
+        if not below:
+            continue
+        inner = shape.item if shape.kind == "list" else child(shape, element[2:])
+        if inner is None:
+            continue
+        whole = form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
+        node = LEAF if whole else reconcile(below, inner)
+        if node is not below:
+            mended = mended if mended is not None else dict(fields)
+            mended[element] = node
+    return fields if mended is None else mended
+
+
+_ZEROS = {"string": "", "quantity": "0"}
+
+
 def settle(value: Any, shape: Type | None) -> Any:
-    """The value without the fields that are null."""
+    """The value as it is stored: fields that are null are left out, entries of maps have their zero."""
     if isinstance(value, dict):
-        known = shape is None or shape.kind in ("object", "map")
-        if not known:
+        if shape is not None and shape.kind not in ("object", "map"):
             return value
-        return {name: settle(inner, child(shape, name)) for name, inner in value.items() if inner is not None}
+        settled = {}
+        for name, inner in value.items():
+            below = child(shape, name)
+            if inner is not None:
+                settled[name] = settle(inner, below)
+            elif shape is not None and shape.kind == "map" and below is not None and below.kind in _ZEROS:
+                settled[name] = _ZEROS[below.kind]
+        return settled
     if isinstance(value, list) and shape is not None and shape.kind == "list":
         return [settle(item, shape.item) for item in value]
     return value

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from plimsoll.cluster.patch.elements import order, read_set
 from plimsoll.cluster.patch.fields import SELF, FieldSet
@@ -48,9 +48,17 @@ class Owner(NamedTuple):
 Owners = dict[Identity, Owner]
 
 
-def identify(manager: str, operation: str, version: str, subresource: str) -> Identity:
+class _Place(Protocol):
+    @property
+    def version(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+
+
+def identify(manager: str, operation: str, request: _Place) -> Identity:
     """The identity of who makes a request."""
-    return Identity(manager or "unknown", operation, "" if operation == APPLY else version, subresource)
+    version = "" if operation == APPLY else request.version
+    return Identity(manager or "unknown", operation, version, request.subresource)
 
 
 def managed_fields(tree: Any) -> Any:

@@ -6,6 +6,8 @@ Owns the questions that strategic merge and server-side apply put to `kinds`. A 
 
 from __future__ import annotations
 
+from typing import Any
+
 from plimsoll.cluster.kinds.shape import Type
 
 #: Objects that stand inside others without being optional: upstream always writes them, if only as `{}`, so
@@ -46,16 +48,31 @@ _NONE: frozenset[str] = frozenset()
 _ROOT = frozenset(("metadata", "spec", "status"))
 
 
-def is_embedded(shape: Type, name: str, *, root: bool = False) -> bool:
-    """Whether a field that holds an object, a list or a map counts as present even where it is left out."""
-    if root and name in _ROOT:
-        return True
+class Absent:
+    """Nothing, where null is something."""
+
+
+ABSENT = Absent()
+_ZEROS: dict[str, Any] = {
+    "object": {},
+    "list": None,
+    "map": None,
+    "string": "",
+    "integer": 0,
+    "boolean": False,
+}
+
+
+def stand_in(shape: Type, name: str, *, root: bool = False) -> Any:
+    """What a field counts as where it is left out: its zero if upstream always writes it, else ABSENT."""
     field = shape.fields.get(name)
     if field is None:
-        return False
+        return ABSENT
     if field.required:
-        return field.type.kind in ("object", "list", "map")
-    return name in _EMBEDDED.get(shape.short_name, _NONE)
+        return None if field.type.atomic else _ZEROS.get(field.type.kind, ABSENT)
+    if (root and name in _ROOT) or name in _EMBEDDED.get(shape.short_name, _NONE):
+        return {}
+    return ABSENT
 
 
 def child(shape: Type | None, name: str) -> Type | None:

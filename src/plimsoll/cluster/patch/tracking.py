@@ -1,19 +1,20 @@
 """Ownership of fields under plain writes: create, update, patch.
 
 Owns `track_update`. Whoever changes a field becomes its owner and nobody else stays one; a field that goes
-away leaves every set. An owner's time moves only when its set does. At most ten owners by update are kept;
-the oldest are gathered under one name.
+away leaves every set. An owner's time moves only when it changed something. At most ten owners by update are
+kept; the oldest are gathered under one name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.compare import Changes, compare
-from plimsoll.cluster.patch.fields import FieldSet, difference, from_paths, union
+from plimsoll.cluster.patch.fields import difference, from_paths, union
 from plimsoll.cluster.patch.guard import guarded
+from plimsoll.cluster.patch.merge import reconcile
 from plimsoll.cluster.patch.owners import (
     UPDATE,
     Identity,
@@ -27,10 +28,9 @@ from plimsoll.cluster.patch.owners import (
     with_owners,
     write_owners,
 )
+from plimsoll.cluster.patch.resets import Filter, resets_of
 from plimsoll.errors import PatchError
 
-#: Leaves out of a set what a request cannot change, whatever it says.
-Filter = Callable[[FieldSet], FieldSet]
 #: An object and its type in another version of the API; None if there is no such version (any more).
 Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Type | None] | None"]
 
@@ -57,6 +57,84 @@ UNOWNED = from_paths(
 )
 
 
+class Request(NamedTuple):
+    """What a write is about, apart from its objects: the type, the version, the place, the time.
+
+    `ignored` leaves out of a set what this request cannot change, whatever it says. `convert` shows objects
+    in other versions; without it all versions of a kind are taken to look alike.
+    """
+
+    schema: Type | None
+    version: str
+    subresource: str
+    now: str
+    ignored: Filter | None = None
+    convert: Convert | None = None
+
+    def show(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+        """An object of the request's version in another one, with its type there."""
+        if version == self.version or self.convert is None:
+            return tree, self.schema
+        return self.convert(tree, version)
+
+
+class Step:
+    """One step from an old state of an object to a new one; its changes are worked out once per version."""
+
+    def __init__(
+        self, old: dict[str, Any], new: dict[str, Any], request: Request, *, nulls: bool = False
+    ) -> None:
+        self._old = old
+        self._new = new
+        self._request = request
+        self._nulls = nulls
+        self._seen: dict[str, Changes | None] = {}
+
+    def changes(self, version: str) -> Changes | None:
+        """The changes as seen in a version; None if it is not served."""
+        if self._request.convert is None:
+            version = self._request.version
+        if version not in self._seen:
+            self._seen[version] = self._look(version)
+        return self._seen[version]
+
+    def _look(self, version: str) -> Changes | None:
+        old, new = self._request.show(self._old, version), self._request.show(self._new, version)
+        if old is None or new is None:
+            return None
+        changes = compare(_tracked(old[0]), _tracked(new[0]), new[1], nulls=self._nulls)
+        ignored = self._request.ignored
+        if ignored is None:
+            return changes
+        return Changes(ignored(changes.changed), ignored(changes.removed))
+
+    def yield_fields(self, owners: Owners, spare: Identity | None = None) -> Owners:
+        """Take what changed and what is gone from every owner but one; who has nothing left is dropped."""
+        left: Owners = {}
+        for identity, owner in owners.items():
+            if identity == spare:
+                left[identity] = owner
+                continue
+            changes = self.changes(owner.version)
+            if changes is None:
+                continue
+            fields = difference(difference(owner.fields, changes.changed), changes.removed)
+            if fields is owner.fields:
+                left[identity] = owner
+            elif fields:
+                left[identity] = Owner(fields, owner.version, owner.time)
+        return left
+
+
+def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
+    """The object without what nobody owns."""
+    seen = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
+    metadata = seen.get("metadata")
+    if isinstance(metadata, dict):
+        seen["metadata"] = {name: value for name, value in metadata.items() if name not in _UNTRACKED}
+    return seen
+
+
 @guarded
 def track_update(
     old: dict[str, Any] | None,
@@ -73,27 +151,62 @@ def track_update(
     """The new object with its managedFields brought up to date.
 
     `old` is the stored object, None on create. The result is fresh down to its metadata and shares the rest
-    with `new`. An object whose lists cannot be told apart by their keys loses its managedFields, as upstream.
+    with `new`. What the kind does not let this request change is nobody's doing, unless `ignored` says
+    otherwise. An object whose lists cannot be told apart by their keys loses its managedFields, as upstream.
     """
+    request = Request(
+        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
+    )
+    before = _current_owners(old, new, request)
+    if old is not None and not before:
+        return with_owners(new, [])  # tracking starts with the creation or the first apply
     try:
-        owners = _current_owners(old, new, subresource)
-        if old is not None and not owners:
-            return with_owners(new, [])  # tracking starts with the creation or the first apply
-        before = owners
-        owners = update_owners(
-            old or {},
-            new,
-            owners,
-            identify(manager, UPDATE, api_version, subresource),
-            schema=schema,
-            version=api_version,
-            now=now,
-            ignored=ignored,
-            convert=convert,
-        )
+        owners = update_owners(old or {}, new, before, identify(manager, UPDATE, request), request)
     except PatchError:
         return with_owners(new, [])
     return with_owners(new, rewrite_owners(old, before, owners))
+
+
+def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Request) -> Owners:
+    """The owners before this write: as the request has them, or else as stored."""
+    stored = managed_fields(old)
+    if not request.subresource:
+        given = managed_fields(new)
+        if asks_for_reset(given):
+            return {}
+        if given is not None and given != stored:
+            try:
+                owners = read_owners(given)
+            except PatchError:
+                owners = {}
+            if owners:
+                return {
+                    identity: owner._replace(fields=reconcile(owner.fields, request.schema))
+                    for identity, owner in owners.items()
+                }
+    try:
+        return read_owners(stored, trusted=True)
+    except PatchError:
+        return {}
+
+
+def update_owners(
+    old: dict[str, Any], new: dict[str, Any], owners: Owners, who: Identity, request: Request
+) -> Owners:
+    """The owners after somebody changed an object from one state to another."""
+    step = Step(old, new, request)
+    owners = step.yield_fields(owners)
+    changes = step.changes(request.version)
+    mine = difference(changes.changed, UNOWNED) if changes is not None else {}
+    if mine:
+        earlier = owners.get(who)
+        if earlier is None:
+            owners[who] = Owner(mine, request.version, request.now)
+        else:
+            fields = union(earlier.fields, mine)
+            entry = earlier.entry if fields is earlier.fields else None
+            owners[who] = Owner(fields, request.version, request.now, entry)
+    return cap_updaters(owners)
 
 
 def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -> list[dict[str, Any]]:
@@ -106,131 +219,6 @@ def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -
     ):
         return stored
     return write_owners(after)
-
-
-def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], subresource: str) -> Owners:
-    """The owners before this write: as the request has them, or else as stored."""
-    stored = managed_fields(old)
-    if not subresource:
-        given = managed_fields(new)
-        if asks_for_reset(given):
-            return {}
-        if given is not None and given != stored:
-            try:
-                owners = read_owners(given)
-            except PatchError:
-                owners = {}
-            if owners:
-                return owners
-    try:
-        return read_owners(stored, trusted=True)
-    except PatchError:
-        return {}
-
-
-def update_owners(
-    old: dict[str, Any],
-    new: dict[str, Any],
-    owners: Owners,
-    who: Identity,
-    *,
-    schema: Type | None,
-    version: str,
-    now: str,
-    ignored: Filter | None = None,
-    convert: Convert | None = None,
-) -> Owners:
-    """The owners after somebody changed an object from one state to another."""
-    owners, changes = yield_fields(
-        old, new, owners, None, schema=schema, version=version, ignored=ignored, convert=convert
-    )
-    mine = difference(changes.changed, UNOWNED)
-    if mine:
-        earlier = owners.get(who)
-        if earlier is None:
-            owners[who] = Owner(mine, version, now)
-        else:
-            fields = union(earlier.fields, mine)
-            owners[who] = Owner(fields, version, now, earlier.entry if fields is earlier.fields else None)
-    return cap_updaters(owners)
-
-
-def yield_fields(
-    old: dict[str, Any],
-    new: dict[str, Any],
-    owners: Owners,
-    spare: Identity | None,
-    *,
-    schema: Type | None,
-    version: str,
-    ignored: Filter | None,
-    convert: Convert | None,
-) -> tuple[Owners, Changes]:
-    """Take what changed and what is gone from every owner but one; those left with nothing are dropped."""
-    seen: dict[str, Changes | None] = {version: _filtered(_changes(old, new, schema), ignored)}
-    left: Owners = {}
-    for identity, owner in owners.items():
-        if identity == spare:
-            left[identity] = owner
-            continue
-        changes = changes_in(seen, owner.version, old, new, version, ignored, convert)
-        if changes is None:
-            continue  # the version is no longer served
-        fields = difference(difference(owner.fields, changes.changed), changes.removed)
-        if fields is owner.fields:
-            left[identity] = owner
-        elif fields:
-            left[identity] = Owner(fields, owner.version, owner.time)
-    mine = seen[version]
-    assert mine is not None
-    return left, mine
-
-
-def changes_in(
-    seen: dict[str, Changes | None],
-    wanted: str,
-    old: dict[str, Any],
-    new: dict[str, Any],
-    version: str,
-    ignored: Filter | None,
-    convert: Convert | None,
-) -> Changes | None:
-    """The changes as seen in another version; None if that is not served. Worked out once per version."""
-    if convert is None:
-        return seen[version]
-    if wanted not in seen:
-        before, after = convert(old, wanted), convert(new, wanted)
-        if before is None or after is None:
-            seen[wanted] = None
-        else:
-            seen[wanted] = _filtered(_changes(before[0], after[0], after[1]), ignored)
-    return seen[wanted]
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any], schema: Type | None) -> Changes:
-    return compare(_tracked(old), _tracked(new), schema)
-
-
-def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
-    """The object without what nobody owns."""
-    seen = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
-    metadata = seen.get("metadata")
-    if isinstance(metadata, dict):
-        seen["metadata"] = {name: value for name, value in metadata.items() if name not in _UNTRACKED}
-    return seen
-
-
-def compare_tracked(
-    old: dict[str, Any], new: dict[str, Any], schema: Type | None, ignored: Filter | None
-) -> Changes:
-    """The changes of what can be owned and is not ignored."""
-    return _filtered(_changes(old, new, schema), ignored)
-
-
-def _filtered(changes: Changes, ignored: Filter | None) -> Changes:
-    if ignored is None:
-        return changes
-    return Changes(ignored(changes.changed), ignored(changes.removed))
 
 
 def cap_updaters(owners: Owners) -> Owners:
@@ -257,3 +245,18 @@ def cap_updaters(owners: Owners) -> Owners:
         owners[bucket] = Owner(gathered, owner.version, owner.time)
         count -= 1
     return owners
+
+
+def keep_idle_times(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The new object, with its owners' old times if nothing else changed: so that nothing is written."""
+    before, after = managed_fields(old), managed_fields(new)
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
+        return new
+    if before == after or [_timeless(entry) for entry in before] != [_timeless(entry) for entry in after]:
+        return new
+    kept = with_owners(new, before)
+    return kept if kept == old else new
+
+
+def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "time"}
