@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,9 +55,7 @@ class Election:
         *,
         timing: Timing | None = None,
         release: bool = True,
-        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         dice: Random | None = None,
     ) -> None:
         if not identity:
@@ -70,9 +67,7 @@ class Election:
         self.identity = identity
         self._client = client
         self._release = release
-        self._clock = clock
         self._wall = wall
-        self._sleep = sleep
         self._dice = dice or Random()
         self._lease: dict[str, Any] | None = None  # as last seen
         self._record: dict[str, Any] = {}
@@ -108,36 +103,38 @@ class Election:
                 _log.warning("%s/%s: %s lost the lease", self.namespace, self.name, self.identity)
         finally:
             if self._release and self.leading:
-                with suppress(ApiError):
-                    await self.give_back()
+                with suppress(ApiError, TimeoutError):
+                    async with asyncio.timeout(self.timing.retry):
+                        await self.give_back()
 
     async def _acquire(self) -> float:
+        """Wait for the lease; the time at which the call that got it began."""
         while True:
             began = self._clock()
-            if await self.attempt():
+            if await self.attempt(self.timing.renew):
                 return began
-            await self._sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
+            await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
 
     async def _keep(self, renewed: float) -> None:
         """Renew for as long as it works; returns when the lease is lost."""
-        while True:
-            await self._sleep(self.timing.retry)
-            while True:
-                left = renewed + self.timing.renew - self._clock()
-                if left <= 0:
-                    return
-                began = self._clock()
-                if await self.attempt():
-                    renewed = began
-                    break
-                if self.holder and not self.leading:
-                    return
-                await self._sleep(min(self.timing.retry, max(left, 0)))
+        while (left := renewed + self.timing.renew - self._clock()) > 0:
+            await asyncio.sleep(min(self.timing.retry, left))
+            began = self._clock()
+            left = renewed + self.timing.renew - began
+            # However long the call takes: when the time is up, the work must stop.
+            if left > 0 and await self.attempt(left):
+                renewed = began
+            elif self.holder and not self.leading:
+                return
 
-    async def attempt(self) -> bool:
-        """Take or renew the lease once; whether it is ours now."""
+    async def attempt(self, seconds: float | None = None) -> bool:
+        """Take or renew the lease once, in so much time; whether it is ours now."""
         try:
-            return await self._attempt()
+            async with asyncio.timeout(seconds):
+                return await self._attempt()
+        except TimeoutError:
+            _log.warning("%s/%s: no answer in %.1f s", self.namespace, self.name, seconds)
+            return False
         except ApiError as error:
             if error.code not in (404, 409):
                 _log.warning("%s/%s: %s", self.namespace, self.name, error)
@@ -200,6 +197,11 @@ class Election:
             self._record = record
             self._seen_at = self._clock()
         self._lease = lease
+
+    @staticmethod
+    def _clock() -> float:
+        """Our own steady clock: that of the loop, which also measures sleeps and timeouts."""
+        return asyncio.get_running_loop().time()
 
     def _valid(self) -> bool:
         """Whether the lease, as last seen, still binds everyone."""
