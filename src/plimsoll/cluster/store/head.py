@@ -7,7 +7,7 @@ removing cost next to nothing beside encoding the object, and a page costs its o
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from plimsoll.cluster.store.records import Key, Stored
 
@@ -17,31 +17,36 @@ Place = tuple[str, str]  # namespace and name
 class Shelf:
     """The objects of one resource."""
 
-    __slots__ = ("objects", "places", "size")
+    __slots__ = ("_places", "objects", "octets")
 
     def __init__(self) -> None:
         self.objects: dict[Place, Stored] = {}
-        self.places: list[Place] | None = []  # in order; None: to be sorted when somebody asks
-        self.size = 0  # bytes of all objects
+        self.octets = 0
+        self._places: list[Place] | None = []  # in order; None: to be sorted when somebody asks
 
     def put(self, place: Place, stored: Stored) -> None:
         before = self.objects.get(place)
         self.objects[place] = stored
-        self.size += len(stored.raw)
+        self.octets += len(stored.raw)
         if before is not None:
-            self.size -= len(before.raw)
-        elif self.places is not None:
-            insort(self.places, place)
+            self.octets -= len(before.raw)
+        elif self._places is not None:
+            insort(self._places, place)
 
     def remove(self, place: Place) -> None:
-        self.size -= len(self.objects.pop(place).raw)
-        if self.places is not None:
-            del self.places[bisect_left(self.places, place)]
+        self.octets -= len(self.objects.pop(place).raw)
+        if self._places is not None:
+            del self._places[bisect_left(self._places, place)]
 
-    def order(self) -> list[Place]:
-        if self.places is None:
-            self.places = sorted(self.objects)
-        return self.places
+    def load(self, objects: dict[Place, Stored]) -> None:
+        self.objects = objects
+        self.octets = sum([len(stored[2]) for stored in objects.values()])
+        self._places = None
+
+    def places(self) -> Sequence[Place]:
+        if self._places is None:
+            self._places = sorted(self.objects)
+        return self._places
 
 
 class Head:
@@ -56,36 +61,43 @@ class Head:
 
     def put(self, stored: Stored) -> None:
         key = stored.key
-        self._shelf(key.resource).put(key[1:], stored)
+        shelf = self._shelves.get(key.resource)
+        if shelf is None:
+            shelf = self._shelves[key.resource] = Shelf()
+        shelf.put(key[1:], stored)
 
     def remove(self, key: Key) -> None:
         self._shelves[key.resource].remove(key[1:])
 
-    def load(self, objects: Mapping[Key, Stored]) -> None:
-        """Take over many objects at once; the order is worked out when somebody asks for it."""
-        for key, stored in objects.items():
-            shelf = self._shelf(key[0])
-            shelf.places = None
-            shelf.objects[key[1:]] = stored
-            shelf.size += len(stored[2])
+    def load(self, resource: str, objects: dict[Place, Stored]) -> None:
+        """Take over all objects of a resource; their order is worked out when somebody asks for it."""
+        shelf = self._shelves[resource] = Shelf()
+        shelf.load(objects)
 
     def page(
         self, resource: str, namespace: str | None, after: Place | None, limit: int | None
     ) -> tuple[list[Stored], int]:
         """The objects that follow a place, and how many more there are."""
+        places, start, end = self.span(resource, namespace, after)
+        stop = end if limit is None else min(end, start + limit)
+        objects = self.resource(resource)
+        return [objects[place] for place in places[start:stop]], end - stop
+
+    def span(
+        self, resource: str, namespace: str | None, after: Place | None
+    ) -> tuple[Sequence[Place], int, int]:
+        """All places of a resource in order, and which of them follow a place within a namespace."""
         shelf = self._shelves.get(resource)
         if shelf is None:
-            return [], 0
-        places = shelf.order()
+            return (), 0, 0
+        places = shelf.places()
         start, end = 0, len(places)
         if namespace is not None:
             start = bisect_left(places, (namespace, ""))
             end = bisect_left(places, (namespace + "\0", ""))
         if after is not None:
-            start = max(start, bisect_right(places, after))
-        stop = end if limit is None else min(end, start + limit)
-        objects = shelf.objects
-        return [objects[place] for place in places[start:stop]], max(0, end - max(start, stop))
+            start = min(max(start, bisect_right(places, after)), end)
+        return places, start, end
 
     def resource(self, resource: str) -> Mapping[Place, Stored]:
         """All objects of a resource, in no order."""
@@ -94,14 +106,8 @@ class Head:
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """How many objects there are of each resource, and their bytes."""
-        return {name: (len(shelf.objects), shelf.size) for name, shelf in self._shelves.items()}
+        return {name: (len(shelf.objects), shelf.octets) for name, shelf in self._shelves.items()}
 
     def __iter__(self) -> Iterator[Stored]:
         for shelf in self._shelves.values():
             yield from shelf.objects.values()
-
-    def _shelf(self, resource: str) -> Shelf:
-        shelf = self._shelves.get(resource)
-        if shelf is None:
-            shelf = self._shelves[resource] = Shelf()
-        return shelf

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from plimsoll.cluster.store import refusals
-from plimsoll.cluster.store.records import Event
+from plimsoll.cluster.store.records import Event, EventType, Stored
 from plimsoll.errors import StoreError
 
+#: What a write was: its type, what it left behind, what stood there before.
+Change = tuple[EventType, Stored, Stored | None]
 _revision = attrgetter("revision")
 
 
@@ -46,7 +48,7 @@ class Line:
         return self.base + bisect_right(self.events, revision, lo=self.skip, key=_revision)
 
     def between(self, start: int, end: int) -> list[Event]:
-        return self.events[start - self.base : end - self.base]  # type: ignore[return-value]  # not trimmed
+        return self.events[start - self.base : end - self.base]  # type: ignore[return-value]  # none is trimmed
 
     def pop_first(self) -> Event:
         event = self.events[self.skip]
@@ -69,11 +71,12 @@ class Line:
 class History:
     """The events of all resources."""
 
-    def __init__(self, *, events: int, octets: int, floor: int, dropped: Callable[[Event], None]) -> None:
-        self.floor = floor  # the oldest revision a watch may start from
-        self.durable = floor
+    def __init__(self, *, events: int, octets: int, dropped: Callable[[Change], None]) -> None:
+        self.floor = 0  # the oldest revision a watch may start from
+        self.durable = 0
         self.octets = 0
         self.closed = False
+        self.undone = 0  # how often events were taken back
         self.warm: deque[Event] = deque()
         self._most_events = events
         self._most_octets = octets
@@ -85,27 +88,45 @@ class History:
     def __len__(self) -> int:
         return len(self._order)
 
+    def load(self, changes: Sequence[Change], floor: int, durable: int) -> None:
+        """Begin with what a file says happened between two revisions, as far as the bounds allow."""
+        self.floor = floor
+        kept = octets = 0
+        for change in reversed(changes):
+            octets += _octets(change[1], change[2])
+            if kept >= self._most_events or octets > self._most_octets:
+                break
+            kept += 1
+        for change in changes[: len(changes) - kept]:
+            self._dropped(change)
+            self.floor = change[1].revision
+        for kind, stored, before in changes[len(changes) - kept :]:
+            self.append(Event(kind, stored, before, self.warm))
+        self.show(durable)
+
     def append(self, event: Event) -> None:
         """Take in an event, not yet to be shown."""
-        line = self._line(event.stored.key.resource)
+        stored = event.stored
+        line = self._line(stored.key.resource)
         line.events.append(event)
         self._order.append(line)
         self._pending.append(line)
-        self.octets += _octets(event)
+        self.octets += _octets(stored, event.before)
 
     def undo(self) -> Iterator[Event]:
         """Take back the events that were never shown, newest first."""
+        self.undone += 1
         while self._pending:
             line = self._pending.pop()
             self._order.pop()
             event = line.events.pop()
             assert event is not None
-            self.octets -= _octets(event)
+            self.octets -= _octets(event.stored, event.before)
             yield event
 
     def show(self, durable: int) -> None:
         """Everything up to a revision is durable: let the feeds have it."""
-        self.trim()
+        self._trim()
         lines = set()
         pending = self._pending
         while pending:
@@ -122,17 +143,6 @@ class History:
             if line.waiting:
                 line.wake()
 
-    def trim(self) -> None:
-        """Drop the oldest durable events beyond the bounds."""
-        order = self._order
-        shown = len(order) - len(self._pending)
-        while shown > 0 and (len(order) > self._most_events or self.octets > self._most_octets):
-            event = order.popleft().pop_first()
-            shown -= 1
-            self.octets -= _octets(event)
-            self.floor = event.revision
-            self._dropped(event)
-
     def since(self, resource: str, revision: int) -> list[Event]:
         """All events of a resource past a revision, shown or not."""
         line = self._lines.get(resource)
@@ -147,9 +157,21 @@ class History:
         return sum(len(line.waiting) for line in self._lines.values())
 
     def close(self) -> None:
+        """Let the feeds hand out what is there, and then say that it is over."""
         self.closed = True
         for line in self._lines.values():
             line.wake()
+
+    def _trim(self) -> None:
+        """Drop the oldest events beyond the bounds, of those that the feeds could have had."""
+        order = self._order
+        shown = len(order) - len(self._pending)
+        while shown > 0 and (len(order) > self._most_events or self.octets > self._most_octets):
+            event = order.popleft().pop_first()
+            shown -= 1
+            self.octets -= _octets(event.stored, event.before)
+            self.floor = event.revision
+            self._dropped((event.type, event.stored, event.before))
 
     def _line(self, resource: str) -> Line:
         line = self._lines.get(resource)
@@ -165,7 +187,8 @@ class Feed:
         self._history = history
         self._line = line
         self._since = since
-        self._place = line.place_after(since)
+        # Not past what is durable: the rest may be taken back, and others come in its place.
+        self._place = min(line.place_after(since), line.ready)
         self._closed = False
 
     @property
@@ -181,6 +204,8 @@ class Feed:
             events = self.take(limit)
             if events:
                 return events
+            if self._place < self._line.ready:
+                continue
             future = asyncio.get_running_loop().create_future()
             self._line.waiting[self] = future
             try:
@@ -217,7 +242,6 @@ class Feed:
             future.set_result(None)
 
 
-def _octets(event: Event) -> int:
+def _octets(stored: Stored, before: Stored | None) -> int:
     """What an event keeps in memory: its object, and the one before it."""
-    before = event.before
-    return len(event.stored.raw) + (len(before.raw) if before else 0)
+    return len(stored.raw) + len(before.raw) if before else len(stored.raw)

@@ -1,6 +1,9 @@
 """From the file to the memory: one pass over the rows builds the objects and the history.
 
-Owns what must hold for a file to be sound. Promises: a file is used only when all of it was checked.
+Owns what must hold for a file to be sound: its pages (SQLite's own check), each row (its checksum), their
+sequence (each names the one before it, the state says how many old ones there are, the lock's mark says how
+far it had come), and that each write fits what it changed. Promises: a file is used only when all of that
+was checked; one that is damaged is put aside and reported; one that is not ours, or newer, is left alone.
 """
 
 from __future__ import annotations
@@ -8,44 +11,58 @@ from __future__ import annotations
 import gc
 import sqlite3
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from sys import intern
+from typing import Any, NamedTuple
+from zlib import crc32
 
-from plimsoll.cluster.store.head import Head
-from plimsoll.cluster.store.history import History
+from plimsoll.cluster.store.compaction import Compaction
+from plimsoll.cluster.store.files import complete_aside, files_aside, make_file, set_aside
+from plimsoll.cluster.store.head import Head, Place
+from plimsoll.cluster.store.history import Change, History
 from plimsoll.cluster.store.lock import Lock
 from plimsoll.cluster.store.log import (
     APPLICATION,
+    DELETED,
     FORMAT,
     TYPES,
+    CheckedRow,
     Durability,
     Log,
     State,
-    checksum,
     connect,
     read_rows,
     read_state,
 )
-from plimsoll.cluster.store.records import Event, Key, Stored
-from plimsoll.cluster.store.rescue import make_file, set_aside, sets_aside
+from plimsoll.cluster.store.records import Key, Stored
 from plimsoll.errors import StoreError
 
 _MAGIC = b"SQLite format 3\0"
 _MOST_PROBLEMS = 10
+#: What SQLite says when something else than the file's content is at fault: rights, space, memory, the disk.
+_CIRCUMSTANCES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_AUTH,
+}
 
 
 class Opened(NamedTuple):
-    """An open file, and how far it had come."""
+    """A file that was read and can be written."""
 
     path: Path
     log: Log
     lock: Lock
-    state: State
-    revision: int
-    rows: int
 
 
 def open_file(
@@ -53,52 +70,70 @@ def open_file(
     durability: Durability,
     head: Head,
     history: History,
-    garbage: list[int],
+    compaction: Compaction,
     *,
     start_empty: bool,
 ) -> Opened:
-    """Open or make the file, and fill the head and the history from it; raises StoreError."""
+    """Open or make the file, and fill the memory from it; raises StoreError."""
     lock = Lock(path)
     try:
-        return _open(path, lock, durability, head, history, garbage, start_empty)
+        complete_aside(path)
+        if not path.exists():
+            _begin(path, lock, start_empty)
+        _look_at_header(path, known=lock.mark.revision > 0)
+        with _collector_off():
+            reading = Reading(head, compaction)
+            reading.read(path)
+            revision = _check_end(reading, lock)
+            if reading.problems:
+                aside = set_aside(path)
+                raise StoreError(
+                    f"{path} is damaged: {'; '.join(reading.problems)}. It was put aside as {aside}: "
+                    "recover what can be read, or start with an empty store"
+                )
+            history.load(reading.changes, reading.state.floor, revision)
+        log = Log(path, durability)
+        if reading.state != compaction.state:
+            log.compact(reading.state, ())
+            compaction.settle(reading.state)
+        return Opened(path, log, lock)
+    except (OSError, sqlite3.Error) as error:
+        lock.close()
+        raise StoreError(f"{path} cannot be opened: {error}") from None
     except BaseException:
         lock.close()
         raise
 
 
-def _open(
-    path: Path,
-    lock: Lock,
-    durability: Durability,
-    head: Head,
-    history: History,
-    garbage: list[int],
-    start_empty: bool,
-) -> Opened:
-    try:
-        if not path.exists():
-            _begin(path, lock, start_empty)
-        _look_at_header(path, known=lock.mark > 0)
-        with _collector_off():
-            loaded = _Load(head, history, garbage)
-            loaded.read(path, lock.mark)
-        if loaded.problems:
-            aside = set_aside(path)
-            raise StoreError(f"{path} is damaged and was put aside as {aside}: {'; '.join(loaded.problems)}")
-        log = Log(path, durability)
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path} cannot be opened: {error}") from None
-    return Opened(path, log, lock, loaded.state, max(loaded.revision, lock.mark), loaded.rows)
-
-
 def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
-    aside = sets_aside(path)
-    if not start_empty:
-        if aside:
-            raise StoreError(f"{path} was damaged and lies beside as {aside[-1]}; recover it, or start empty")
-        if lock.mark:
-            raise StoreError(f"{path} is gone; {lock.path} knows that it reached revision {lock.mark}")
-    make_file(path, lock.mark)
+    """Make a new file, unless there was one that should be there."""
+    aside = files_aside(path)
+    mark = lock.mark.revision
+    if aside and not start_empty:
+        raise StoreError(
+            f"{path} was damaged and lies beside as {aside[-1]}: "
+            "recover what can be read, or start with an empty store"
+        )
+    if mark and not start_empty:
+        raise StoreError(
+            f"{path} is gone; {lock.path.name} beside it says that it had reached revision {mark}: "
+            "bring it back, restore a backup, or start with an empty store"
+        )
+    # No revision that somebody has seen is given out again, and whoever has seen one must list anew.
+    make_file(path, State(mark + 1 if mark else 0, 0))
+
+
+def _check_end(reading: Reading, lock: Lock) -> int:
+    """The revision to go on from."""
+    mark = lock.mark
+    if reading.problems or reading.revision >= mark.revision:
+        return reading.revision
+    if mark.flushed:
+        reading.problems.append(f"it ends at revision {reading.revision}, and had reached {mark.revision}")
+        return reading.revision
+    # The disk was not waited for, and the power went: what was lost had been seen.
+    reading.drop_history(mark.revision + 1)
+    return mark.revision + 1
 
 
 def _look_at_header(path: Path, *, known: bool) -> None:
@@ -108,93 +143,116 @@ def _look_at_header(path: Path, *, known: bool) -> None:
     if header.startswith(_MAGIC) and len(header) == 100:
         version, application = struct.unpack(">60xI4xI28x", header)
         if application == APPLICATION and version > FORMAT:
-            raise StoreError(f"{path} has format {version}; this version reads up to {FORMAT}")
+            raise StoreError(
+                f"{path} has format {version}, and this version reads up to {FORMAT}: use a newer one"
+            )
         if application == APPLICATION:
             return
     if not known:
         raise StoreError(f"{path} is not a store of Plimsoll")
 
 
-class _Load:
-    def __init__(self, head: Head, history: History, garbage: list[int]) -> None:
-        self._head = head
-        self._history = history
-        self._garbage = garbage
+class Reading:
+    """One pass over a file."""
+
+    def __init__(self, head: Head, compaction: Compaction) -> None:
         self.problems: list[str] = []
+        self.changes: list[Change] = []
         self.state = State(0, 0)
         self.revision = 0
         self.rows = 0
+        self._head = head
+        self._compaction = compaction
+        self._shelves: dict[str, dict[Place, Stored]] = {}
+        self._last = 0
+        self._below = 0
 
-    def read(self, path: Path, mark: int) -> None:
+    def read(self, path: Path) -> None:
+        """Fill the head; the problems say what is wrong with the file, at most a few of them."""
         try:
             with closing(connect(path, read_only=True)) as connection:
-                connection.execute("PRAGMA mmap_size=1073741824")
-                for (text,) in connection.execute(f"PRAGMA quick_check({_MOST_PROBLEMS})"):
-                    if text != "ok":
-                        self.problems.append(text)
-                state = read_state(connection)
-                if state is None:
-                    self.problems.append("the state of the log is damaged")
-                if not self.problems and state is not None:
-                    self._fill(connection, state)
+                self._read(connection)
         except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _CIRCUMSTANCES:
+                raise
             self.problems.append(str(error))
-        if not self.problems and self.revision < mark:
-            self.problems.append(f"it ends at revision {self.revision}, but had reached {mark}")
 
-    def _fill(self, connection: sqlite3.Connection, state: State) -> None:
-        self.state = state
-        history = self._history
-        history.floor = history.durable = floor = state.floor
-        objects: dict[Key, Stored] = {}
-        garbage = self._garbage
-        intern = sys.intern
-        last = below = rows = 0
-        for row in read_rows(connection):
-            revision, previous, code, created, resource, namespace, name, value, crc = row
-            if checksum(row[:8]) != crc or code not in (0, 1, 2):
-                if self._tell(f"the row of revision {revision} is damaged"):
-                    return
-                continue
-            rows += 1
-            key = Key(intern(resource), intern(namespace), name)
-            before = objects.get(key)
-            stored = Stored(key, revision, value, created)
-            if revision <= floor:
-                below += 1
-                if before is not None:
-                    garbage.append(before.revision)
-                if code == 2:
-                    garbage.append(revision)
-            else:
-                if (last != previous and previous > floor) or (previous <= floor < last):
-                    self._tell(f"the row before revision {revision} is missing")
-                if (before is None) != (code == 0):
-                    self._tell(f"revision {revision} does not fit what was before it")
-                history.append(Event(TYPES[code], stored, before, history.warm))
-            if code == 2:
-                objects.pop(key, None)
-            else:
-                objects[key] = stored
-            last = revision
+    def drop_history(self, floor: int) -> None:
+        """Go on from a later floor: nothing that happened can be told."""
+        for change in self.changes:
+            self._compaction.drop(change)
+        self.changes = []
+        self.state = State(floor, self.rows)
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
+            if text != "ok":
+                self.problems.append(" ".join(text.split()))
+        if self.problems:
+            return
+        state = read_state(connection)
+        if state is None:
+            self.problems.append("the state of the log is damaged")
+            return
+        self.state = self._compaction.state = state
+        for rows in read_rows(connection):
+            self.rows += len(rows)
+            for row in rows:
+                self._take(row)
             if len(self.problems) >= _MOST_PROBLEMS:
                 return
-            if not rows % 4096 and revision > floor:
-                history.show(revision)
-        if below != state.rows:
-            self._tell(f"there should be {state.rows} rows up to revision {floor}, and are {below}")
-        self.rows = rows
-        self.revision = max(last, floor)
-        history.show(self.revision)
-        self._head.load(objects)
+        if self._below != state.rows:
+            self.problems.append(
+                f"there are {self._below} rows up to revision {state.floor}, and should be {state.rows}"
+            )
+        self.revision = max(self._last, state.floor)
+        for resource, objects in self._shelves.items():
+            self._head.load(resource, objects)
 
-    def _tell(self, problem: str) -> bool:
-        self.problems.append(problem)
-        return len(self.problems) >= _MOST_PROBLEMS
+    def _take(self, row: CheckedRow) -> None:
+        revision, previous, code, created, resource, namespace, name, value, crc = row
+        try:
+            head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
+            sound = crc32(value, crc32(head.encode())) == crc and type(name) is str
+            key = Key(intern(resource), intern(namespace), name)
+        except TypeError:
+            sound = False
+        if not sound:
+            self.problems.append(f"the row of revision {revision} is damaged")
+            return
+        shelf = self._shelves.get(resource)
+        if shelf is None:
+            shelf = self._shelves[resource] = {}
+        place = key[1:]
+        before = shelf.get(place)
+        stored = Stored(key, revision, value, created)
+        if revision > self.state.floor:
+            self._check_sequence(row, before)
+            self.changes.append((TYPES[code], stored, before))
+        else:
+            self._below += 1
+            if before is not None:
+                self._compaction.discard(before.revision, len(before.raw))
+            if code == DELETED:
+                self._compaction.discard(revision, len(value))
+        if code == DELETED:
+            shelf.pop(place, None)
+        else:
+            shelf[place] = stored
+        self._last = revision
+
+    def _check_sequence(self, row: CheckedRow, before: Stored | None) -> None:
+        """Past the floor every row is there, and says what came before it."""
+        revision, previous, code = row[:3]
+        last = self._last if self._last > self.state.floor else 0
+        if last != (previous if previous > self.state.floor else 0):
+            self.problems.append(f"the row before that of revision {revision} is missing")
+        elif (before is None) != (TYPES[code] == "ADDED"):
+            self.problems.append(f"the row of revision {revision} does not fit what was before it")
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def _collector_off() -> Iterator[Any]:
     """Many objects are made and none is garbage: looking for some takes longer than making them."""
     was_on = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
 """One process for each file, and how far it had come.
 
 Owns the file `NAME.lock` beside a store. Promises: while a Lock is held no other process gets it; the mark in
-it is the last revision that was durable and may have been seen by somebody, whatever end the process took.
+it is the last revision that was committed and may have been seen by somebody, whatever end the process took.
 (After a power cut the mark may be older than that, never newer.) A store that has lost its end, or is gone,
 is told by that mark, and no revision is given out twice even then.
 """
@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 from plimsoll.errors import StoreError
@@ -19,7 +20,14 @@ from plimsoll.errors import StoreError
 _PID = 0
 _MARK = 32
 _PID_LINE = re.compile(rb"process (\d+)")
-_MARK_LINE = re.compile(rb"revision (\d{20}) ([0-9a-f]{8})\n")
+_MARK_LINE = re.compile(rb"(full  |normal) (\d{20}) ([0-9a-f]{8})\n")
+
+
+class Mark(NamedTuple):
+    """The last revision committed, and whether the disk was waited for."""
+
+    revision: int
+    flushed: bool
 
 
 class Lock:
@@ -27,34 +35,62 @@ class Lock:
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".lock")
+        self._file = -1
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = _acquire(self.path)
+            if self._file < 0:
+                raise StoreError(f"{store} is in use by {_holder(self.path)}; only one may have it open")
+            self.mark = _read_mark(os.pread(self._file, 64, _MARK))
         except OSError as error:
+            self.close()
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = _PID_LINE.match(os.pread(self._file, _MARK, _PID))
-            os.close(self._file)
-            who = f"process {int(holder[1])}" if holder else "another process"
-            raise StoreError(f"{store} is in use by {who}; only one may have it open") from None
-        line = _MARK_LINE.match(os.pread(self._file, 64, _MARK))
-        self.mark = int(line[1]) if line and int(line[2], 16) == crc32(line[1]) else 0
-        self._write(b"process %d" % os.getpid(), _PID, _MARK - 1)
+        self._write(_PID, b"process %d" % os.getpid(), _MARK - 1)
 
-    def write_mark(self, revision: int) -> None:
-        """Note that everything up to a revision is durable."""
-        digits = b"%020d" % revision
-        self._write(b"revision %b %08x" % (digits, crc32(digits)), _MARK, 0)
+    def write_mark(self, mark: Mark) -> None:
+        """Note that everything up to a revision is committed."""
+        digits = b"%020d" % mark.revision
+        kind = b"full  " if mark.flushed else b"normal"
+        self._write(_MARK, b"%b %b %08x" % (kind, digits, crc32(kind + digits)), 0)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def _write(self, line: bytes, offset: int, width: int) -> None:
+    def _write(self, offset: int, line: bytes, width: int) -> None:
         # The mark is a safeguard beside the file; a disk too full for it must not stop the store.
         try:
             os.pwrite(self._file, line.ljust(width) + b"\n", offset)
         except OSError:
             return
+
+
+def _acquire(path: Path) -> int:
+    """The locked file, or -1 when somebody else has it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return -1
+        # Somebody may have removed the file between our opening and locking it.
+        try:
+            same = os.path.samestat(os.fstat(file), os.stat(path))
+        except FileNotFoundError:
+            same = False
+        if same:
+            return file
+        os.close(file)
+
+
+def _holder(path: Path) -> str:
+    line = _PID_LINE.match(path.read_bytes()[:_MARK])
+    return f"process {int(line[1])}" if line else "another process"
+
+
+def _read_mark(text: bytes) -> Mark:
+    line = _MARK_LINE.match(text)
+    if line is None or int(line[3], 16) != crc32(line[1] + line[2]):
+        return Mark(0, False)
+    return Mark(int(line[2]), line[1] == b"full  ")

@@ -1,10 +1,10 @@
 """The file: one row for every write, in SQLite.
 
-Owns the tables, how they are written, and how they are read back with every row checked. Promises: a group of
-rows is there whole or not at all; a row's checksum covers its key, its place in the sequence and its object,
-and each row names the one before it, so that a row that changed or went missing is noticed when the file is
-read. Rows at or below the floor are only those that still count: what they replaced is deleted in the
-background, and how many there must be is written down with the floor.
+Owns the tables and how they are written. Promises: a group of rows is there whole or not at all; a row's
+checksum covers its key, its place in the sequence and its object, and each row names the one before it, so
+that a row that changed or went missing is noticed when the file is read. Of the rows at or below the floor
+only those that count must be there: what they replaced is deleted in the background, and how many there are
+is written down with the floor.
 """
 
 from __future__ import annotations
@@ -16,12 +16,23 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from zlib import crc32
 
+from plimsoll.cluster.store.records import EventType
+
 Durability = Literal["full", "normal"]
 
 APPLICATION = 0x504C494D  # "PLIM"
 FORMAT = 1
+# Three objects of the usual size fit on such a page (on one of 4 kB just one, half of it empty), and a
+# larger page makes single writes dearer.
 PAGE_SIZE = 8192
-TYPES: tuple[Literal["ADDED", "MODIFIED", "DELETED"], ...] = ("ADDED", "MODIFIED", "DELETED")
+#: Pages of the write-ahead log that are moved to the file in one go: a pause of a few milliseconds.
+CHECKPOINT = 512
+#: Free pages are given back to the file system when they are this many, and a quarter of the file.
+_MUCH_FREE = 1024
+_VACUUM = 256
+
+TYPES: tuple[EventType, ...] = ("ADDED", "MODIFIED", "DELETED")
+DELETED = TYPES.index("DELETED")
 
 _SCHEMA = """
 CREATE TABLE log (
@@ -42,51 +53,58 @@ CREATE TABLE state (
   crc INTEGER NOT NULL
 );
 """
-_INSERT = "INSERT INTO log VALUES "
 _PLACES = "(?,?,?,?,?,?,?,?,?)"
 #: One statement for many rows: each statement hands the interpreter lock over and back once.
-_STEPS = tuple((count, _INSERT + ",".join([_PLACES] * count)) for count in (128, 32, 8, 1))
+_INSERTS = tuple(
+    (count, "INSERT INTO log VALUES " + ",".join([_PLACES] * count)) for count in (128, 32, 8, 1)
+)
 _SELECT = "SELECT revision, previous, type, created, resource, namespace, name, value, crc FROM log"
 
-Row = tuple[int, int, int, int, str, str, str, bytes]  # without its checksum
+Row = tuple[int, int, int, int, str, str, str, bytes]  # all but the checksum
 CheckedRow = tuple[int, int, int, int, str, str, str, bytes, int]
 
 
 class State(NamedTuple):
-    """How far the log is compacted."""
+    """How far the log is compacted: its floor, and how many rows are at or below it."""
 
     floor: int
     rows: int
 
 
 def checksum(row: Row) -> int:
-    revision, previous, kind, created, resource, namespace, name, value = row
-    head = f"{revision} {previous} {kind} {created} {resource}\0{namespace}\0{name}\0"
+    revision, previous, code, created, resource, namespace, name, value = row
+    head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
     return crc32(value, crc32(head.encode()))
 
 
-def _state_checksum(state: State) -> int:
-    return crc32(f"{state.floor} {state.rows}".encode())
+def state_checksum(state: State) -> int:
+    return crc32(b"%d %d" % state)
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in which every statement is a transaction of its own, for whichever thread uses it."""
+    """A connection in which every statement is a transaction of its own, for whichever thread uses it.
+
+    One that only reads leaves the write-ahead log as it is when it is closed.
+    """
     uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def create_file(path: Path, floor: int) -> None:
-    """An empty store that goes on after a revision."""
+def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
+    """A store that goes on after its floor."""
     path.touch(0o600)
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA journal_mode=OFF")  # until it is whole it has no name
+        connection.execute("PRAGMA synchronous=OFF")
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
-        connection.execute("PRAGMA synchronous=FULL")
         connection.executescript(_SCHEMA)
-        state = State(floor, 0)
-        connection.execute("INSERT INTO state VALUES (1, ?, ?, ?)", (*state, _state_checksum(state)))
+        connection.execute("INSERT INTO state VALUES (1, ?, ?, ?)", (*state, state_checksum(state)))
+        connection.execute("BEGIN")
+        _insert(connection, rows)
+        connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -94,30 +112,22 @@ class Log:
     """The open file; used by one thread at a time."""
 
     def __init__(self, path: Path, durability: Durability) -> None:
-        self.path = path
-        self._connection = connect(path)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={durability.upper()}")
-        self._connection.execute(f"PRAGMA journal_size_limit={64 << 20}")
+        self.flushed = durability == "full"
+        self._connection = connection = connect(path)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={durability.upper()}")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
+        connection.execute(f"PRAGMA journal_size_limit={4 * CHECKPOINT * PAGE_SIZE}")
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Commit a group of rows; raises sqlite3.Error, and then none of them is there."""
-        connection = self._connection
-        one = len(rows) == 1
-        if not one:
-            connection.execute("BEGIN IMMEDIATE")
+        """Commit a group of rows; raises sqlite3.Error, and then none of them counts."""
+        if len(rows) == 1:
+            _insert(self._connection, rows)
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
         try:
-            start = 0
-            for count, statement in _STEPS:
-                while len(rows) - start >= count:
-                    values: list[int | str | bytes] = []
-                    for row in rows[start : start + count]:
-                        values += row
-                        values.append(checksum(row))
-                    connection.execute(statement, values)
-                    start += count
-            if not one:
-                connection.execute("COMMIT")
+            _insert(self._connection, rows)
+            self._connection.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
@@ -131,35 +141,54 @@ class Log:
             deleted = connection.execute(f"DELETE FROM log WHERE revision IN ({marks})", revisions).rowcount
             if deleted != len(revisions):
                 raise sqlite3.DatabaseError(f"{len(revisions) - deleted} rows are missing")
-            values = (*state, _state_checksum(state))
+            values = (*state, state_checksum(state))
             connection.execute("UPDATE state SET floor=?, rows=?, crc=? WHERE id=1", values)
             connection.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
+        self._shrink()
 
     def close(self) -> None:
         self._connection.close()
+
+    def _shrink(self) -> None:
+        """Give a part of the free pages back, if there are many."""
+        connection = self._connection
+        free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+        pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+        if free > _MUCH_FREE and free * 4 > pages:
+            connection.execute(f"PRAGMA incremental_vacuum({_VACUUM})").fetchall()
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
 
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    start = 0
+    for count, statement in _INSERTS:
+        while len(rows) - start >= count:
+            values: list[int | str | bytes] = []
+            for row in rows[start : start + count]:
+                values += row
+                values.append(checksum(row))
+            connection.execute(statement, values)
+            start += count
+
+
 def read_state(connection: sqlite3.Connection) -> State | None:
     """The state, or None when it is damaged."""
     rows = connection.execute("SELECT floor, rows, crc FROM state").fetchall()
-    if len(rows) != 1:
+    if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
         return None
     state = State(rows[0][0], rows[0][1])
-    return state if _state_checksum(state) == rows[0][2] else None
+    return state if state_checksum(state) == rows[0][2] else None
 
 
-def read_rows(
-    connection: sqlite3.Connection,
-) -> Iterator[CheckedRow]:
-    """All rows with their checksums, in the order of their revisions."""
+def read_rows(connection: sqlite3.Connection) -> Iterator[list[CheckedRow]]:
+    """All rows with their checksums, in the order of their revisions, many at a time."""
     cursor = connection.execute(f"{_SELECT} ORDER BY revision")
     cursor.arraysize = 1000
     while rows := cursor.fetchmany():
-        yield from rows
+        yield rows

@@ -7,18 +7,22 @@ until the event loop has taken back what hung on it and begins a new epoch.
 
 from __future__ import annotations
 
-import sqlite3
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from plimsoll.cluster.store.lock import Lock
+from plimsoll.cluster.store.lock import Lock, Mark
 from plimsoll.cluster.store.log import Log, Row, State
 
 _MOST_ROWS = 2048
 _MOST_OCTETS = 16 << 20
+# A thread that waits for the interpreter lock asks for it when it has waited this long without the lock being
+# let go in between. A busy event loop lets go of it, for an instant, in every turn: with Python's 5 ms the
+# writer then wins it by luck only, and single writes were seen to take up to 11 seconds.
+_SWITCH_INTERVAL = 20e-6
 
 
 class Batch(NamedTuple):
@@ -61,13 +65,13 @@ class Writer:
 
     def __init__(self, log: Log, lock: Lock, report: Callable[[], None]) -> None:
         self.outcomes: deque[Outcome] = deque()
-        self.thread = threading.Thread(target=self._run, name="plimsoll-store", daemon=True)
         self._log = log
         self._lock = lock
         self._report = report
         self._queue: SimpleQueue[Batch | Chunk | None] = SimpleQueue()
         self._broken = -1  # the epoch of the last failure
-        self.thread.start()
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
+        threading.Thread(target=self._run, name="plimsoll-store", daemon=True).start()
 
     def put(self, work: Batch | Chunk | None) -> None:
         """Hand over; None ends the thread after all that came before."""
@@ -87,40 +91,45 @@ class Writer:
 
     def _commit(self, batch: Batch) -> Batch | Chunk | None:
         """Commit a batch and those that wait behind it; gives what comes next."""
-        rows = list(batch.rows) if batch.epoch != self._broken else []
-        octets = sum(len(row[7]) for row in rows)
-        following: Batch | Chunk | None
-        while True:
+        epoch, rows = batch.epoch, list(batch.rows)
+        octets = _octets(rows)
+        while len(rows) < _MOST_ROWS and octets < _MOST_OCTETS:
             try:
-                full = len(rows) >= _MOST_ROWS or octets >= _MOST_OCTETS
-                following = self._queue.get_nowait() if not full else None
+                work = self._queue.get_nowait()
             except Empty:
-                full, following = True, None
-            if not isinstance(following, Batch):
                 break
-            if following.epoch != self._broken:
-                batch = following
-                rows += following.rows
-                octets += sum(len(row[7]) for row in following.rows)
-        if rows:
-            try:
-                self._log.append(rows)
-            except (sqlite3.Error, OSError) as error:
-                self._broken = batch.epoch
-                self._tell(Failed(batch.epoch, str(error)))
-            else:
-                self._lock.write_mark(rows[-1][0])
-                self._tell(Committed(rows[-1][0], len(rows)))
-        return self._queue.get() if full and following is None else following
+            if not isinstance(work, Batch) or work.epoch != epoch:
+                self._append(epoch, rows)
+                return work
+            rows += work.rows
+            octets += _octets(work.rows)
+        self._append(epoch, rows)
+        return self._queue.get()
+
+    def _append(self, epoch: int, rows: list[Row]) -> None:
+        if epoch == self._broken:
+            return  # rests upon what failed
+        try:
+            self._log.append(rows)
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            self._broken = epoch
+            self._tell(Failed(epoch, str(error) or repr(error)))
+            return
+        self._lock.write_mark(Mark(rows[-1][0], self._log.flushed))
+        self._tell(Committed(rows[-1][0], len(rows)))
 
     def _compact(self, chunk: Chunk) -> None:
+        reason = ""
         try:
             self._log.compact(chunk.state, chunk.revisions)
-        except (sqlite3.Error, OSError) as error:
-            self._tell(Compacted(str(error)))
-        else:
-            self._tell(Compacted(""))
+        except Exception as error:
+            reason = str(error) or repr(error)
+        self._tell(Compacted(reason))
 
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         self._report()
+
+
+def _octets(rows: list[Row]) -> int:
+    return sum([len(row[7]) for row in rows])
