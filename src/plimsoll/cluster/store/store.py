@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,9 @@ HISTORY_EVENTS = 100_000
 HISTORY_BYTES = 128 << 20
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
 _MOST_GAPS = 1000
+
+#: Told of every change of an object: its key, and its tree or None.
+Observer = Callable[[Key, dict[str, Any] | None], None]
 
 
 class Stats(NamedTuple):
@@ -68,6 +72,8 @@ class Store:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Future[None] | None = None
         self._commits = self._committed_rows = self._failures = 0
+        self._observers: list[Observer] = []
+        self._trouble = ""
         self._writer = Writer(opened.log, opened.lock, self._report) if opened else None
 
     @classmethod
@@ -113,6 +119,11 @@ class Store:
     def floor(self) -> int:
         """The oldest revision that a watch may start from, or a list be asked at."""
         return self._history.floor
+
+    @property
+    def trouble(self) -> str:
+        """Why the last group of writes could not be made durable; empty if it was."""
+        return self._trouble
 
     def get(self, key: Key) -> Stored | None:
         return self._head.get(key)
@@ -164,6 +175,10 @@ class Store:
         )
 
     # Writing
+
+    def observe(self, observer: Observer) -> None:
+        """Have every change of the head told at once: the key, and the object or None if it is gone."""
+        self._observers.append(observer)
 
     def create(self, key: Key, tree: dict[str, Any]) -> Stored:
         """Write a new object; sets its resourceVersion. Raises ApiError 409 when there is one."""
@@ -254,6 +269,8 @@ class Store:
         history = self._history
         history.append(Event(kind, stored, before, history.warm))
         previous, self._revision, self._assigned = self._revision, revision, revision
+        for observer in self._observers:
+            observer(key, None if kind == "DELETED" else tree)
         if self._writer is None:
             history.show(revision)
             return stored
@@ -300,6 +317,7 @@ class Store:
             chunk: Chunk | None = None
             if isinstance(outcome, Committed):
                 self._commits += 1
+                self._trouble = ""
                 self._committed_rows += outcome.rows
                 self._history.show(outcome.revision)
                 self._release()
@@ -330,6 +348,7 @@ class Store:
         self._epoch += 1
         self._failures += 1
         self._rows = []
+        self._trouble = reason
         first = last = 0
         for event in self._history.undo():
             first = event.revision
@@ -338,6 +357,9 @@ class Store:
                 self._head.put(event.before)
             else:
                 self._head.remove(event.key)
+            tree = codec.decode_tree(event.before.raw) if event.before is not None else None
+            for observer in self._observers:
+                observer(event.key, tree)
         self._revision = self._history.durable
         if self._gaps and self._gaps[-1][1] == first - 1:
             first = self._gaps.pop()[0]
