@@ -122,6 +122,9 @@ def unprocessable(message: str) -> ApiError:
 
 
 def too_many(message: str, wait: int = 1) -> ApiError:
+    """Clients wait for so many seconds and ask again by themselves; 0 leaves that to their callers."""
+    if not wait:
+        return ApiError(429, "TooManyRequests", message)
     return ApiError(
         429, "TooManyRequests", message, {"retryAfterSeconds": wait}, headers={"Retry-After": str(wait)}
     )
