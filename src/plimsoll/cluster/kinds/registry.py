@@ -53,9 +53,9 @@ _ABSENT = {"spec.hostNetwork": "false", "spec.unschedulable": "false"} | dict.fr
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """One row of the table."""
+    """One row of the table; rows are compared by identity and can be keys."""
 
     group: str
     versions: tuple[str, ...]  #: preferred first; the first is the one that is stored
