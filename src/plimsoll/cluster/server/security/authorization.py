@@ -94,6 +94,11 @@ class Authorizer:
         else:
             self.nodes.observe(key, tree)
 
+    async def warm(self) -> None:
+        """Prepare for the questions of nodes bit by bit; without it, the first of them waits until all pods
+        have been looked at."""
+        await self.nodes.relations.warm()
+
     def rules_for(self, user: User, namespace: str) -> tuple[Rule, ...]:
         """All rules of a user that count in a namespace (or, if empty, everywhere)."""
         rights = self._rights.get((user.name, user.groups)) or self._prepare(user)

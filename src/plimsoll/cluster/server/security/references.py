@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 MIRROR = "kubernetes.io/config.mirror"
 
 #: Volumes with a reference to a secret, and where it stands.
-_VOLUME_SECRETS = (
-    ("cephfs", "secretRef"),
-    ("cinder", "secretRef"),
-    ("flexVolume", "secretRef"),
-    ("rbd", "secretRef"),
-    ("scaleIO", "secretRef"),
-    ("iscsi", "secretRef"),
-    ("storageos", "secretRef"),
-    ("csi", "nodePublishSecretRef"),
-)
+_VOLUME_SECRETS = {
+    "cephfs": "secretRef",
+    "cinder": "secretRef",
+    "flexVolume": "secretRef",
+    "rbd": "secretRef",
+    "scaleIO": "secretRef",
+    "iscsi": "secretRef",
+    "storageos": "secretRef",
+    "csi": "nodePublishSecretRef",
+}
 #: The same of persistent volumes; those at the end name the namespace themselves and inherit none.
 _PERSISTENT_SECRETS = (
     ("cephfs", "secretRef", True),
@@ -72,64 +72,66 @@ def is_mirror(pod: Mapping[str, Any]) -> bool:
     return MIRROR in mapping(mapping(pod.get("metadata")).get("annotations"))
 
 
-def pod_references(pod: Mapping[str, Any]) -> Iterator[Reference]:
+def pod_references(pod: Mapping[str, Any]) -> list[Reference]:
     """Everything a pod names that its node has to read for it. A mirror pod names nothing: a node that
     makes one up must not gain anything by it."""
     if is_mirror(pod):
-        return
+        return []
     metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
     namespace = text(metadata.get("namespace"))
-    for resource, name in _pod_names(metadata, spec, mapping(pod.get("status"))):
-        if name:
-            yield Reference(resource, namespace, name)
-
-
-def _pod_names(
-    metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    yield ACCOUNTS, text(spec.get("serviceAccountName"))
+    found: list[tuple[str, Any]] = [(ACCOUNTS, spec.get("serviceAccountName"))]
     for pull in items(spec.get("imagePullSecrets")):
-        yield SECRETS, text(pull.get("name"))
+        found.append((SECRETS, pull.get("name")))
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for container in items(spec.get(group)):
-            yield from _container_names(container)
+            _add_container(container, found)
     for volume in items(spec.get("volumes")):
-        yield from _volume_names(text(metadata.get("name")), volume)
+        _add_volume(metadata.get("name"), volume, found)
+    _add_claims(spec, mapping(pod.get("status")), found)
+    return [Reference(kind, namespace, name) for kind, name in found if name and isinstance(name, str)]
+
+
+def _add_container(container: Mapping[str, Any], found: list[tuple[str, Any]]) -> None:
+    for source in items(container.get("envFrom")):
+        found.append((SECRETS, mapping(source.get("secretRef")).get("name")))
+        found.append((CONFIG_MAPS, mapping(source.get("configMapRef")).get("name")))
+    for variable in items(container.get("env")):
+        if "valueFrom" in variable:
+            origin = mapping(variable["valueFrom"])
+            found.append((SECRETS, mapping(origin.get("secretKeyRef")).get("name")))
+            found.append((CONFIG_MAPS, mapping(origin.get("configMapKeyRef")).get("name")))
+
+
+def _add_volume(pod: Any, volume: Mapping[str, Any], found: list[tuple[str, Any]]) -> None:
+    for kind, value in volume.items():
+        source = mapping(value)
+        if kind in ("secret", "azureFile"):
+            found.append((SECRETS, source.get("secretName")))
+        elif kind == "configMap":
+            found.append((CONFIG_MAPS, source.get("name")))
+        elif kind == "projected":
+            for part in items(source.get("sources")):
+                found.append((SECRETS, mapping(part.get("secret")).get("name")))
+                found.append((CONFIG_MAPS, mapping(part.get("configMap")).get("name")))
+        elif kind == "persistentVolumeClaim":
+            found.append((VOLUME_CLAIMS, source.get("claimName")))
+        elif kind == "ephemeral" and isinstance(value, dict) and "persistentVolumeClaim" not in volume:
+            found.append((VOLUME_CLAIMS, f"{text(pod)}-{text(volume.get('name'))}"))
+        elif kind in _VOLUME_SECRETS:
+            found.append((SECRETS, mapping(source.get(_VOLUME_SECRETS[kind])).get("name")))
+
+
+def _add_claims(spec: Mapping[str, Any], status: Mapping[str, Any], found: list[tuple[str, Any]]) -> None:
     for claim in items(spec.get("resourceClaims")):
         if claim.get("resourceClaimName") is not None:
-            yield RESOURCE_CLAIMS, text(claim.get("resourceClaimName"))
+            found.append((RESOURCE_CLAIMS, claim["resourceClaimName"]))
             continue
         for made in items(status.get("resourceClaimStatuses")):
             if made.get("name") == claim.get("name"):
-                yield RESOURCE_CLAIMS, text(made.get("resourceClaimName"))
+                found.append((RESOURCE_CLAIMS, made.get("resourceClaimName")))
                 break
-    yield RESOURCE_CLAIMS, text(mapping(status.get("extendedResourceClaimStatus")).get("resourceClaimName"))
-
-
-def _container_names(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for source in items(container.get("envFrom")):
-        yield SECRETS, text(mapping(source.get("secretRef")).get("name"))
-        yield CONFIG_MAPS, text(mapping(source.get("configMapRef")).get("name"))
-    for variable in items(container.get("env")):
-        origin = mapping(variable.get("valueFrom"))
-        yield SECRETS, text(mapping(origin.get("secretKeyRef")).get("name"))
-        yield CONFIG_MAPS, text(mapping(origin.get("configMapKeyRef")).get("name"))
-
-
-def _volume_names(pod: str, volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield SECRETS, text(mapping(volume.get("secret")).get("secretName"))
-    yield SECRETS, text(mapping(volume.get("azureFile")).get("secretName"))
-    for kind, field in _VOLUME_SECRETS:
-        if kind in volume:
-            yield SECRETS, text(mapping(mapping(volume[kind]).get(field)).get("name"))
-    yield CONFIG_MAPS, text(mapping(volume.get("configMap")).get("name"))
-    for source in items(mapping(volume.get("projected")).get("sources")):
-        yield SECRETS, text(mapping(source.get("secret")).get("name"))
-        yield CONFIG_MAPS, text(mapping(source.get("configMap")).get("name"))
-    if isinstance(volume.get("persistentVolumeClaim"), dict):
-        yield VOLUME_CLAIMS, text(volume["persistentVolumeClaim"].get("claimName"))
-    elif isinstance(volume.get("ephemeral"), dict):
-        yield VOLUME_CLAIMS, f"{pod}-{text(volume.get('name'))}"
+    extended = mapping(status.get("extendedResourceClaimStatus"))
+    found.append((RESOURCE_CLAIMS, extended.get("resourceClaimName")))
 
 
 def volume_claim(volume: Mapping[str, Any]) -> Reference | None:

@@ -2,8 +2,9 @@
 
 Owns an index over pods, persistent volumes, volume attachments, resource slices and pod certificate
 requests: a secret concerns a node if a pod bound to the node names it, or names a claim whose volume does.
-The index is read from the store when a node first asks and then kept up to date write by write, so that a
-question costs a few look-ups however many pods there are, and an answer is never older than the last write.
+The index is read from the store when a node first asks (or in the background, `warm`) and then kept up to
+date write by write, so that a question costs a few look-ups however many pods there are, and an answer is
+never older than the last write.
 
 `concerns_naively` is the plain reading: all objects, each time.
 
@@ -13,7 +14,10 @@ node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
@@ -36,6 +40,8 @@ CERTIFICATE_REQUESTS = "podcertificaterequests.certificates.k8s.io"
 #: Objects that name their node themselves.
 _DIRECT = (ATTACHMENTS, SLICES, CERTIFICATE_REQUESTS)
 SOURCES = (PODS, VOLUMES, *_DIRECT)
+#: Objects read at a time while others wait.
+_BIT = 50
 
 _Place = tuple[str, str]
 
@@ -45,6 +51,7 @@ class Relations:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._unread: Iterator[Key] | None = None
         self._loaded = False
         self._pods: dict[_Place, tuple[str, tuple[Reference, ...]]] = {}
         #: For each object that pods name: how many pods of each node do.
@@ -74,23 +81,32 @@ class Relations:
 
     def load(self) -> None:
         """Read the store, unless that was done."""
-        if self._loaded:
-            return
-        self._loaded = True
-        for resource in SOURCES:
-            for stored in self._reader.list(resource).items:
-                try:
-                    self._note(stored.key, decode_tree(stored.raw))
-                except DecodeError:
-                    continue
+        if not self._loaded:
+            self._read(None)
 
-    def forget(self) -> None:
-        """Read the store again when next asked."""
-        self.__init__(self._reader)  # type: ignore[misc]
+    async def warm(self) -> None:
+        """Read the store bit by bit, so that others get their turn meanwhile."""
+        while not self._loaded:
+            self._read(_BIT)
+            await asyncio.sleep(0)
+
+    def _read(self, most: int | None) -> None:
+        """Read some of the objects that were there at the beginning, as they are now. From then on writes
+        are followed, so that it does not matter which of the two comes to an object first."""
+        if self._unread is None:
+            self._unread = iter([stored.key for r in SOURCES for stored in self._reader.list(r).items])
+        done = 0
+        for key in islice(self._unread, most):
+            done += 1
+            stored = self._reader.get(key)
+            if stored is not None:
+                with contextlib.suppress(DecodeError):
+                    self._note(key, decode_tree(stored.raw))
+        self._loaded = most is None or done < most
 
     def observe(self, key: Key, tree: Any) -> None:
         """Take note of an object that was written (None: removed)."""
-        if self._loaded and key.resource in SOURCES:
+        if key.resource in SOURCES and self._unread is not None:
             self._note(key, tree)
 
     def _note(self, key: Key, tree: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -177,11 +178,28 @@ def test_a_claim_named_later_concerns_the_node() -> None:
     assert relations.concerns("n", CLAIMS, "x", "p-gpu")
 
 
-def test_forgetting_reads_the_store_again() -> None:
+def test_others_get_their_turn_while_the_index_is_read() -> None:
     store = new_store()
+    for number in range(120):
+        put(store, "pods", f"p{number}", {"spec": {"nodeName": "n"}}, "x")
     relations = Relations(store)
-    assert not relations.concerns("n", "pods", "x", "p")
-    put(store, "pods", "p", {"spec": {"nodeName": "n"}}, "x")
-    assert not relations.concerns("n", "pods", "x", "p")
-    relations.forget()
-    assert relations.concerns("n", "pods", "x", "p")
+    store.observe(relations.observe)
+
+    async def write_meanwhile() -> int:
+        reading = asyncio.create_task(relations.warm())
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            put(store, "pods", f"p{119 - turns}", {"spec": {"nodeName": "m"}}, "x")
+            remove(store, "pods", f"p{turns}", "x")
+            put(store, "pods", f"new{turns}", {"spec": {"nodeName": "m"}}, "x")
+            turns += 1
+        return turns
+
+    assert asyncio.run(write_meanwhile()) >= 3
+    for node in ("n", "m"):
+        for stored in store.list("pods").items:
+            wanted = ("pods", *stored.key[1:])
+            expected = concerns_naively(lambda resource: every(store, resource), node, *wanted)
+            assert relations.concerns(node, *wanted) == expected
+    assert len(relations._pods) == len(store.list("pods").items)
