@@ -159,6 +159,9 @@ def ssl_context(certificate: Path, key: Path, *, client_authorities: Sequence[by
     """TLS of the server: 1.2 and up, client certificates asked for but not demanded.
 
     `client_authorities` are the CAs, in PEM form, whose client certificates are believed.
+
+    DIFF: a certificate of any other ends the handshake, where Kubernetes answers 401; see
+    test_certificates_of_others_are_refused.
     """
     check_pair(certificate, key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
