@@ -53,6 +53,8 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell no
 _SUFFIX = 5
 _PREFIX_MAX = 63 - _SUFFIX
 _NAME_ATTEMPTS = 8
+#: Parts of metadata that are there only if there is something in them.
+_NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
 #: Kinds whose objects come into being by PUT where there is none yet.
 _CREATED_BY_UPDATE = {"leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints", "services"}
 
@@ -189,7 +191,9 @@ class Writing:
             metadata = {}
         if not isinstance(metadata, dict):
             raise bad_request("metadata must be an object")
-        tree["metadata"] = metadata = dict(metadata)
+        tree["metadata"] = metadata = {
+            name: value for name, value in metadata.items() if value or name not in _NEVER_EMPTY
+        }
         self._check_place(route, metadata)
         return tree
 
