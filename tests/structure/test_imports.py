@@ -80,7 +80,24 @@ ALLOCATE_ARROWS: dict[str, set[str]] = {
         "reasons",
     },
 }
-INSIDE = {"cel": CEL_ARROWS, "allocate": ALLOCATE_ARROWS}
+#: And inside `cluster`: the server knows nothing of its clients, and clients work without the server (the one
+#: way that leads from them to it is the client of a server in the same process).
+CLUSTER_ARROWS: dict[str, set[str]] = {
+    "yaml": set(),
+    "dump": {"yaml"},
+    "store": set(),
+    "kinds": set(),
+    "patch": {"kinds"},
+    "server": {"kinds", "patch", "store", "yaml"},
+    "client": {"server"},
+    "kubeconfig_entries": {"client"},
+    "kubeconfig": {"client", "kubeconfig_entries", "yaml"},
+    "cache": {"client"},
+    "informer": {"client", "cache"},
+    "leader": {"client"},
+    "controllers": {"client", "informer", "leader"},
+}
+INSIDE = {"cel": CEL_ARROWS, "allocate": ALLOCATE_ARROWS, "cluster": CLUSTER_ARROWS}
 
 #: Packages whose functions depend on nothing but their arguments.
 PURE = {"api", "cel", "validate", "ledger", "allocate", "schedule"}

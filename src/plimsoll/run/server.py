@@ -18,8 +18,8 @@ from pathlib import Path
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.controllers import Controllers
+from plimsoll.cluster.controllers.bootstrap import bootstrap
 from plimsoll.cluster.server.api import Api
-from plimsoll.cluster.server.bootstrap import bootstrap
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.http import HttpServer
 from plimsoll.cluster.server.security.certificates import Authority, check_authority, ssl_context

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client import Client
+from plimsoll.cluster.controllers.bootstrap import bootstrap
 from plimsoll.cluster.server.api import Api
-from plimsoll.cluster.server.bootstrap import bootstrap
 from plimsoll.cluster.server.call import Answer, Call
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.security.users import MASTERS, User

@@ -149,7 +149,8 @@ def test_unknown_fields_are_kept_told_or_refused_as_asked() -> None:
         tree = {**config_map(), "colour": "red"}
         strict = [("fieldValidation", "Strict")]
         code, status = await bench.call("POST", MAPS, tree, query=strict)
-        assert (code, status["message"]) == (400, 'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "colour"')
+        assert code == 400
+        assert status["message"].endswith('strict decoding error: unknown field "colour"')
         code, made = await bench.call("POST", MAPS, tree)
         assert (code, made["colour"]) == (201, "red")
 
