@@ -454,7 +454,8 @@ def test_requests_for_the_status_of_pools() -> None:
             "<none>",
         ),
         ({"type": "ExternalName", "externalName": "a.com"}, {}, "<none>", "a.com", "<none>"),
-        ({}, {}, "<none>", "<unknown>", "<none>"),
+        ({"type": "Odd"}, {}, "<none>", "<unknown>", "<none>"),
+        ({"ports": [{"port": 80}]}, {}, "<none>", "<none>", "80/TCP"),  # stored without its defaults
     ],
 )
 def test_services(spec: Tree, status: Tree, cluster: str, external: str, ports: str) -> None:

@@ -242,7 +242,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     "serviceaccounts": (_NAME, _AGE),
     "services": (
         _NAME,
-        Column("Type", _text("spec.type")),
+        Column("Type", _text("spec.type", "ClusterIP")),
         Column("Cluster-IP", core.service_cluster_address),
         Column("External-IP", core.service_external_address),
         Column("Port(s)", core.service_ports),

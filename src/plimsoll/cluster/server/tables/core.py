@@ -152,7 +152,7 @@ def load_balancer_addresses(row: Row) -> str:
 
 
 def service_external_address(row: Row) -> str:
-    type = row.text(("spec", "type"))
+    type = row.text(("spec", "type"), "ClusterIP")
     given = ",".join(texts_of(row.get(("spec", "externalIPs"))))
     if type in ("ClusterIP", "NodePort"):
         return given or NONE
@@ -166,7 +166,7 @@ def service_ports(row: Row) -> str:
     for port in row.trees(("spec", "ports")):
         number, outside = text_of(port.get("port"), "0"), port.get("nodePort")
         both = f"{number}:{text_of(outside)}" if isinstance(outside, int) and outside > 0 else number
-        parts.append(f"{both}/{text_of(port.get('protocol'))}")
+        parts.append(f"{both}/{text_of(port.get('protocol'), 'TCP')}")
     return ",".join(parts) or NONE
 
 
