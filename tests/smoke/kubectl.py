@@ -1,0 +1,97 @@
+"""kubectl as a process, against one server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_SECONDS = 30.0
+
+
+def find_kubectl() -> str:
+    """The program: from KUBEBUILDER_ASSETS, or from the PATH; empty if there is none."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and (Path(assets) / "kubectl").is_file():
+        return str(Path(assets) / "kubectl")
+    return shutil.which("kubectl") or ""
+
+
+class Result(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Kubectl:
+    """Runs commands as one user in one namespace; calling it demands success and gives what was printed."""
+
+    def __init__(self, program: str, kubeconfig: Path, folder: Path, namespace: str = "default") -> None:
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+        self._program = program
+        self._folder = folder
+
+    def within(self, namespace: str) -> Kubectl:
+        return Kubectl(self._program, self.kubeconfig, self._folder, namespace)
+
+    def using(self, kubeconfig: Path) -> Kubectl:
+        return Kubectl(self._program, kubeconfig, self._folder, self.namespace)
+
+    def __call__(self, *arguments: str, given: Any = None) -> str:
+        result = self.run(*arguments, given=given)
+        assert result.code == 0, f"kubectl {' '.join(arguments)}: {result.code}\n{result.out}{result.err}"
+        return result.out
+
+    def refused(self, *arguments: str, given: Any = None) -> str:
+        """What a command says that must not succeed."""
+        result = self.run(*arguments, given=given)
+        assert result.code != 0, f"kubectl {' '.join(arguments)} succeeded:\n{result.out}"
+        return result.err
+
+    def get(self, *arguments: str) -> Any:
+        """Objects as JSON."""
+        return json.loads(self("get", *arguments, "-o", "json"))
+
+    def run(self, *arguments: str, given: Any = None) -> Result:
+        """Run a command; `given` (trees) comes on its standard input."""
+        done = subprocess.run(
+            [self._program, "--namespace", self.namespace, *arguments],
+            input=manifest(given).encode() if given is not None else None,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            timeout=_SECONDS,
+            env=self._environment(),
+            check=False,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command that goes on, such as `get -w`; the caller ends it."""
+        return subprocess.Popen(
+            [self._program, "--namespace", self.namespace, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=self._environment(),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "HOME": str(self._folder),
+            "KUBECACHEDIR": str(self._folder / "cache"),
+        }
+
+
+def manifest(given: Any) -> str:
+    """One tree or a list of them as a file for -f; JSON is YAML."""
+    trees = given if isinstance(given, list) else [given]
+    return "\n---\n".join(json.dumps(tree) for tree in trees)

@@ -1,0 +1,97 @@
+"""`plimsoll server` as a process of its own: started, killed and started again by tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from plimsoll.cluster.client import ClientConfig
+from plimsoll.cluster.kubeconfig import find_config
+
+_READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)")
+_SECONDS = 30.0
+
+
+class ServerProcess:
+    """One server over one data folder; it keeps its port when it is started again."""
+
+    def __init__(self, folder: Path, *options: str, durable: bool = True) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.kubeconfig = folder / "kubeconfig"
+        self.log = folder / "server.log"
+        self.port = 0
+        self._where = ("--data", str(self.data)) if durable else ("--memory",)
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def config(self) -> ClientConfig:
+        return find_config(self.kubeconfig)
+
+    def start(self) -> None:
+        """Start and wait until the server answers; AssertionError with its log if it does not."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start without waiting."""
+        command = [sys.executable, "-m", "plimsoll.cli.main", "server", *self._where, *self._options]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--kubeconfig-out", str(self.kubeconfig)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+
+    def await_ready(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        text, deadline = b"", time.monotonic() + _SECONDS
+        while (found := _READY.search(text)) is None:
+            left = deadline - time.monotonic()
+            ready = select.select([descriptor], [], [], max(left, 0))[0]
+            piece = os.read(descriptor, 4096) if ready else b""
+            if not piece:
+                raise AssertionError(f"the server did not start:\n{self.complaints()}")
+            text += piece
+        self.port = int(found[1])
+
+    def stop(self) -> None:
+        """Ask it to stop, and see that it does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the server did not stop:\n{self.complaints()}") from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def complaints(self) -> str:
+        """What the server wrote to its log."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
