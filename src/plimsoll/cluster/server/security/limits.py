@@ -26,11 +26,9 @@ class Limits:
     """The numbers; bytes, counts and seconds."""
 
     body: int = 3 * 1024 * 1024
-    header_line: int = 16 * 1024
     header_field: int = 64 * 1024
     headers: int = 256
     url: int = 32 * 1024
-    connections: int = 10_000
     reads_in_flight: int = 400
     writes_in_flight: int = 200
     watches: int = 20_000
@@ -39,13 +37,10 @@ class Limits:
     #: the system, in percent.
     share: int = 50
     reserve: int = 10
-    header_timeout: int = 30
     body_timeout: int = 60
-    request_timeout: int = 60
     idle_timeout: int = 180
-    #: A watcher that takes nothing for this long, with so many bytes waiting, is cut off and lists again.
+    #: A client that takes nothing for this long is cut off; a watcher then lists again.
     slow_watch_timeout: int = 30
-    slow_watch_bytes: int = 8 * 1024 * 1024
 
 
 class _Gate:
