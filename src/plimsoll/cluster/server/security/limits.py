@@ -33,8 +33,7 @@ class Limits:
     writes_in_flight: int = 200
     watches: int = 20_000
     watches_per_user: int = 10_000
-    #: The part of the places that one user may hold when the gate is crowded, and the part kept free for
-    #: the system, in percent.
+    #: In percent of the places in flight: what one user may hold, and what is kept free for the system.
     share: int = 50
     reserve: int = 10
     body_timeout: int = 60
