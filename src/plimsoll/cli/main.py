@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from plimsoll.api.gates import Gates
-from plimsoll.cli.server import run_server, store_commands
+from plimsoll.cli.server import run_kubeconfig, run_server, store_commands
 from plimsoll.cluster.dump import read_objects
 from plimsoll.errors import PlimsollError
 from plimsoll.tools import allocation, check, columns, convert, demo, select, switches
@@ -172,6 +172,7 @@ def run_gates(gates: str) -> None:
 
 
 plimsoll.add_command(run_server)
+plimsoll.add_command(run_kubeconfig)
 plimsoll.add_command(store_commands)
 
 

@@ -39,6 +39,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Certificate to serve with, instead of our own.")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key.")
+@click.option("--tls-ca", type=_FILE, metavar="FILE", help="The CA that signed it, for the kubeconfig.")
 @click.option("--client-ca", type=_FILE, metavar="FILE", help="Also accept client certificates of this CA.")
 @click.option("--token-file", type=_FILE, metavar="FILE", help='Lines of token,user,uid,"group1,group2".')
 @click.option(
@@ -60,6 +61,7 @@ def run_server(
     names: tuple[str, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
+    tls_ca: Path | None,
     client_ca: Path | None,
     token_file: Path | None,
     durability: Any,
@@ -86,6 +88,7 @@ def run_server(
         names=names,
         certificate=tls_cert,
         key=tls_key,
+        authority=tls_ca,
         client_ca=client_ca,
         token_file=token_file,
         gates=Gates.parse(gates),
@@ -108,6 +111,26 @@ def run_server(
         asyncio.run(serve(settings, ready))
     except OSError as error:
         raise ConfigError(f"cannot listen on {listen}: {error.strerror or error}") from None
+
+
+@click.command(name="kubeconfig")
+@click.argument("who")
+@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
+@click.option("--server", required=True, metavar="URL", help="Where it answers.")
+@click.option("--out", type=_FILE, required=True, metavar="FILE", help="The kubeconfig to write.")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Validity.")
+def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> None:
+    """Hand out a kubeconfig with a client certificate.
+
+    WHO is admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME.
+
+    \b
+    plimsoll kubeconfig node:worker-1 --data ./cluster --server https://127.0.0.1:6443 --out ./worker-1
+    """
+    from plimsoll.cluster.server.security.credentials import hand_out, named_user
+
+    hand_out(data, named_user(who), out, server, days=days)
+    click.echo(f"wrote {out}")
 
 
 @click.group(name="store")

@@ -23,6 +23,7 @@ from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.http import HttpServer
 from plimsoll.cluster.server.security.certificates import Authority, check_authority, ssl_context
+from plimsoll.cluster.server.security.files import read
 from plimsoll.cluster.server.security.jwt import SigningKey
 from plimsoll.cluster.server.security.kubeconfig import write_kubeconfig
 from plimsoll.cluster.server.security.limits import Limits
@@ -48,6 +49,7 @@ class ServerSettings:
     names: tuple[str, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
+    authority: Path | None = None
     client_ca: Path | None = None
     token_file: Path | None = None
     gates: Gates = field(default_factory=Gates.all_on)
@@ -128,6 +130,7 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
     server = RunningServer(api, http, store, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
+    server._tasks.append(asyncio.create_task(context.authorizer.warm(), name="node relations"))
     if settings.controllers:
         controllers = Controllers(server.client(CONTROLLERS))
         server._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
@@ -146,7 +149,8 @@ def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, b
     if settings.certificate is None or settings.key is None:
         raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
     tls = ssl_context(settings.certificate, settings.key, client_authorities=clients)
-    return tls, settings.certificate.read_bytes()
+    ca = settings.authority or settings.certificate  # a certificate may be its own authority
+    return tls, read(ca, "the CA of the certificate")
 
 
 def _names(settings: ServerSettings) -> tuple[str, ...]:

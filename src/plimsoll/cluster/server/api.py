@@ -197,6 +197,8 @@ class Api:
     ) -> Answer:
         options = delete_options(query, self._delete_body(call))
         listing = await self._reading.list(route, list_options(query))
+        for stored in listing.items:
+            self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
         done = self._deleting.delete_all(route, listing.items, options)
         await self._store.settled(max((entry.revision for entry in done), default=0))
         return self._documents.answer_list(route, listing, accepted, query)

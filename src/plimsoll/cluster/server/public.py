@@ -34,11 +34,20 @@ class Public:
             return self._health(parts, query)
         if head == "version" and len(parts) == 1:
             return Answer(200, codec.encode(discovery.version()))
+        if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):
+            return self._issuer(parts)
         if head == "openapi":
             return openapi.answer(call, parts)
         if head in ("api", "apis"):
             return discovery.answer(call, parts)
         raise unknown_path()
+
+    def _issuer(self, parts: list[str]) -> Answer:
+        """How others verify the tokens of service accounts."""
+        accounts = self._context.accounts
+        if parts[0] == "openid":
+            return Answer(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
+        return Answer(200, codec.encode(accounts.configuration()))
 
     def _health(self, parts: list[str], query: Mapping[str, str]) -> Answer:
         """Ready as long as the store can be written."""

@@ -30,6 +30,7 @@ from plimsoll.cluster.server.options import WriteOptions
 from plimsoll.cluster.server.preparation import prepare_write
 from plimsoll.cluster.server.reading import find_stored, key_of
 from plimsoll.cluster.server.route import Route
+from plimsoll.cluster.server.security.attributes import Attributes
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.shapes import from_version, tree_to_version
 from plimsoll.cluster.server.status import (
@@ -252,6 +253,18 @@ class Writing:
         route, metadata = job.route, tree["metadata"]
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
+        if route.verb != "create":  # by PUT or apply: the right to update is not enough
+            self._context.authorizer.demand(
+                Attributes(
+                    job.user,
+                    "create",
+                    route.group,
+                    route.version,
+                    route.plural,
+                    namespace=route.namespace,
+                    name=route.name,
+                )
+            )
         if route.resource.namespaced and not route.namespace:
             raise bad_request("an object of this kind needs a namespace; give it in the path")
         self._admission.admit_namespace(route)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.server.security.users import User
+from plimsoll.cluster.server.security.users import User, driver_user
 from tests.unit.cluster.server.build import MAPS, PODS, Bench, config_map, pod, run
 
 MERGE = "application/merge-patch+json"
@@ -408,5 +408,69 @@ def test_health_is_told() -> None:
         code, text = await bench.call("GET", "/readyz", query=[("verbose", "")])
         assert (code, text) == (200, b"[+]ping ok\n[+]store ok\nreadyz check passed\n")
         assert (await bench.call("GET", "/healthz/nothing"))[0] == 404
+
+    run(story)
+
+
+def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
+    async def story(bench: Bench) -> None:
+        roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["update", "patch"]}
+        await bench.call("POST", roles, {"metadata": {"name": "changer"}, "rules": [rule]})
+        binding = {
+            "metadata": {"name": "changer"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "changer"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+        }
+        code, _ = await bench.call("POST", f"{roles.removesuffix('s')}bindings", binding)
+        assert code == 201
+        jane = User("jane", groups=("system:authenticated",))
+        leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "jane"}}
+        code, status = await bench.call("PUT", f"{leases}/l", lease, user=jane)
+        assert (code, "cannot create" in status["message"]) == (403, True)
+        code, _ = await bench.call(
+            "PATCH",
+            f"{MAPS}/c",
+            config_map(),
+            query=[("fieldManager", "jane")],
+            user=jane,
+            content_type="application/apply-patch+yaml",
+        )
+        assert code == 403
+        assert (await bench.call("PUT", f"{leases}/l", lease))[0] == 201
+        assert (await bench.call("PUT", f"{leases}/l", lease, user=jane))[0] == 200
+
+    run(story)
+
+
+def test_a_driver_deletes_its_own_slices_only() -> None:
+    async def story(bench: Bench) -> None:
+        slices = "/apis/resource.k8s.io/v1/resourceslices"
+        for driver in ("a.example.com", "b.example.com"):
+            spec = {
+                "driver": driver,
+                "nodeName": "n",
+                "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "d"}],
+            }
+            code, _ = await bench.call("POST", slices, {"metadata": {"name": driver}, "spec": spec})
+            assert code == 201
+        driver_a = driver_user("a.example.com")
+        assert (await bench.call("DELETE", slices, user=driver_a))[0] == 403
+        assert len((await bench.call("GET", slices))[1]["items"]) == 2
+        own = [("fieldSelector", "spec.driver=a.example.com")]
+        assert (await bench.call("DELETE", slices, query=own, user=driver_a))[0] == 200
+        assert len((await bench.call("GET", slices))[1]["items"]) == 1
+
+    run(story)
+
+
+def test_others_can_verify_tokens_of_service_accounts() -> None:
+    async def story(bench: Bench) -> None:
+        code, keys = await bench.call("GET", "/openid/v1/jwks")
+        assert (code, len(keys["keys"])) == (200, 1)
+        code, about = await bench.call("GET", "/.well-known/openid-configuration")
+        assert (code, about["id_token_signing_alg_values_supported"]) == (200, [keys["keys"][0]["alg"]])
 
     run(story)

@@ -80,6 +80,20 @@ class ServiceAccounts:
         #: What was read of tied objects: revision, uid, when they were deleted.
         self._seen: dict[Key, tuple[int, str, float | None]] = {}
 
+    def jwks(self) -> dict[str, Any]:
+        """The public key, as a JSON web key set."""
+        return self._key.jwks()
+
+    def configuration(self) -> dict[str, Any]:
+        """What OpenID Connect discovery says of the issuer."""
+        return {
+            "issuer": self._issuer,
+            "jwks_uri": f"{self._issuer}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [key["alg"] for key in self._key.jwks()["keys"]],
+        }
+
     def verify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
         """Whose token this is; None if it is none of ours, not for these audiences, or does not hold any
         more."""
