@@ -21,6 +21,7 @@ from plimsoll.cluster.controllers import Controllers
 from plimsoll.cluster.controllers.bootstrap import bootstrap
 from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.expiry import keep_expiring
 from plimsoll.cluster.server.http import HttpServer
 from plimsoll.cluster.server.security.certificates import Authority, check_authority, ssl_context
 from plimsoll.cluster.server.security.files import read
@@ -131,6 +132,7 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
     await bootstrap(server.client(ADMIN))
     await http.start()
     server._tasks.append(asyncio.create_task(context.authorizer.warm(), name="node relations"))
+    server._tasks.append(asyncio.create_task(keep_expiring(context), name="old events"))
     if settings.controllers:
         controllers = Controllers(server.client(CONTROLLERS))
         server._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
