@@ -11,9 +11,10 @@ import logging
 import signal
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client import Client
@@ -88,6 +89,12 @@ class RunningServer:
         """A kubeconfig with the administrator's credentials."""
         write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
 
+    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something run for as long as the server does; its failure is told at once."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
     async def stop(self) -> None:
         """Stop the controllers, end the watches, make the last writes durable."""
         for task in self._tasks:
@@ -97,6 +104,11 @@ class RunningServer:
         await self.store.close()
         for cleanup in self._cleanups:
             cleanup()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("%s stopped: %s", task.get_name(), task.exception(), exc_info=task.exception())
 
 
 async def start_server(settings: ServerSettings) -> RunningServer:
@@ -131,11 +143,10 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
     server = RunningServer(api, http, store, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
-    server._tasks.append(asyncio.create_task(context.authorizer.warm(), name="node relations"))
-    server._tasks.append(asyncio.create_task(keep_expiring(context), name="old events"))
+    server.keep(context.authorizer.warm(), "node relations")
+    server.keep(keep_expiring(context), "old events")
     if settings.controllers:
-        controllers = Controllers(server.client(CONTROLLERS))
-        server._tasks.append(asyncio.create_task(controllers.run(), name="controllers"))
+        server.keep(Controllers(server.client(CONTROLLERS)).run(), "controllers")
     return server
 
 

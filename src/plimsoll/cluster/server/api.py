@@ -20,6 +20,7 @@ from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.deleting import Deleting
 from plimsoll.cluster.server.documents import Documents, answer_tree
 from plimsoll.cluster.server.negotiation import (
+    JSON,
     PATCH_TYPES,
     Accepted,
     accept,
@@ -146,15 +147,13 @@ class Api:
         if route.verb == "create":
             body = decode_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
-            return await self._done(
-                route, self._writing.create(route, body, options, call.user), accepted, query
-            )
+            outcome = self._writing.create(route, body, options, call.user, _text(call, query))
+            return await self._done(route, outcome, accepted, query)
         if route.verb == "update":
             body = decode_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
-            return await self._done(
-                route, self._writing.update(route, body, options, call.user), accepted, query
-            )
+            outcome = self._writing.update(route, body, options, call.user, _text(call, query))
+            return await self._done(route, outcome, accepted, query)
         if route.verb == "patch":
             return await self._patch(route, call, query, accepted)
         if route.verb == "delete":
@@ -272,6 +271,12 @@ class Api:
         outcome = self._writing.replace(route, stored, with_scale(tree, scale), options, call.user)
         await self._store.settled(outcome.revision)
         return answer_tree(to_scale(codec.decode_tree(outcome.raw)), accepted)
+
+
+def _text(call: Call, query: Mapping[str, str]) -> bytes:
+    """The body as text, if it is JSON and the client asks to be told of fields that come twice."""
+    asked = "fieldValidation" in query and media_type(call.header("content-type")) in ("", JSON)
+    return call.body if asked else b""
 
 
 def _refusal(error: ApiError) -> Answer:

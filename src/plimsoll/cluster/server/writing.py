@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.kinds.schema import check_fields, schema_for
+from plimsoll.cluster.kinds.schema import check_fields, check_text, schema_for
 from plimsoll.cluster.patch import (
     apply_json_patch,
     apply_merge_patch,
@@ -77,6 +77,7 @@ class _Job:
     route: Route
     options: WriteOptions
     user: User
+    text: bytes = b""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -90,13 +91,18 @@ class Writing:
 
     # -- verbs
 
-    def create(self, route: Route, body: Any, options: WriteOptions, user: User) -> Outcome:
-        job = _Job(route, options, user)
+    def create(
+        self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
+    ) -> Outcome:
+        """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
+        job = _Job(route, options, user, text)
         tree = self._read(job, body)
         return self._create(job, tree, None)
 
-    def update(self, route: Route, body: Any, options: WriteOptions, user: User) -> Outcome:
-        job = _Job(route, options, user)
+    def update(
+        self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
+    ) -> Outcome:
+        job = _Job(route, options, user, text)
         tree = self._read(job, body)
         stored = self._store.get(key_of(route))
         if stored is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
@@ -203,14 +209,14 @@ class Writing:
         schema = schema_for(route.group, route.version, route.resource.kind)
         if schema is None:
             return
-        report = check_fields(body, schema)
+        report = check_text(job.text, schema) if job.text else check_fields(body, schema)
         if report.wrong:
             shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
             raise bad_request(_cannot_be(route, shown))
-        if not report.unknown:
+        if not report.strict:
             return
-        known = set(check_fields(current, schema).unknown) if current is not None else set()
-        texts = [f'unknown field "{path}"' for path in report.unknown if path not in known]
+        known = set(check_fields(current, schema).strict) if current is not None else set()
+        texts = [text for text in report.strict if text not in known]
         if texts and job.options.validation == "Strict":
             raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts[:32])}"))
         if job.options.validation == "Warn":

@@ -474,3 +474,13 @@ def test_others_can_verify_tokens_of_service_accounts() -> None:
         assert (code, about["id_token_signing_alg_values_supported"]) == (200, [keys["keys"][0]["alg"]])
 
     run(story)
+
+
+def test_fields_that_come_twice_are_told_to_those_who_ask() -> None:
+    async def story(bench: Bench) -> None:
+        body = b'{"metadata":{"name":"c"},"data":{"a":"1"},"data":{"a":"2"}}'
+        code, status = await bench.call("POST", MAPS, body, query=[("fieldValidation", "Strict")])
+        assert (code, 'duplicate field "data"' in status["message"]) == (400, True)
+        assert (await bench.call("POST", MAPS, body))[0] == 201
+
+    run(story)
