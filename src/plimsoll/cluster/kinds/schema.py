@@ -15,6 +15,7 @@ from functools import lru_cache
 from plimsoll.cluster.kinds.check import FieldReport, check_fields, check_text
 from plimsoll.cluster.kinds.notation import has_own_kind, list_of, read_type
 from plimsoll.cluster.kinds.shape import Field, Type
+from plimsoll.cluster.kinds.texts import data_files
 
 __all__ = ["Field", "FieldReport", "Type", "check_fields", "check_text", "place_of", "schema_for"]
 
@@ -33,6 +34,8 @@ def schema_for(group: str, version: str, kind: str) -> Type | None:
     if kind in _EVERYWHERE:
         return read_type("meta.v1", kind)
     place = place_of(group, version)
+    if f"{place}.txt" not in data_files():  # not even looked for, as clients make up all sorts of versions
+        return None
     if has_own_kind(place, kind):
         return read_type(place, kind)
     item = kind.removesuffix("List")

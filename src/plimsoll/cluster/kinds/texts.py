@@ -10,10 +10,17 @@ from functools import cache
 from importlib.resources import files
 
 
+@cache
+def data_files() -> frozenset[str]:
+    """The names of the data files of this package."""
+    return frozenset(file.name for file in (files("plimsoll.cluster.kinds") / "data").iterdir())
+
+
 def read_data(name: str) -> str:
-    """A data file of this package; "" if there is none."""
-    file = files("plimsoll.cluster.kinds") / "data" / name
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
+    """A data file of this package; "" if there is none. The name may come from anybody."""
+    if name not in data_files():
+        return ""
+    return (files("plimsoll.cluster.kinds") / "data" / name).read_text(encoding="utf-8")
 
 
 @cache

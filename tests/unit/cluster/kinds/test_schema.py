@@ -131,3 +131,9 @@ def test_all_of_the_data_can_be_read() -> None:
                     numbers = [(f.within, f.number) for f in type.fields.values() if f.number]
                     assert len(numbers) == len(set(numbers)), type
     assert len(seen) > 900
+
+
+@pytest.mark.parametrize("version", ["x" * 5000, "../v1", "v1/../v1", "\x00", "", "v1.txt"])
+def test_a_version_that_somebody_made_up_names_no_file(version: str) -> None:
+    assert schema_for("", version, "Pod") is None
+    assert schema_for("../core", version, "Pod") is None
