@@ -66,6 +66,10 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+def problem(informer: Informer[Tree]) -> str:
+    return str(informer.error or "")
+
+
 def make(world: World, endpoint: Endpoint = CONFIG_MAPS, **options: Any) -> Informer[Tree]:
     client = Client(world, sleep=no_wait, attempts=2)
     return Informer(client, endpoint, decode, namespace="ns", sleep=no_wait, **options)
@@ -89,6 +93,7 @@ steps = st.lists(
         st.tuples(st.just("put"), names),
         st.tuples(st.just("remove"), names),
         st.tuples(st.just("cut"), st.integers(0, 400)),
+        st.tuples(st.just("end"), st.just(0)),
         st.tuples(st.just("forget"), st.just(0)),
         st.tuples(st.just("fail"), st.integers(1, 4)),
         st.tuples(st.just("settle"), st.just(0)),
@@ -98,15 +103,16 @@ steps = st.lists(
 )
 
 
-@given(steps, st.integers(1, 3), st.booleans(), st.booleans())
+@given(steps, st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 3))
 def test_what_is_told_is_what_happened(
-    script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool
+    script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool, early: int
 ) -> None:
     """Whatever breaks: the copy ends up right, every event fits, and without gaps every event is told."""
 
     async def story() -> None:
         world = World()
         world.bookmarks = bookmarks
+        world.early = early
         world.put("a", "0")
         world.put("e", "0")
         informer = make(world, page=page, streamed=streamed)
@@ -121,6 +127,8 @@ def test_what_is_told_is_what_happened(
                     world.remove(value)
                 elif action == "cut":
                     world.cut(value)
+                elif action == "end":
+                    world.end()
                 elif action == "forget":
                     world.forget()
                     gaps = True
@@ -201,6 +209,25 @@ def test_an_unreadable_object_keeps_its_last_state() -> None:
             world.remove("b")
             await settle()
             assert mirror.log[2:] == [("MODIFIED", "a", "2"), ("ADDED", "b", "2"), ("DELETED", "b", "2")]
+
+    asyncio.run(story())
+
+
+def test_a_handler_that_comes_late_hears_what_is_known() -> None:
+    async def story() -> None:
+        world = World()
+        world.put("a", "1")
+        world.put("b", "1")
+        informer = make(world)
+        async with running(informer):
+            world.put("a", "2")
+            await settle()
+            late = Mirror()
+            informer.add_handler(late)
+            assert late.objects == world.objects
+            world.remove("b")
+            await settle()
+            assert late.log == [("ADDED", "a", "2"), ("ADDED", "b", "1"), ("DELETED", "b", "1")]
 
     asyncio.run(story())
 
@@ -381,9 +408,21 @@ def test_the_waits_grow_while_nothing_works() -> None:
             assert len(waits) == 12
             assert waits[0] <= 0.5
             assert 15 <= waits[-1] <= 30
+            world.put("a")
+            await settle()
             world.cut()
             await settle()
-            assert waits[-1] <= 0.5
+            assert waits[12] <= 0.5
+            assert problem(informer) == "cut"
+            world.put("a")
+            await settle()
+            assert problem(informer) == ""
+            world.end()
+            await settle()
+            assert len(waits) == 13
+            world.end()
+            await settle()
+            assert len(waits) == 14  # a watch that ends as soon as it begins is not begun again at once
 
     asyncio.run(story())
 

@@ -285,6 +285,71 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
     play(story())
 
 
+def test_time_counts_from_the_question_not_from_the_answer() -> None:
+    """The lease is ours once it is stored, but the answer takes long, and then the line is dead."""
+
+    async def story() -> None:
+        leases = Leases(Random(1))
+        stopped: list[float] = []
+        slow, limit = 8.0, 1
+
+        async def lead() -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                stopped.append(asyncio.get_running_loop().time())
+
+        async def line() -> None:
+            await asyncio.sleep(slow if leases.writes else 0.0)
+            if len(leases.writes) > limit:
+                raise UnreachableError("dead", sent=True)
+
+        leases._line = line  # type: ignore[method-assign]
+        task = asyncio.ensure_future(candidate(leases, "first").run(lead))
+        await asyncio.sleep(14)
+        assert stopped
+        assert stopped[0] - leases.writes[0][0] <= 10.0
+        await end(task)
+
+        leases.writes.clear()
+        leases.lease, slow, limit = None, 0.0, 2
+        stopped.clear()
+        task = asyncio.ensure_future(candidate(leases, "second").run(lead))
+        await asyncio.sleep(1)
+        slow = 4.0  # the first renewal is stored at 6 s and answered at 10 s; then nothing works any more
+        await asyncio.sleep(18)
+        assert len(leases.writes) >= 2
+        assert stopped
+        assert stopped[0] - leases.writes[1][0] <= 10.0
+        await end(task)
+
+    play(story())
+
+
+def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
+    async def story() -> None:
+        leases = Leases(Random(1))
+        stopped = asyncio.Event()
+
+        async def lead() -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                stopped.set()
+
+        task = asyncio.ensure_future(candidate(leases, "first").run(lead))
+        await asyncio.sleep(5)
+        assert leases.lease is not None
+        usurped = {**leases.lease["spec"], "holderIdentity": "usurper"}
+        await leases.update(None, {**leases.lease, "spec": usurped})
+        await asyncio.sleep(2.5)
+        assert stopped.is_set()
+        await end(task)
+        assert leases.lease["spec"]["holderIdentity"] == "usurper"
+
+    play(story())
+
+
 @pytest.mark.parametrize(
     "timing", [Timing(10, 10, 2), Timing(15, 2, 2), Timing(15, 10, 0), Timing(15, 10, -1)]
 )

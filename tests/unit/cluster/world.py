@@ -33,6 +33,8 @@ class World:
         self._cut = 0
         self.bookmarks = False
         self.streams = True
+        #: How many versions too early a watch begins.
+        self.early = 0
         #: What to cut each stream short by: so many bytes of its next chunk.
         self.half = 0
 
@@ -63,6 +65,12 @@ class World:
         """Break every stream, after some bytes of what would come next."""
         self._cut += 1
         self.half = half
+        self._wake()
+
+    def end(self) -> None:
+        """End every stream in good order, as a server does when the time is up."""
+        self.half = -1
+        self._cut += 1
         self._wake()
 
     def _tell(self, kind: str, tree: Tree) -> None:
@@ -113,7 +121,7 @@ class World:
             error = refusal(410, "Expired")
             yield Stream(410, {}, _once(error.body))
             return
-        yield Stream(200, {}, self._events(since))
+        yield Stream(200, {}, self._events(since - self.early))
 
     async def _events(self, since: int, initial: bytes = b"") -> AsyncIterator[bytes]:
         cut, place = self._cut, 0
@@ -122,6 +130,9 @@ class World:
         while True:
             if cut != self._cut:
                 fresh = b"".join(frame(*event) for event in self.history[place:] if event[0] > since)
+                if self.half < 0:
+                    yield fresh
+                    return
                 if self.half and fresh:
                     yield fresh[: self.half]
                 raise UnreachableError("cut", sent=True)
