@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from plimsoll.api.gates import Gates
 from plimsoll.api.resource import EXACT_COUNT
 from plimsoll.validate.namespaces import fill_namespace
 from plimsoll.validate.node_objects import fill_node
+from plimsoll.validate.pod_defaults import fill_pod
 from plimsoll.validate.priority_classes import fill_priority_class
 from plimsoll.validate.quotas import fill_quota
 from plimsoll.validate.trees import Tree, part
 
 
-def fill_defaults(kind: str, tree: Tree, now: str) -> None:
+def fill_defaults(kind: str, tree: Tree, now: str, gates: Gates) -> None:
     """Fill in the defaults of this kind; `now` is the moment for times that are missing."""
+    if kind == "Pod":
+        fill_pod(tree, gates)
+        return
     fill = _BY_KIND.get(kind)
     if fill is not None:
         fill(tree, now)

@@ -30,9 +30,10 @@ class Feature:
     fields: tuple[str, ...]
     if_present: tuple[str, ...] = ()
     if_filled: tuple[str, ...] = ()
+    always_off: bool = False
 
     def is_on(self, gates: Gates) -> bool:
-        return all(gates.enabled(gate) for gate in self.gates)
+        return not self.always_off and all(gates.enabled(gate) for gate in self.gates)
 
     def is_used(self, tree: Tree) -> bool:
         return any(True for path in self.if_present for _ in find(tree, path)) or any(
@@ -144,6 +145,28 @@ _CLASS = (
 
 _CHARGES = ("status.nodeAllocatableResourceClaimStatuses", "status.nativeResourceClaimStatus")
 
+_CONTAINERS = ("spec.containers[]", "spec.initContainers[]", "spec.ephemeralContainers[]")
+_CONTAINER_STATUSES = (
+    "status.containerStatuses[]",
+    "status.initContainerStatuses[]",
+    "status.ephemeralContainerStatuses[]",
+)
+
+#: Fields of pods that belong to alpha features of Kubernetes 1.36, which are off.
+_ALPHA_FIELDS: tuple[tuple[str, ...], ...] = (
+    ("spec.schedulingGroup",),
+    ("spec.volumes[].projected.sources[].clusterTrustBundle",),
+    ("spec.volumes[].projected.sources[].podCertificate",),
+    tuple(f"{container}.lifecycle.stopSignal" for container in _CONTAINERS),
+    tuple(f"{status}.volumeMounts[].volumeStatus" for status in _CONTAINER_STATUSES),
+)
+
+
+def _dropped(fields: tuple[str, ...]) -> Feature:
+    """Fields that are taken out unless the stored object has one of them."""
+    return Feature((), fields, if_present=fields, always_off=True)
+
+
 _POD = (
     Feature(
         ("DynamicResourceAllocation",),
@@ -162,6 +185,17 @@ _POD = (
         if_present=("status.extendedResourceClaimStatus",),
     ),
     Feature(("DRANodeAllocatableResources",), _CHARGES, if_filled=_CHARGES),
+    Feature(
+        ("PodLevelResources",),
+        ("spec.resources",),
+        if_filled=("spec.resources.requests", "spec.resources.limits"),
+    ),
+    Feature(
+        ("InPlacePodLevelResourcesVerticalScaling",),
+        ("status.resources", "status.allocatedResources"),
+        if_present=("status.resources", "status.allocatedResources"),
+    ),
+    *map(_dropped, _ALPHA_FIELDS),
 )
 
 #: What each endpoint drops, by (kind, subresource).
@@ -174,4 +208,5 @@ FEATURES: Mapping[tuple[str, str], tuple[Feature, ...]] = {
     ("Pod", ""): _POD,
     ("Pod", "status"): _POD,
     ("Pod", "resize"): _POD,
+    ("Pod", "ephemeralcontainers"): _POD,
 }

@@ -2,18 +2,18 @@
 
 Owns the comparison behind "immutable" and "unchanged": an absent list or map equals an empty one, amounts are
 compared by value, and free-form JSON (`parameters`, `data`) by its text, key order included, as it is stored.
-Fields that no view knows play no part.
+Fields that no view knows play no part in `same`; in `same_under` they do.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 from plimsoll.api import codec
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import members, strip_optional
+from plimsoll.api.shape import members, strip_optional, wire_types
 
 
 def same(old: Any, new: Any) -> bool:
@@ -53,3 +53,41 @@ def same_tree(old: Any, new: Any) -> bool:
 
 def _is_nothing(value: Any) -> bool:
     return value is None or value == [] or value == ""
+
+
+def same_under(view: Any, old: Any, new: Any) -> bool:
+    """Whether two canonical trees of this view say the same.
+
+    What the view leaves no choice in is one: an absent text, number, list or map and an empty one. Where it
+    does (`X | None`), absent and empty differ, but for lists and maps.
+    """
+    if old == new and type(old) is type(new):
+        return True
+    wanted = strip_optional(view)
+    optional = wanted is not view
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        if optional and (old is None) != (new is None):
+            return False
+        return _same_struct(wanted, old or {}, new or {})
+    origin = get_origin(wanted)
+    if origin is tuple:
+        item, old, new = get_args(wanted)[0], old or [], new or []
+        return len(old) == len(new) and all(same_under(item, *pair) for pair in zip(old, new, strict=True))
+    if origin is dict:
+        item, old, new = get_args(wanted)[1], old or {}, new or {}
+        return old.keys() == new.keys() and all(same_under(item, old[key], new[key]) for key in old)
+    if wanted is Quantity and isinstance(old, str) and isinstance(new, str):
+        return Quantity.parse(old) == Quantity.parse(new)
+    if wanted is Any or optional or wanted is Quantity:
+        return same_tree(old, new) if wanted is Any else False
+    return not old and not new
+
+
+def _same_struct(view: type[msgspec.Struct], old: dict[str, Any], new: dict[str, Any]) -> bool:
+    known = wire_types(view)
+    return all(
+        same_under(known[key], old.get(key), new.get(key))
+        if key in known
+        else same_tree(old.get(key), new.get(key))
+        for key in old.keys() | new.keys()
+    )

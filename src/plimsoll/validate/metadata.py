@@ -51,7 +51,7 @@ def check_metadata(
         if not meta.name:
             yield internal(_PATH.child("name"), "no name was generated from generateName")
     elif meta.generate_name:
-        yield from check_format(_mask_dash(meta.generate_name), _PATH.child("generateName"), names)
+        yield from check_format(mask_dash(meta.generate_name), _PATH.child("generateName"), names)
     if not meta.name:
         yield required(_PATH.child("name"), "must be given, or generateName instead")
     else:
@@ -228,6 +228,6 @@ def _check_managed_fields(entry: ManagedFields, path: Path) -> Problems:
         yield too_long(path.child("subresource"), SUBRESOURCE_MAX)
 
 
-def _mask_dash(prefix: str) -> str:
+def mask_dash(prefix: str) -> str:
     """A prefix may end in a dash, because more comes after it."""
     return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix

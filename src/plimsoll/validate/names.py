@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_interface
 from typing import TypeAlias
 
-from plimsoll.api.names import byte_length, dns_label, dns_subdomain, label_key
+from plimsoll.api.names import SUBDOMAIN_MAX, byte_length, dns_label, dns_subdomain, label_key
 from plimsoll.validate.problems import Path, Problems, invalid, required, too_long
 
 Format: TypeAlias = Callable[[str], list[str]]
@@ -81,6 +81,81 @@ def interface_address(text: str) -> list[str]:
     ip = parsed.ip
     mapped = isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None
     return complaint if mapped or str(ip) != address else []
+
+
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_LETTER = re.compile(r"[a-z]")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_UNDERSCORE_PART = re.compile(r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?")
+_SYSCTL_PART = re.compile(r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+PORT_NAME_MAX = 15
+
+
+def port_name(text: str) -> list[str]:
+    found = [f"must be no more than {PORT_NAME_MAX} characters"] if byte_length(text) > PORT_NAME_MAX else []
+    if not _PORT_NAME.fullmatch(text):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not _LETTER.search(text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def port_number(port: int) -> list[str]:
+    return [] if 1 <= port <= 65535 else ["must be between 1 and 65535, inclusive"]
+
+
+def variable_name(text: str) -> list[str]:
+    """A name of an environment variable: anything that can be printed in ASCII, but `=`."""
+    if not text:
+        return ["environment variable name must be non-empty"]
+    if text.isascii() and text.isprintable() and "=" not in text:
+        return []
+    return ["must consist only of printable ASCII characters other than '='"]
+
+
+def data_key(text: str) -> list[str]:
+    """A key of a config map or secret."""
+    found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
+    if not _KEY.fullmatch(text):
+        found.append("must be letters, digits, '-', '_' and '.'")
+    if text.startswith(".."):
+        found.append("must not start with '..'" if text != ".." else "must not be '..'")
+    elif text == ".":
+        found.append("must not be '.'")
+    return found
+
+
+def header_name(text: str) -> list[str]:
+    return [] if _HEADER.fullmatch(text) else ["must be letters, digits and '-', such as X-Header-Name"]
+
+
+def search_domain(text: str) -> list[str]:
+    """A DNS subdomain in which `_` may stand too."""
+    found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
+    if not all(_UNDERSCORE_PART.fullmatch(part) for part in text.split(".")):
+        found.append("must be lower case letters, digits, '-', '_' and '.', such as example.com")
+    return found
+
+
+def sysctl_name(text: str) -> list[str]:
+    if byte_length(text) <= SUBDOMAIN_MAX and all(
+        _SYSCTL_PART.fullmatch(part) for part in text.replace("/", ".").split(".")
+    ):
+        return []
+    return [f"must have at most {SUBDOMAIN_MAX} characters: words joined with '.' or '/'"]
+
+
+def decimal_integer(text: str) -> list[str]:
+    """A whole number as it is written; not one that has more than 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        return ["must be a valid decimal integer in canonical form"]
+    return []
 
 
 # -- resource names

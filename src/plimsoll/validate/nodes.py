@@ -23,11 +23,11 @@ def check_node_selector(selector: NodeSelector, path: Path) -> Problems:
         for i, requirement in enumerate(term.match_expressions):
             yield from _check_expression(requirement, at.child("matchExpressions").index(i))
         for i, requirement in enumerate(term.match_fields):
-            yield from _check_field(requirement, at.child("matchFields").index(i))
+            yield from check_field_requirement(requirement, at.child("matchFields").index(i))
 
 
-def _check_expression(requirement: NodeSelectorRequirement, path: Path) -> Problems:
-    """A condition on node labels."""
+def check_operator(requirement: NodeSelectorRequirement, path: Path) -> Problems:
+    """Whether a condition has as many values as its operator takes."""
     operator, values = requirement.operator, path.child("values")
     if operator in ("In", "NotIn"):
         if not requirement.values:
@@ -40,12 +40,17 @@ def _check_expression(requirement: NodeSelectorRequirement, path: Path) -> Probl
             yield required(values, f"must have exactly one value with operator {operator}")
     else:
         yield invalid(path.child("operator"), operator, "must be In, NotIn, Exists, DoesNotExist, Gt or Lt")
+
+
+def _check_expression(requirement: NodeSelectorRequirement, path: Path) -> Problems:
+    """A condition on node labels."""
+    yield from check_operator(requirement, path)
     yield from check_label_key(requirement.key, path.child("key"))
     for place, value in enumerate(requirement.values):
-        yield from check_format(value, values.index(place), label_value)
+        yield from check_format(value, path.child("values").index(place), label_value)
 
 
-def _check_field(requirement: NodeSelectorRequirement, path: Path) -> Problems:
+def check_field_requirement(requirement: NodeSelectorRequirement, path: Path) -> Problems:
     """A condition on a field of the node, of which the name is the only one."""
     if requirement.operator not in ("In", "NotIn"):
         yield invalid(path.child("operator"), requirement.operator, "must be In or NotIn for a field")

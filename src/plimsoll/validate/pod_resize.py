@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plimsoll.api.core import Container, Pod
+from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.gates import Gates
 from plimsoll.ledger.qos import qos_class
-from plimsoll.validate.equality import same_tree
+from plimsoll.validate.equality import same_tree, same_under
 from plimsoll.validate.metadata import reset_for_status
-from plimsoll.validate.pod_update import resources_by_value, same_spec
+from plimsoll.validate.pod_containers import is_sidecar
+from plimsoll.validate.pod_update import same_spec
+from plimsoll.validate.pod_view import WholeContainer, WholePod
 from plimsoll.validate.pods import is_mirror
 from plimsoll.validate.problems import WHOLE, Path, Problem, Problems, forbidden, invalid
 from plimsoll.validate.trees import Tree, copy_tree, part
@@ -61,7 +63,9 @@ def _keep_container_resources(containers: list[Tree], old: list[Tree]) -> list[T
     return old
 
 
-def check_resize(tree: Tree, old_tree: Tree, pod: Pod, old: Pod, gates: Gates, earlier: bool) -> Problems:
+def check_resize(
+    tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, gates: Gates, earlier: bool
+) -> Problems:
     """Whether this resize is allowed; `earlier` says that other checks found problems already."""
     found = list(_check_resources(tree, old_tree, pod, old, gates))
     yield from found
@@ -72,7 +76,7 @@ def check_resize(tree: Tree, old_tree: Tree, pod: Pod, old: Pod, gates: Gates, e
         yield forbidden(_SPEC, "only cpu and memory can be changed")
 
 
-def refuse_resize(old_tree: Tree, old: Pod) -> Problem | None:
+def refuse_resize(old_tree: Tree, old: WholePod) -> Problem | None:
     """Pods that cannot be resized at all, whatever else is wrong."""
     if is_mirror(old):
         return forbidden(WHOLE, "a static pod cannot be resized")
@@ -81,7 +85,7 @@ def refuse_resize(old_tree: Tree, old: Pod) -> Problem | None:
     return None
 
 
-def _check_resources(tree: Tree, old_tree: Tree, pod: Pod, old: Pod, gates: Gates) -> Problems:
+def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, gates: Gates) -> Problems:
     pod_level = gates.enabled("PodLevelResources")
     was = old.status.qos_class or qos_class(old.spec, pod_level=pod_level)
     if was != qos_class(pod.spec, pod_level=pod_level):
@@ -105,27 +109,24 @@ def _check_resources(tree: Tree, old_tree: Tree, pod: Pod, old: Pod, gates: Gate
         ("containers", pod.spec.containers, old.spec.containers),
     ):
         for place, (container, previous) in enumerate(zip(now, before, strict=True)):
-            if group == "containers" or _is_sidecar(previous):
-                path = _SPEC.child(group).index(place).child("resources")
-                yield from _check_removed(
-                    container.resources.requests, previous.resources.requests, path, "requests"
-                )
-                yield from _check_removed(
-                    container.resources.limits, previous.resources.limits, path, "limits"
-                )
+            path = _SPEC.child(group).index(place).child("resources")
+            yield from _check_removed(
+                container.resources.requests, previous.resources.requests, path, "requests"
+            )
+            yield from _check_removed(container.resources.limits, previous.resources.limits, path, "limits")
     yield from _check_containers(part(tree, "spec"), part(old_tree, "spec"), pod)
 
 
-def _check_node_support(old: Pod) -> Problems:
+def _check_node_support(old: WholePod) -> Problems:
     """A running container without reported resources is on a node that cannot resize."""
     for status in old.status.container_statuses:
-        if status.state.get("running") is not None:
+        if status.state.running is not None:
             if status.resources is None:
                 yield forbidden(_SPEC, "the node of this pod does not support resizing")
             return
 
 
-def _has_pod_level(pod: Pod) -> bool:
+def _has_pod_level(pod: WholePod) -> bool:
     resources = pod.spec.resources
     return resources is not None and bool(resources.requests or resources.limits)
 
@@ -140,11 +141,11 @@ def _check_pod_level(spec: Tree, old: Tree) -> Problems:
     for name in ("requests", "limits"):
         if before is not None:
             yield from _check_removed(resources.get(name, {}), before.get(name, {}), path, name)
-    if not same_tree(_mask_pod_level(resources, before), _by_value(before)):
+    if not same_under(ResourceRequirements | None, before, _mask_pod_level(resources, before)):
         yield forbidden(_SPEC, "only cpu and memory of the pod can be changed")
 
 
-def _check_order(pod: Pod, old: Pod) -> Problems:
+def _check_order(pod: WholePod, old: WholePod) -> Problems:
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
@@ -163,24 +164,24 @@ def _check_removed(now: Mapping[str, Any], before: Mapping[str, Any], path: Path
         yield forbidden(path.child(name), f"{name} can be changed, not removed")
 
 
-def _check_containers(spec: Tree, old: Tree, pod: Pod) -> Problems:
+def _check_containers(spec: Tree, old: Tree, pod: WholePod) -> Problems:
     """Of each container only cpu and memory may differ."""
     for now, before in zip(spec.get("containers", ()), old.get("containers", ()), strict=True):
         if not _same_container(_mask_container(now, before), before):
-            yield forbidden(_SPEC, "only cpu and memory of containers can be changed")
+            yield forbidden(_SPEC, "only cpu and memory resources are mutable")
     for place, (now, before) in enumerate(
         zip(spec.get("initContainers", ()), old.get("initContainers", ()), strict=True)
     ):
         path = _SPEC.child("initContainers").index(place)
-        if _is_sidecar(pod.spec.init_containers[place]):
-            if not _same_container(_mask_container(now, before), before):
-                yield forbidden(path, "only cpu and memory of sidecars can be changed")
-        elif not _same_container(now, before):
-            yield forbidden(_SPEC, "resources of init containers other than sidecars cannot be changed")
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
+        if not _same_container(_mask_container(now, before), before):
+            detail = "only cpu and memory resources for init or sidecar containers are mutable"
+            yield forbidden(path, detail)
+        container = pod.spec.init_containers[place]
+        if not is_sidecar(container) and not _same_container(now, before):
+            for policy in container.resize_policy:
+                if policy.restart_policy == "RestartContainer":
+                    detail = "init containers with a resize policy of RestartContainer cannot be resized"
+                    yield forbidden(path, detail)
 
 
 # -- masking: the new object with the cpu and memory of the old one
@@ -188,11 +189,8 @@ def _is_sidecar(container: Container) -> bool:
 
 def _mask(spec: Tree, old: Tree) -> Tree:
     masked = dict(spec)
-    masked["containers"] = list(map(_mask_container, spec.get("containers", ()), old.get("containers", ())))
-    masked["initContainers"] = [
-        _mask_container(now, before) if now.get("restartPolicy") == "Always" else now
-        for now, before in zip(spec.get("initContainers", ()), old.get("initContainers", ()), strict=True)
-    ]
+    for group in _GROUPS:
+        masked[group] = list(map(_mask_container, spec.get(group, ()), old.get(group, ())))
     if "resources" in spec:
         masked.pop("resources")
         if "resources" in old:
@@ -220,15 +218,8 @@ def _mask_pod_level(resources: Tree, old: Tree | None) -> Tree | None:
     }
     if old is None and not any(masked.values()) and not resources.get("claims"):
         return None
-    return _by_value({**resources, **masked})
-
-
-def _by_value(resources: Tree | None) -> Tree | None:
-    return None if resources is None else resources_by_value(resources)
+    return {**resources, **masked}
 
 
 def _same_container(container: Tree, old: Tree) -> bool:
-    return same_tree(
-        {**old, "resources": resources_by_value(old.get("resources", {}))},
-        {**container, "resources": resources_by_value(container.get("resources", {}))},
-    )
+    return same_under(WholeContainer, old, container)

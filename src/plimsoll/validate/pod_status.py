@@ -1,7 +1,7 @@
 """Claims in pod statuses (section 9 of the API semantics, section 6 of the accounting semantics).
 
 Owns `resourceClaimStatuses`, `extendedResourceClaimStatus` and the charges of claims in their three wire
-forms.
+forms; the rest of the status is in `pod_state.py`.
 
 - DIFF: the 1.37 and draft forms and the accounting policies have rules here; Kubernetes 1.36 knows none
   of these fields (test_newer_form_of_charges, test_draft_form_of_charges,

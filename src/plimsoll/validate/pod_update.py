@@ -6,73 +6,85 @@ canonical trees, because the rule is about every field, known or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 
-from plimsoll.api.core import Pod, Toleration
-from plimsoll.api.quantity import Quantity
-from plimsoll.validate.equality import same_tree
-from plimsoll.validate.problems import Path, Problems, forbidden, invalid, required
+from plimsoll.api.core import NodeAffinity, NodeSelectorRequirement, Toleration
+from plimsoll.validate.equality import same_under
+from plimsoll.validate.pod_placement import Stored, check_tolerations
+from plimsoll.validate.pod_view import WholeContainer, WholePod, WholePodSpec
+from plimsoll.validate.problems import WHOLE, Path, Problem, Problems, forbidden, invalid, required
 from plimsoll.validate.trees import Tree, part
 
 _SPEC = Path("spec")
 _DEADLINE_MAX = 2**31 - 1
 
 
-def check_pod_update(tree: Tree, old_tree: Tree, pod: Pod, old: Pod) -> Problems:
+def check_pod_update(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, stored: Stored) -> Problems:
     """The fields of the spec that may change, and that no other did."""
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
     ):
         if len(now) != len(before):
-            yield forbidden(_SPEC.child(group), "an update cannot add or remove containers")
+            yield forbidden(_SPEC.child(group), "pod updates may not add or remove containers")
             return
         for place, container in enumerate(now):
             yield from _check_image(container.image, _SPEC.child(group).index(place).child("image"))
-    spec, old_spec = part(tree, "spec"), part(old_tree, "spec")
-    yield from _check_deadline(spec, old_spec)
-    yield from _check_tolerations(pod, old)
+    problem, goes_on = _find_late_deadline(pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds)
+    if problem is not None:
+        yield problem
+    if not goes_on:
+        return
+    yield from _check_tolerations(pod, old, stored)
     gates = {gate.name for gate in old.spec.scheduling_gates}
-    for place, gate in enumerate(pod.spec.scheduling_gates):
-        if gate.name not in gates:
-            yield forbidden(_SPEC.child("schedulingGates").index(place), "gates can be removed, not added")
-    yield from _check_rest(spec, old_spec, gated=bool(gates))
+    added = {
+        gate.name: place for place, gate in enumerate(pod.spec.scheduling_gates) if gate.name not in gates
+    }
+    for name, place in added.items():
+        at = _SPEC.child("schedulingGates").index(place).child("name")
+        yield forbidden(at, f"only deletion is allowed, but found new scheduling gate '{name}'")
+    yield from _check_rest(part(tree, "spec"), part(old_tree, "spec"), gated=bool(gates))
 
 
 def _check_image(image: str, path: Path) -> Problems:
     if not image:
-        yield required(path, "must be the name of an image")
+        yield required(path)
     elif image != image.strip():
-        yield invalid(path, image, "must not begin or end with a blank")
+        yield invalid(path, image, "must not have leading or trailing whitespace")
 
 
-def _check_deadline(spec: Tree, old: Tree) -> Problems:
-    """A deadline can be set, and then only be brought forward."""
+def _find_late_deadline(now: int | None, before: int | None) -> tuple[Problem | None, bool]:
+    """A deadline can be set, and then only be brought forward; also whether to look any further."""
     path = _SPEC.child("activeDeadlineSeconds")
-    now, before = spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if now is None:
-        if before is not None:
-            yield invalid(path, None, "cannot be removed")
-    elif not isinstance(now, int) or not 0 <= now <= _DEADLINE_MAX:
-        yield invalid(path, now, f"must be a whole number from 0 to {_DEADLINE_MAX}")
-    elif isinstance(before, int) and before < now:
-        yield invalid(path, now, f"must not be later than before, {before}")
+        if before is None:
+            return None, True
+        return invalid(path, None, "must not update from a positive integer to nil value"), True
+    if not 0 <= now <= _DEADLINE_MAX:
+        return invalid(path, now, f"must be between 0 and {_DEADLINE_MAX}, inclusive"), False
+    if before is not None and before < now:
+        return invalid(path, now, "must be less than or equal to previous value"), False
+    return None, True
 
 
-def _check_tolerations(pod: Pod, old: Pod) -> Problems:
+def _check_tolerations(pod: WholePod, old: WholePod, stored: Stored) -> Problems:
     """Tolerations can be added; of those that are there only the seconds may change."""
 
     def key(toleration: Toleration) -> tuple[str, ...]:
         return toleration.key, toleration.operator, toleration.value, toleration.effect
 
-    kept = set(map(key, pod.spec.tolerations))
+    path, kept = _SPEC.child("tolerations"), set(map(key, pod.spec.tolerations))
     if any(key(toleration) not in kept for toleration in old.spec.tolerations):
-        yield forbidden(_SPEC.child("tolerations"), "existing tolerations cannot be removed or changed")
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden(path, detail)
+    else:
+        yield from check_tolerations(pod.spec.tolerations, path, stored)
 
 
 def _check_rest(spec: Tree, old: Tree, *, gated: bool) -> Problems:
     """Nothing but the fields above may differ."""
+    if same_spec(spec, old):
+        return
     masked = dict(spec)
     for group in ("containers", "initContainers"):
         masked[group] = [
@@ -90,8 +102,10 @@ def _check_rest(spec: Tree, old: Tree, *, gated: bool) -> Problems:
         masked[name] = old.get(name)
     if not same_spec(masked, old):
         detail = (
-            "only images, activeDeadlineSeconds, new tolerations and removed schedulingGates can be changed; "
-            "resourceClaims and the claims of containers are fixed"
+            "pod updates may not change fields other than `spec.containers[*].image`,"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+            "`spec.tolerations` (only additions to existing tolerations),"
+            "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
         )
         yield forbidden(_SPEC, detail)
 
@@ -105,15 +119,20 @@ def _check_gated(spec: Tree, old: Tree) -> Problems:
     """A pod that waits at a gate may still be told more exactly which nodes it can go to."""
     now, before = spec.get("nodeSelector", {}), old.get("nodeSelector", {})
     if any(now.get(key) != value for key, value in before.items()):
-        yield invalid(_SPEC.child("nodeSelector"), None, "labels can be added, not removed or changed")
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid(_SPEC.child("nodeSelector"), None, detail)
     path = _SPEC.child("affinity", "nodeAffinity", _REQUIRED)
     terms, old_terms = _required_terms(spec), _required_terms(old)
-    if old_terms is None:
+    if not old_terms:
         return
     if terms is None or len(terms) != len(old_terms):
-        yield invalid(path.child("nodeSelectorTerms"), None, "terms cannot be added or removed")
-    elif not all(map(_has_only_more, terms, old_terms)):
-        yield invalid(path.child("nodeSelectorTerms"), None, "terms can be narrowed down, not changed")
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        yield invalid(path.child("nodeSelectorTerms"), None, detail)
+    else:
+        for place, (term, before_term) in enumerate(zip(terms, old_terms, strict=True)):
+            if not _has_only_more(term, before_term):
+                detail = "only additions are allowed (no mutations or deletions)"
+                yield invalid(path.child("nodeSelectorTerms").index(place), None, detail)
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -126,22 +145,44 @@ def _required_terms(spec: Tree) -> list[Tree] | None:
 
 def _has_only_more(term: Tree, old: Tree) -> bool:
     if not old.get("matchExpressions") and not old.get("matchFields"):
-        return same_tree(old, term)  # such a term matches nothing, and must go on doing so
+        # Such a term matches nothing, and must go on doing so.
+        return not term.get("matchExpressions") and not term.get("matchFields")
     return all(
-        same_tree(before, now)
+        same_under(tuple[NodeSelectorRequirement, ...], before, term.get(name, [])[: len(before)])
         for name in ("matchExpressions", "matchFields")
-        for before, now in zip_longest(old.get(name, ()), term.get(name, ())[: len(old.get(name, ()))])
+        if (before := old.get(name, []))
     )
 
 
 def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
     """The new affinity with the old node affinity, which is checked on its own."""
-    if affinity is None and old is None:
+    now, before = (affinity or {}).get("nodeAffinity"), (old or {}).get("nodeAffinity")
+    if same_under(NodeAffinity | None, before, now):
+        return affinity
+    kept = {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity"}
+    if old is None and not kept.get("podAffinity") and not kept.get("podAntiAffinity"):
         return None
-    now = {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity"}
-    if old is not None and "nodeAffinity" in old:
-        now["nodeAffinity"] = old["nodeAffinity"]
-    return now if now or old is not None else None
+    return kept if before is None else {**kept, "nodeAffinity": before}
+
+
+# -- ephemeral containers
+
+
+def check_ephemeral_update(tree: Tree, old_tree: Tree) -> Problems:
+    """Ephemeral containers can be added, and then stay as they are."""
+    path = _SPEC.child("ephemeralContainers")
+    now = {c.get("name", ""): c for c in part(tree, "spec").get("ephemeralContainers", ())}
+    for before in part(old_tree, "spec").get("ephemeralContainers", ()):
+        name = before.get("name", "")
+        if name not in now:
+            yield forbidden(path, f"existing ephemeral containers {name!r} may not be removed")
+        elif not same_under(WholeContainer, before, now[name]):
+            yield forbidden(path, f"existing ephemeral containers {name!r} may not be changed")
+
+
+def refuse_ephemeral(mirror: bool) -> Problem | None:
+    """Pods that cannot have ephemeral containers, whatever else is wrong."""
+    return forbidden(WHOLE, "static pods do not support ephemeral containers") if mirror else None
 
 
 # -- comparing
@@ -149,28 +190,4 @@ def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
 
 def same_spec(spec: Tree, old: Tree) -> bool:
     """Whether two pod specs say the same, amounts compared by value."""
-    return same_tree(_by_value(old), _by_value(spec))
-
-
-def _by_value(spec: Tree) -> Tree:
-    copied = dict(spec)
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        copied[group] = [
-            {**container, "resources": resources_by_value(container.get("resources", {}))}
-            for container in spec.get(group, ())
-        ]
-    if "resources" in spec:
-        copied["resources"] = resources_by_value(spec["resources"])
-    copied["overhead"] = _amounts_by_value(spec.get("overhead", {}))
-    copied["nodeSelector"] = spec.get("nodeSelector", {})
-    return copied
-
-
-def resources_by_value(resources: Tree) -> Tree:
-    """Requests and limits in a form in which equal amounts are equal."""
-    amounts = {name: _amounts_by_value(resources.get(name, {})) for name in ("requests", "limits")}
-    return {**resources, **amounts}
-
-
-def _amounts_by_value(amounts: Mapping[str, str]) -> Tree:
-    return {name: Quantity.parse(amount).nano for name, amount in amounts.items()}
+    return same_under(WholePodSpec, old, spec)

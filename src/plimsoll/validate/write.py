@@ -71,10 +71,10 @@ class Prepared:
     warnings: tuple[str, ...] = ()
 
 
-def settle(kind: str, tree: Any, view: type[Wire], now: str) -> Tree:
+def settle(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates) -> Tree:
     """A tree as the API reads it: canonical, of the right types (DecodeError if not), defaults filled in."""
     settled = take_in(tree, view)
-    fill_defaults(kind, settled, now)
+    fill_defaults(kind, settled, now, gates)
     return settled
 
 
@@ -89,8 +89,10 @@ def prepare(write: Write) -> Prepared:
     given, before = write.object, write.old
     if endpoint.inward is not None:
         given, before = endpoint.inward(given), endpoint.inward(before)
-    tree = settle(write.kind, given, endpoint.view, now)
-    old = {} if creates else before if write.old_settled else settle(write.kind, before, endpoint.view, now)
+    tree = settle(write.kind, given, endpoint.view, now, write.gates)
+    old: Tree = {}
+    if not creates:
+        old = before if write.old_settled else settle(write.kind, before, endpoint.view, now, write.gates)
     api_version = str(write.object.get("apiVersion", ""))
     job = Job(
         endpoint.view,

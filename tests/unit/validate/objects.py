@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.gates import Gates
 from plimsoll.validate import Prepared, Write, prepare
+from plimsoll.validate.pod_defaults import fill_pod
 
 Tree: TypeAlias = "dict[str, Any]"
 
@@ -213,4 +214,5 @@ def running_pod(**status: Any) -> Tree:
         "resourceClaimStatuses": [{"name": "cpus", "resourceClaimName": "train-cpus-x7k2p"}],
         **status,
     }
+    fill_pod(tree, Gates.all_on())
     return tree

@@ -295,7 +295,16 @@ def test_resize_of_init_containers() -> None:
     init = {"name": "init", "image": "img", "resources": {"requests": {"cpu": "1"}}}
     old = edit(_plain_pod(), {"spec.initContainers": [init]})
     more = {"spec.initContainers.0.resources.requests.cpu": "2"}
-    assert found(edit(old, more), old, "resize") == ["spec Forbidden"]
+    assert found(edit(old, more), old, "resize") == []
+    stubborn = edit(
+        old,
+        {
+            "spec.initContainers.0.resizePolicy": [
+                {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
+            ]
+        },
+    )
+    assert found(edit(stubborn, more), stubborn, "resize") == ["spec.initContainers[0] Forbidden"]
     sidecar = edit(old, {"spec.initContainers.0.restartPolicy": "Always"})
     assert found(edit(sidecar, more), sidecar, "resize") == []
     storage = {"spec.initContainers.0.resources.requests.ephemeral-storage": "2"}
@@ -313,11 +322,12 @@ def test_resize_of_pod_level_resources() -> None:
     assert run(more, old, "resize").tree["spec"]["resources"] == {"requests": {"cpu": "3"}}
     off = {"InPlacePodLevelResourcesVerticalScaling": False}
     assert found(more, old, "resize", gates=off) == ["[] Forbidden"]
-    huge = edit(old, {"spec.resources.requests": {"cpu": "2", "hugepages-2Mi": "2Mi"}})
+    pages = {"cpu": "2", "hugepages-2Mi": "2Mi"}
+    huge = edit(old, {"spec.resources": {"requests": pages, "limits": pages}})
     assert found(huge, old, "resize") == ["spec Forbidden"]
     gone = edit(old, {"spec.resources": GONE})
     assert found(gone, old, "resize") == ["spec.resources Forbidden"]
-    less = edit(old, {"spec.resources": {"limits": {"cpu": "3"}}})
+    less = edit(old, {"spec.resources": {"requests": {"memory": "2Gi"}}})
     assert found(less, old, "resize") == ["spec.resources.requests Forbidden"]
     bare = _plain_pod()
     assert found(old, bare, "resize") == []
