@@ -71,7 +71,7 @@ class Prepared:
     warnings: tuple[str, ...] = ()
 
 
-def settle(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates) -> Tree:
+def settle(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates = _ALL_ON) -> Tree:
     """A tree as the API reads it: canonical, of the right types (DecodeError if not), defaults filled in."""
     settled = take_in(tree, view)
     fill_defaults(kind, settled, now, gates)
