@@ -207,16 +207,19 @@ class _Attempt:
         last, convert = self._last, self._convert
         if last is None or not last.fields:
             return merged
+        owned = self._owned_by_version(last.version)
+        if len(owned) == 1 and not difference(last.fields, owned[0][1]):
+            return merged  # all that was named is owned still: nothing goes
         shown = convert(merged, last.version)
         if shown is None:
             return merged
         whole, schema = shown
         named = name_objects(last.fields, schema)
         pruned = remove(whole, named, schema) or {}
-        for version, owned in self._owned_by_version(last.version):
+        for version, fields in owned:
             before, after = convert(whole, version), convert(pruned, version)
             if before is not None and after is not None:
-                pruned = _spare(before[0], after[0], owned, before[1])
+                pruned = _spare(before[0], after[0], fields, before[1])
         shown = convert(pruned, last.version)
         if shown is None:
             return merged

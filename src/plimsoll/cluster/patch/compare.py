@@ -51,6 +51,9 @@ def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None, *, nul
     return Changes(changed or {}, removed or {})
 
 
+_CONTAINERS = frozenset((dict, list))
+
+
 def cover(value: Any, shape: Type | None) -> FieldSet:
     """Every field of a value, for one that comes or goes as a whole; seen from above, with itself."""
     how = form(shape)
@@ -68,7 +71,7 @@ def cover(value: Any, shape: Type | None) -> FieldSet:
         return LEAF
     below = {SELF: LEAF}
     for name, inner in value.items():
-        below["f:" + name] = cover(inner, child(shape, name))
+        below["f:" + name] = cover(inner, child(shape, name)) if inner.__class__ in _CONTAINERS else LEAF
     return below
 
 

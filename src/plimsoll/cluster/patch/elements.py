@@ -58,6 +58,7 @@ def _keyed(item: dict[str, Any], shape: Type) -> str:
     return "k:{" + ",".join(pairs) + "}"
 
 
+@lru_cache(maxsize=4096)
 def order(element: str) -> Any:
     """Sort key: fields by name, then keyed items, then values, then indices."""
     kind = element[:2]

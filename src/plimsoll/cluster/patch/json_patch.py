@@ -20,6 +20,8 @@ from plimsoll.errors import PatchError
 
 MAX_OPERATIONS = 10_000
 MAX_COPY_BYTES = 3 * 1024 * 1024
+#: Far beyond what objects may have (validate/trees.py), well within what can be walked.
+MAX_DEPTH = 400
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _MISSING = "missing value"
@@ -32,6 +34,7 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
     patch = _Patch(tree)
     for operation in read_operations(operations):
         patch.apply(operation)
+    _check_depth(patch.root)
     return patch.root
 
 
@@ -210,6 +213,21 @@ class _Patch:
             raise PatchError(missing)
         self.own[id(mine)] = mine
         return mine
+
+
+def _check_depth(tree: Any) -> None:
+    """Refuse what moves and copies have nested so deeply that nobody could walk it."""
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for node in level
+            for inner in (node.values() if isinstance(node, dict) else node)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise PatchError("the patched object is nested too deeply")
 
 
 def equal(left: Any, right: Any) -> bool:

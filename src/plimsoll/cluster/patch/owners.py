@@ -147,10 +147,8 @@ def sort_set(fields: FieldSet) -> FieldSet:
     """The set with its elements in the order upstream writes them."""
     if len(fields) < 2:
         return {element: sort_set(below) if below else below for element, below in fields.items()}
-    names = list(fields)
-    if all(name[0] == "f" or name == SELF for name in names):
-        names.sort()
-    else:
+    names = sorted(fields)
+    if names[-1][0] > "f":  # not only names of fields, which stand in their own order
         names.sort(key=lambda name: (-1,) if name == SELF else order(name))
     return {name: sort_set(fields[name]) if fields[name] else fields[name] for name in names}
 

@@ -3,6 +3,9 @@
 Owns `apply_strategic_patch` and its directives: `$patch: replace|delete` in maps and in items of lists,
 `$retainKeys`, `$deleteFromPrimitiveList/NAME`, `$setElementOrder/NAME`. The order of merged lists is in
 `ordering`. Neither tree is changed; what comes from the patch arrives without nulls and directives.
+
+DIFF: patches that do not fit are refused (400, 422), where upstream answers 500
+(test_patches_that_do_not_fit_are_refused).
 """
 
 from __future__ import annotations

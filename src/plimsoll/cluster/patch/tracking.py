@@ -195,17 +195,18 @@ def update_owners(
 ) -> Owners:
     """The owners after somebody changed an object from one state to another."""
     step = Step(old, new, request)
-    owners = step.yield_fields(owners)
-    changes = step.changes(request.version)
-    mine = difference(changes.changed, UNOWNED) if changes is not None else {}
-    if mine:
-        earlier = owners.get(who)
-        if earlier is None:
+    owners = step.yield_fields(owners, who)
+    changes = step.changes(request.version) or Changes({}, {})
+    mine = difference(changes.changed, UNOWNED)
+    earlier = owners.pop(who, None)
+    if earlier is None:
+        if mine:
             owners[who] = Owner(mine, request.version, request.now)
-        else:
-            fields = union(earlier.fields, mine)
-            entry = earlier.entry if fields is earlier.fields else None
-            owners[who] = Owner(fields, request.version, request.now, entry)
+    else:
+        fields = union(difference(earlier.fields, changes.removed), mine)
+        entry = earlier.entry if fields is earlier.fields else None
+        if fields:
+            owners[who] = Owner(fields, request.version, request.now if mine else earlier.time, entry)
     return cap_updaters(owners)
 
 
@@ -215,7 +216,7 @@ def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -
     if (
         isinstance(stored, list)
         and len(before) == len(after) == len(stored)
-        and all(owner.entry is not None and owner is before.get(who) for who, owner in after.items())
+        and all(owner.entry is not None and owner == before.get(who) for who, owner in after.items())
     ):
         return stored
     return write_owners(after)

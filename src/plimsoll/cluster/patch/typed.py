@@ -2,6 +2,9 @@
 
 Owns `check_typed`. Server-side apply refuses what plain writes let pass or drop: fields nobody declared,
 values of another kind, two items with the same key.
+
+DIFF: such a configuration is a bad request, no internal error
+(test_configurations_that_do_not_fit_are_refused).
 """
 
 from __future__ import annotations
