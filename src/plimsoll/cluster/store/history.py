@@ -26,12 +26,13 @@ _revision = attrgetter("revision")
 class Line:
     """The events of one resource. A place is the number of events the resource ever had before it."""
 
-    __slots__ = ("base", "events", "ready", "skip", "waiting")
+    __slots__ = ("base", "dropped", "events", "ready", "skip", "waiting")
 
     def __init__(self) -> None:
         self.events: list[Event | None] = []
         self.base = 0  # the place of events[0]
         self.skip = 0  # how many of `events` are trimmed already
+        self.dropped = 0  # the revision of the last event trimmed
         self.ready = 0  # the place after the last durable event
         self.waiting: dict[Feed, asyncio.Future[None]] = {}
 
@@ -54,6 +55,7 @@ class Line:
         event = self.events[self.skip]
         assert event is not None
         self.events[self.skip] = None
+        self.dropped = event.stored.revision
         self.skip += 1
         if self.skip > 512 and self.skip * 2 > len(self.events):
             del self.events[: self.skip]
@@ -204,8 +206,6 @@ class Feed:
             events = self.take(limit)
             if events:
                 return events
-            if self._place < self._line.ready:
-                continue
             future = asyncio.get_running_loop().create_future()
             self._line.waiting[self] = future
             try:
@@ -218,18 +218,19 @@ class Feed:
         line, place = self._line, self._place
         if self._closed:
             raise StoreError("the feed is closed")
-        if place < line.first:
+        if line.dropped > self._since:
             raise refusals.watch_expired(self._since, self._history.floor)
+        place = max(place, line.first)  # those it need not see may be gone
         if place >= line.ready:
             if self._history.closed:
                 raise StoreError("the store is closed")
             return []
-        end = min(line.ready, place + limit)
-        events = line.between(place, end)
-        self._place = end
-        # A watch may start in the future: what comes before that is not for it.
+        events = line.between(place, min(line.ready, place + limit))
         if events[0].revision <= self._since:
-            events = [event for event in events if event.revision > self._since]
+            # A watch may start in the future: what comes before that is not for it.
+            place = min(line.place_after(self._since), line.ready)
+            events = line.between(place, min(line.ready, place + limit))
+        self._place = place + len(events)
         if events:
             self._since = events[-1].revision
         return events

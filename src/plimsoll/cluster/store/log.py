@@ -29,7 +29,7 @@ PAGE_SIZE = 8192
 CHECKPOINT = 512
 #: Free pages are given back to the file system when they are this many, and a quarter of the file.
 _MUCH_FREE = 1024
-_VACUUM = 256
+_VACUUM = 512
 
 TYPES: tuple[EventType, ...] = ("ADDED", "MODIFIED", "DELETED")
 DELETED = TYPES.index("DELETED")
@@ -158,7 +158,8 @@ class Log:
         free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
         pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
         if free > _MUCH_FREE and free * 4 > pages:
-            connection.execute(f"PRAGMA incremental_vacuum({_VACUUM})").fetchall()
+            # As a script it is run to its end; `execute` would stop after the first page.
+            connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM})")
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
