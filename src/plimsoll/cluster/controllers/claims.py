@@ -49,6 +49,7 @@ class ClaimController:
         self._using: Index[Pod, Ref] = Index(_claims_of)
         self._copying: Index[Pod, Ref] = Index(_templates_of)
         self._owned: Index[ResourceClaim, str] = Index(_owners_of)
+        self._reserved: Index[ResourceClaim, Ref] = Index(_consumers_of)
         self._made: dict[str, dict[str, ResourceClaim]] = {}  # by pod UID, until the cache has them
         self._unsure: set[str] = set()  # UIDs of pods for which a claim may have been made unheard
         self._deleted: dict[str, None] = {}
@@ -56,6 +57,7 @@ class ClaimController:
         self._pods.add_handler(self._using)
         self._pods.add_handler(self._copying)
         self._claims.add_handler(self._owned)
+        self._claims.add_handler(self._reserved)
         self._pods.add_handler(Listener(self._hear_pod))
         self._claims.add_handler(Listener(self._hear_claim))
         self._templates.add_handler(Listener(self._hear_template))
@@ -65,7 +67,9 @@ class ClaimController:
     def _hear_pod(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        key = ref(pod.metadata)
+        names = claim_names(pod)
+        if not names and not pod.spec.resource_claims and key not in self._reserved:
             return
         if new is None:
             self._made.pop(pod.metadata.uid, None)
@@ -74,10 +78,11 @@ class ClaimController:
             while len(self._deleted) > _REMEMBERED:
                 self._deleted.pop(next(iter(self._deleted)))
         if new is None or is_done(new):
-            for name in claim_names(pod):
+            names += [claim.metadata.name for claim in self._reserved.find(key)]
+            for name in names:
                 self.queue.add(Key("claim", pod.metadata.namespace, name))
         else:
-            self.queue.add(Key("pod", *ref(pod.metadata)))
+            self.queue.add(Key("pod", *key))
 
     def _hear_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old
@@ -225,6 +230,10 @@ def _templates_of(pod: Pod) -> Iterable[Ref]:
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_template_name is not None:
             yield Ref(pod.metadata.namespace, entry.resource_claim_template_name)
+
+
+def _consumers_of(claim: ResourceClaim) -> Iterable[Ref]:
+    return (Ref(claim.metadata.namespace, consumer.name) for consumer in claim.status.reserved_for)
 
 
 def _owners_of(claim: ResourceClaim) -> list[str]:

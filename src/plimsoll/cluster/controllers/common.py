@@ -26,8 +26,7 @@ class Settings:
     node_quarantine: float = 40.0
     #: How many finished pods are kept; none are deleted if this is zero.
     finished_pods_kept: int = 12500
-    #: How often nodes are looked at; for how long one may be silent, and for how long a new one.
-    node_period: float = 5.0
+    #: For how long a node may be silent, and for how long a new one.
     node_grace: float = 50.0
     node_startup_grace: float = 60.0
     #: How often quotas are worked out anew though nothing changed.

@@ -20,6 +20,7 @@ from plimsoll.cluster.controllers.device_taints import DeviceTaintController
 from plimsoll.cluster.controllers.discovery import Served, discover
 from plimsoll.cluster.controllers.garbage import GarbageController
 from plimsoll.cluster.controllers.namespaces import NamespaceController
+from plimsoll.cluster.controllers.nodes import NodeController, TaintEvictionController
 from plimsoll.cluster.controllers.pod_garbage import PodGarbageController
 from plimsoll.cluster.controllers.quotas import QuotaController
 from plimsoll.errors import InputError
@@ -32,8 +33,10 @@ KINDS: Mapping[str, Callable[[Context], loop.Controller]] = {
         DeviceTaintController,
         GarbageController,
         NamespaceController,
+        NodeController,
         PodGarbageController,
         QuotaController,
+        TaintEvictionController,
     )
 }
 NAMES: tuple[str, ...] = tuple(KINDS)

@@ -46,6 +46,7 @@ class QuotaController:
         self._classes = caches.of(DEVICE_CLASSES)
         self._inside: dict[str, Index[Any, str]] = {}
         self._extended: ExtendedNames | None = None
+        self._changed: dict[Ref, float] = {}  # when each quota was last seen to change
         measured = {_key(endpoint) for endpoint in _MEASURED}
         for endpoint in collected(context.served):
             if endpoint.namespaced:
@@ -57,7 +58,12 @@ class QuotaController:
         self._classes.add_handler(Listener(self._hear_class))
 
     def _hear_quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
-        if new is not None and (old is None or old.spec != new.spec or new.status.used is None):
+        if new is None:
+            assert old is not None
+            self._changed.pop(ref(old.metadata), None)
+            return
+        self._changed[ref(new.metadata)] = self._context.clock.now()
+        if old is None or old.spec != new.spec or new.status.used is None:
             self.queue.add(ref(new.metadata))
 
     def _hear_content(self, measured: bool, old: Any, new: Any) -> None:
@@ -78,9 +84,10 @@ class QuotaController:
         if quota is None:
             return NOTHING
         contents = self._look_into(key.namespace)
-        plan = plan_quota(quota, contents, self._context.clock.now())
+        now = self._context.clock.now()
+        plan = plan_quota(quota, contents, now, quiet=now - self._changed.get(key, now))
         await self._context.performer.perform(plan.actions)
-        return Plan(again=self._context.settings.quota_period)
+        return Plan(again=self._context.settings.quota_period if plan.again is None else plan.again)
 
     def _look_into(self, namespace: str) -> Contents:
         if self._extended is None:

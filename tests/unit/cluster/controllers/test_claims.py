@@ -128,7 +128,9 @@ def test_claims_by_name_are_the_users_business() -> None:
 
 def test_a_missing_template_is_told_and_tried_again() -> None:
     result = plan(pod(claims=ONE), templates={})
-    assert result.trouble == 'PodResourceClaim a: resource claim template "t" not found'
+    assert result.trouble == (
+        'PodResourceClaim a: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'
+    )
     (report,) = result.actions
     assert isinstance(report, Report)
     assert (report.type, report.reason, report.component) == (

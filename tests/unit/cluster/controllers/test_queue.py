@@ -8,34 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.cluster.controllers.queue import WorkQueue
-
-
-class ManualClock:
-    """Time that passes only when told."""
-
-    def __init__(self, now: float = 1_750_000_000.0) -> None:
-        self._now = now
-        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
-
-    def now(self) -> float:
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        sleeper = asyncio.get_running_loop().create_future()
-        self._sleepers.append((self._now + seconds, sleeper))
-        await sleeper
-
-    def advance(self, seconds: float) -> None:
-        self._now += seconds
-        for when, sleeper in list(self._sleepers):
-            if when <= self._now:
-                self._sleepers.remove((when, sleeper))
-                if not sleeper.done():
-                    sleeper.set_result(None)
-
+from tests.unit.cluster.controllers.cluster import ManualClock
 
 STEPS = st.lists(
     st.one_of(

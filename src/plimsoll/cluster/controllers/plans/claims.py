@@ -39,6 +39,7 @@ COMPONENT = "resource_claim"
 #: Who owns `status.resourceClaimStatuses` of pods.
 FIELD_MANAGER = "ResourceClaimController"
 FAILED_CREATION = "FailedResourceClaimCreation"
+_TEMPLATE = "resourceclaimtemplate.resource.k8s.io"
 #: The server adds five characters; with them and a hyphen a name may have 63.
 _LONGEST_BASE = 57
 
@@ -82,7 +83,8 @@ def plan_pod(
             continue
         template = templates.get(entry.resource_claim_template_name)
         if template is None:
-            missing = f'resource claim template "{entry.resource_claim_template_name}" not found'
+            name = entry.resource_claim_template_name
+            missing = f'resource claim template "{name}": {_TEMPLATE} "{name}" not found'
             return _trouble(pod, entry, missing, actions)
         actions.append(_generate(pod, entry, template))
     if actions:

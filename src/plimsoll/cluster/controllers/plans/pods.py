@@ -114,6 +114,13 @@ def find_condition(conditions: tuple[Condition, ...], type: str) -> Condition | 
     return next((condition for condition in conditions if condition.type == type), None)
 
 
+def set_condition(old: tuple[Condition, ...], condition: dict[str, Any]) -> dict[str, Any]:
+    """The part of a strategic merge patch that sets a condition, a new one after those there are."""
+    types = list(dict.fromkeys([*(item.type for item in old), condition["type"]]))
+    order = [{"type": type} for type in types]
+    return {"$setElementOrder/conditions": order, "conditions": [condition]}
+
+
 def mark_disrupted(
     pod: Pod, reason: str, message: str, now: float, *, observed: bool = True, phase: str = ""
 ) -> Patch | None:
@@ -131,7 +138,7 @@ def mark_disrupted(
         }
         if observed and pod.metadata.generation:
             condition["observedGeneration"] = pod.metadata.generation
-        status["conditions"] = [condition]
+        status.update(set_condition(pod.status.conditions, condition))
     if phase and pod.status.phase != phase:
         status["phase"] = phase
         if pod.metadata.generation:

@@ -40,6 +40,8 @@ from plimsoll.ledger.amounts import add_to
 from plimsoll.ledger.qos import BEST_EFFORT, qos_class
 from plimsoll.ledger.quota import COUNT_CLAIMS, COUNT_PODS, DEVICES_OF_CLASS
 
+#: For how many seconds a quota must be left alone before it is lowered.
+SETTLED_AFTER = 1.0
 #: Kinds that are counted under their bare name too.
 _ALIASES = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
 #: Kinds whose counts are worked out with the rest of what they use.
@@ -67,8 +69,12 @@ class Contents:
     extended: ExtendedNames = field(default_factory=ExtendedNames)
 
 
-def plan_quota(quota: ResourceQuota, contents: Contents, now: float) -> Plan:
-    """Bring a quota's status up to date."""
+def plan_quota(quota: ResourceQuota, contents: Contents, now: float, *, quiet: float = SETTLED_AFTER) -> Plan:
+    """Bring a quota's status up to date; `quiet` is for how many seconds nobody has changed it.
+
+    Whoever admits an object charges the quota before the object is there: a quota that has just been
+    charged is not lowered, because what it was charged for may not be in sight yet.
+    """
     hard = quota.spec.hard
     before = quota.status.used or {}
     used = {name: amount for name, amount in before.items() if name in hard}
@@ -77,6 +83,8 @@ def plan_quota(quota: ResourceQuota, contents: Contents, now: float) -> Plan:
         same = _texts(quota.status.hard) == _texts(hard) and quota.status.used == used
         if same:
             return NOTHING
+        if quiet < SETTLED_AFTER and any(used[name] < before[name] for name in used if name in before):
+            return Plan(again=SETTLED_AFTER - quiet)
     patch = {
         "metadata": {"resourceVersion": quota.metadata.resource_version},
         "status": {"hard": _replace(quota.status.hard, hard), "used": _replace(quota.status.used, used)},

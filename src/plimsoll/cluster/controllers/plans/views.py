@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.core import Pod, PodSpec, ResourceList, ResourceRequirements
+from plimsoll.api.core import Pod, PodSpec, ResourceRequirements
 from plimsoll.api.meta import Condition, Int, ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
 
 
 class WatchedPodSpec(PodSpec, frozen=True):
@@ -67,14 +68,14 @@ class ScopeSelector(Wire, frozen=True):
 
 
 class ResourceQuotaSpec(Wire, frozen=True):
-    hard: ResourceList = msgspec.field(default_factory=dict)
+    hard: dict[str, Quantity] = msgspec.field(default_factory=dict)
     scopes: tuple[str, ...] = ()
     scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuotaStatus(Wire, frozen=True):
-    hard: ResourceList | None = None
-    used: ResourceList | None = None
+    hard: dict[str, Quantity] | None = None
+    used: dict[str, Quantity] | None = None
 
 
 class ResourceQuota(Wire, frozen=True):
@@ -104,7 +105,7 @@ class VolumeClaimSpec(Wire, frozen=True):
 
 
 class VolumeClaimStatus(Wire, frozen=True):
-    allocated_resources: ResourceList = msgspec.field(default_factory=dict)
+    allocated_resources: dict[str, Quantity] = msgspec.field(default_factory=dict)
     current_volume_attributes_class_name: str | None = None
 
 
