@@ -2,7 +2,7 @@
 
 Owns the step from text to plain dicts and lists. Promises: numbers keep every digit, dates stay text, a key
 given twice and a document that does not parse are InputErrors with the line, and aliases cannot blow up
-memory. JSON is YAML too, so this reads both.
+memory. JSON is YAML too, so this reads both. Time grows with the length of the text and not faster.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ _BOOLS = {
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
-_MAX_NODES = 5_000_000
-_MAX_DEPTH = 500
+_MAX_COPIES = 500_000
+_MAX_DEPTH = 300
 
-_Parser = cast(Any, getattr(yaml, "CParser", None) or yaml.SafeLoader)
+_SlowParser = cast(Any, yaml.SafeLoader)
+_Parser = cast(Any, getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)
+#: Two escapes for one character, as JSON has them, are read by the slow parser only, up to this length.
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD]")
+_SLOW_MAX = 32 * 1024
 
 
 def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
@@ -43,7 +47,7 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
             yield 1, tree
             return
     try:
-        parser = _Parser(text)
+        parser = _choose_parser(text)(text)
         while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 tree = _Builder(parser).build()
@@ -51,11 +55,29 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
                     yield _line(event), tree
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        where = _place(text, mark) if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise InputError(f"{where}not YAML: {problem}") from None
     except UnicodeDecodeError:
         raise InputError("not YAML: the text is not UTF-8") from None
+    except RecursionError:
+        raise InputError("not YAML: nested too deeply") from None
+
+
+def _choose_parser(text: str | bytes) -> Any:
+    if len(text) > _SLOW_MAX:
+        return _Parser
+    shown = text.decode("latin-1") if isinstance(text, bytes) else text
+    return _SlowParser if _PAIR.search(shown) else _Parser
+
+
+def _place(text: str | bytes, mark: Any) -> str:
+    """Where a problem is; one at the end of the text is on its last line."""
+    newline: Any = b"\n" if isinstance(text, bytes) else "\n"
+    last = text.rstrip(newline).count(newline)
+    if mark.line > last:
+        return f"line {last + 1}: "
+    return f"line {mark.line + 1}, column {mark.column + 1}: "
 
 
 class _Builder:
@@ -64,13 +86,12 @@ class _Builder:
     def __init__(self, parser: Any) -> None:
         self.parser = parser
         self.anchors: dict[str, Any] = {}
-        self.nodes = 0
+        self.copies = 0
 
     def build(self) -> Any:
         return self.node(self.parser.get_event(), 0)
 
     def node(self, event: Any, depth: int) -> Any:
-        self.nodes += 1
         if depth > _MAX_DEPTH:
             raise InputError(f"line {_line(event)}: nested too deeply")
         if isinstance(event, yaml.AliasEvent):
@@ -108,9 +129,9 @@ class _Builder:
 
     def copy(self, value: Any, event: Any) -> Any:
         """What an alias stands for; copies are counted, so that aliases of aliases cannot multiply."""
-        self.nodes += 1
-        if self.nodes > _MAX_NODES:
-            raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_NODES:,} values")
+        self.copies += 1
+        if self.copies > _MAX_COPIES:
+            raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_COPIES:,} values")
         if isinstance(value, dict):
             return {key: self.copy(item, event) for key, item in value.items()}
         if isinstance(value, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,34 @@ def test_garbage_is_an_input_error_or_a_tree(text: str) -> None:
         load(text)
     except InputError:
         return
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 1_000_000,
+        "{a: " * 100_000,
+        "? " * 100_000,
+        "".join(" " * depth + "a:\n" for depth in range(1000)),
+        "[" * 30_000 + '"\\ud83d\\ude00"',
+    ],
+)
+def test_deep_nesting_is_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(InputError, match="nested too deeply"):
+        list(load_documents(text))
+    assert time.process_time() - began < 2
+
+
+def test_long_texts_are_read_quickly() -> None:
+    text = "".join(f"key{number}: value\n" for number in range(50_000))
+    began = time.process_time()
+    assert len(load(text)[0]) == 50_000
+    assert time.process_time() - began < 3
+
+
+def test_aliases_do_not_multiply() -> None:
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    text += "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(9))
+    with pytest.raises(InputError, match="aliases expand"):
+        list(load_documents(text))

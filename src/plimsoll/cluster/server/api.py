@@ -24,10 +24,10 @@ from plimsoll.cluster.server.negotiation import (
     PATCH_TYPES,
     Accepted,
     accept,
-    decode_body,
     decode_json,
-    decode_yaml,
     media_type,
+    read_body,
+    read_yaml,
 )
 from plimsoll.cluster.server.options import (
     WriteOptions,
@@ -145,12 +145,12 @@ class Api:
         if route.verb == "create" and not route.resource.stored:
             return await self._ask(route, call, query, accepted)
         if route.verb == "create":
-            body = decode_body(call.body, call.header("content-type"))
+            body = await read_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
             outcome = self._writing.create(route, body, options, call.user, _text(call, query))
             return await self._done(route, outcome, accepted, query)
         if route.verb == "update":
-            body = decode_body(call.body, call.header("content-type"))
+            body = await read_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
             outcome = self._writing.update(route, body, options, call.user, _text(call, query))
             return await self._done(route, outcome, accepted, query)
@@ -176,13 +176,13 @@ class Api:
         kind = PATCH_TYPES.get(media_type(call.header("content-type")))
         if kind is None:
             raise unsupported_media(PATCH_TYPES)
-        body = decode_yaml(call.body) if kind == "apply" else decode_json(call.body)
+        body = await read_yaml(call.body) if kind == "apply" else decode_json(call.body)
         options = self._write_options(call, query, applies=kind == "apply")
         outcome = self._writing.patch(route, kind, body, options, call.user)
         return await self._done(route, outcome, accepted, query)
 
     async def _delete(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        options = delete_options(query, self._delete_body(call))
+        options = delete_options(query, await self._delete_body(call))
         stored = find_stored(self._store, route)
         self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
         deletion = self._deleting.delete(route, stored, options)
@@ -194,7 +194,7 @@ class Api:
     async def _delete_collection(
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
     ) -> Answer:
-        options = delete_options(query, self._delete_body(call))
+        options = delete_options(query, await self._delete_body(call))
         listing = await self._reading.list(route, list_options(query))
         for stored in listing.items:
             self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
@@ -202,15 +202,15 @@ class Api:
         await self._store.settled(max((entry.revision for entry in done), default=0))
         return self._documents.answer_list(route, listing, accepted, query)
 
-    def _delete_body(self, call: Call) -> Any:
+    async def _delete_body(self, call: Call) -> Any:
         if not call.body.strip():
             return None
-        return decode_body(call.body, call.header("content-type"))
+        return await read_body(call.body, call.header("content-type"))
 
     # -- what is asked and forgotten, and what stands beside an object
 
     async def _ask(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        body = decode_body(call.body, call.header("content-type"))
+        body = await read_body(call.body, call.header("content-type"))
         if route.plural == "bindings":
             return await self._bind(route, call, query, accepted, body)
         now = write_time(self.context.now())
@@ -226,7 +226,7 @@ class Api:
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "patch":
             return await self._patch(route, call, query, accepted)
-        body = decode_body(call.body, call.header("content-type"))
+        body = await read_body(call.body, call.header("content-type"))
         if route.subresource == "binding":
             return await self._bind(route, call, query, accepted, body)
         if route.subresource == "eviction":
@@ -254,21 +254,18 @@ class Api:
         return answer_tree(success(code=201), accepted, 201)
 
     async def _scale(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        stored = find_stored(self._store, route)
         if route.verb == "get":
+            stored = find_stored(self._store, route)
             await self._store.settled(stored.revision)
             return answer_tree(to_scale(codec.decode_tree(stored.raw)), accepted)
         options = self._write_options(call, query)
+        patches, media = route.verb == "patch", call.header("content-type")
+        sent = decode_json(call.body) if patches else await read_body(call.body, media)
+        stored = find_stored(self._store, route)
         tree = codec.decode_tree(stored.raw)
-        if route.verb == "patch":
-            scale = self._writing.patch_document(
-                PATCH_TYPES.get(media_type(call.header("content-type")), ""),
-                to_scale(tree),
-                decode_json(call.body),
-            )
-        else:
-            scale = decode_body(call.body, call.header("content-type"))
-        outcome = self._writing.replace(route, stored, with_scale(tree, scale), options, call.user)
+        if patches:
+            sent = self._writing.patch_document(PATCH_TYPES.get(media_type(media), ""), to_scale(tree), sent)
+        outcome = self._writing.replace(route, stored, with_scale(tree, sent), options, call.user)
         await self._store.settled(outcome.revision)
         return answer_tree(to_scale(codec.decode_tree(outcome.raw)), accepted)
 
