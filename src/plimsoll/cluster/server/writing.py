@@ -46,6 +46,9 @@ from plimsoll.cluster.server.status import (
 from plimsoll.cluster.store import Key, Stored
 from plimsoll.errors import ApiError, DecodeError, PatchError
 from plimsoll.validate.binding import bind_pod, read_binding
+from plimsoll.validate.generic import path_segment
+from plimsoll.validate.problems import Path, Problem, required
+from plimsoll.validate.problems import invalid as invalid_value
 from plimsoll.validate.times import write_time
 
 Tree = dict[str, Any]
@@ -398,9 +401,10 @@ class Writing:
     def _prepare(self, job: _Job, tree: Tree, old: Tree | None) -> Tree:
         prepared = prepare_write(self._context, job.route, tree, old, job.user)
         job.warnings += prepared.warnings
-        if prepared.problems:
-            name = tree["metadata"].get("name", "")
-            raise invalid(job.route.group, job.route.resource.kind, name, prepared.problems)
+        name = tree["metadata"].get("name", "")
+        problems = prepared.problems or (_check_name(name) if old is None else ())
+        if problems:
+            raise invalid(job.route.group, job.route.resource.kind, name, problems)
         return prepared.tree
 
     def _attribute(self, job: _Job, old: Tree | None, tree: Tree, managed: Any) -> Tree:
@@ -423,6 +427,14 @@ class Writing:
 def _cannot_be(route: Route, why: str) -> str:
     kind = route.resource.kind
     return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'
+
+
+def _check_name(name: str) -> list[Problem]:
+    """What every name must be, whatever its kind allows: a part of a path."""
+    path = Path("metadata").child("name")
+    if not name:
+        return [required(path, "name or generateName is required")]
+    return [invalid_value(path, name, detail) for detail in path_segment(name)]
 
 
 def is_done(tree: Tree) -> bool:

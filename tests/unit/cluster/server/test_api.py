@@ -484,3 +484,14 @@ def test_fields_that_come_twice_are_told_to_those_who_ask() -> None:
         assert (await bench.call("POST", MAPS, body))[0] == 201
 
     run(story)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%b"])
+def test_every_object_has_a_name_that_fits_into_a_path(name: str) -> None:
+    async def story(bench: Bench) -> None:
+        event = {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
+        code, status = await bench.call("POST", "/api/v1/namespaces/default/events", event)
+        assert code == 422, status
+        assert status["details"]["causes"][0]["field"] == "metadata.name"
+
+    run(story)
