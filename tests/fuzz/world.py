@@ -1,0 +1,175 @@
+"""An API in memory under fire, and what must hold of it whatever is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from types import FrameType
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.kinds.registry import RESOURCES, by_key
+from plimsoll.cluster.server.api import Api
+from plimsoll.cluster.server.call import Answer, Call
+from plimsoll.cluster.server.context import Context
+from plimsoll.cluster.server.security.users import MASTERS, User
+from plimsoll.cluster.store import Store
+from tests.fuzz.calls import Caller, token
+from tests.fuzz.templates import TEMPLATES
+
+ROOT = User("root", groups=(MASTERS,))
+#: What may be answered besides success and refusals: not now, and a version we do not have yet.
+MAY_FAIL = {503, 504}
+#: No request of the size we send may keep others waiting for longer.
+SLOWEST = 3.0
+
+
+class World:
+    """One API and the dice that say what is sent to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.store = Store.open(None, history_events=500)
+        self.api = Api(Context.over(self.store))
+        self.caller = Caller(Random(seed), self.store)
+        self.answers: dict[int, int] = {}
+
+    async def begin(self) -> None:
+        """Namespaces, and one object of each template."""
+        async with Client.within(self.api.handle, ROOT) as client:
+            for name in ("default", "kube-system", "other"):
+                await client.call("POST", "/api/v1/namespaces", tree={"metadata": {"name": name}})
+            for key, (api_version, kind, namespaced, rest) in TEMPLATES.items():
+                row = by_key(key)
+                assert row is not None
+                root = f"/apis/{api_version}" if row.group else f"/api/{api_version}"
+                path = f"{root}/namespaces/default/{row.plural}" if namespaced else f"{root}/{row.plural}"
+                name = "n" if kind == "Node" else f"first-{kind.lower()}" if row.stored_as else "first"
+                tree = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **rest}
+                await client.call("POST", path, tree=tree)
+
+    async def strike(self, count: int) -> None:
+        """Send so many requests, each of them checked."""
+        for number in range(count):
+            call = self.caller.next()
+            with told(f"request {number}: {show(call)}"):
+                await self.send(call)
+            if number % 200 == 0:
+                self.caller.tokens = [
+                    token(self.store.revision + shift, "default", "b") for shift in (0, -1, -400, 1, 10**9)
+                ]
+
+    async def send(self, call: Call) -> Answer:
+        began = time.monotonic()
+        answer = await self.api.handle(call)
+        if isinstance(answer.body, bytes):
+            check_answer(answer)
+        else:
+            await check_stream(answer)
+        took = time.monotonic() - began
+        assert took < SLOWEST, f"{took:.1f} s"
+        self.answers[answer.status] = self.answers.get(answer.status, 0) + 1
+        return answer
+
+    def check(self) -> None:
+        """What the store holds is in order."""
+        seen: set[int] = set()
+        for row in RESOURCES:
+            if row.stored_as or not row.stored:
+                continue
+            for stored in self.store.list(row.storage_key).items:
+                tree = codec.decode_tree(stored.raw)
+                json.loads(stored.raw)
+                metadata = tree["metadata"]
+                assert (metadata["name"], metadata.get("namespace", "")) == (
+                    stored.key.name,
+                    stored.key.namespace,
+                )
+                assert metadata["uid"]
+                assert metadata["resourceVersion"] == str(stored.revision)
+                assert (tree["kind"], tree["apiVersion"]) == (row.kind, row.api_version())
+                assert stored.revision not in seen
+                seen.add(stored.revision)
+
+    async def check_unchanged(self, user: User = ROOT) -> None:
+        """What is stored can be written again as it is, and then nothing changes."""
+        for row in RESOURCES:
+            if row.stored_as or "update" not in row.verbs:
+                continue
+            for stored in self.store.list(row.storage_key).items:
+                path = f"/apis/{row.group}/{row.versions[0]}" if row.group else f"/api/{row.versions[0]}"
+                if row.namespaced:
+                    path += f"/namespaces/{stored.key.namespace}"
+                path += f"/{row.plural}/{stored.key.name}"
+                with told(f"PUT {path} {stored.raw!r}"):
+                    answer = await self.send(Call("PUT", path, user, (), {}, stored.raw))
+                    assert answer.status == 200, answer.body
+                    after = self.store.get(stored.key)
+                    assert after == stored, after
+
+
+def check_answer(answer: Answer) -> None:
+    assert isinstance(answer.body, bytes)
+    assert answer.status < 500 or answer.status in MAY_FAIL, answer.body
+    assert answer.status >= 200
+    for name, value in answer.headers.items():
+        assert not {"\n", "\r"} & set(name + value)
+        (name + value).encode("latin-1")
+    if answer.content_type.startswith("application/json") and answer.body:
+        tree = json.loads(answer.body)
+        if answer.status >= 400:
+            assert (tree["kind"], tree["code"], tree["status"]) == ("Status", answer.status, "Failure"), tree
+            assert tree["message"]
+
+
+async def check_stream(answer: Answer) -> None:
+    """The beginning of a watch: whole frames of known types."""
+    assert not isinstance(answer.body, bytes)
+    assert answer.status == 200
+    try:
+        async with asyncio.timeout(0.005):
+            async for chunk in answer.body:
+                for line in chunk.splitlines():
+                    frame = json.loads(line)
+                    assert frame["type"] in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"), frame
+                    assert isinstance(frame["object"], dict)
+    except TimeoutError:
+        pass
+    finally:
+        await answer.body.aclose()
+
+
+def show(call: Call) -> str:
+    body = call.body if len(call.body) < 3000 else call.body[:1500] + b"..." + call.body[-200:]
+    return f"{call.method} {call.path[:300]} {call.query} {call.headers} as {call.user.name}\n{body!r}"
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Failures say what was sent."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+@contextmanager
+def alarm(seconds: int) -> Iterator[None]:
+    """A hang becomes a failure that says where."""
+
+    def ring(number: int, frame: FrameType | None) -> Any:
+        raise AssertionError(f"no answer within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
