@@ -3,9 +3,9 @@
     python -m bench.server [--objects 100000] [--watchers 1000] [--folder FOLDER]
 
 Starts `plimsoll server` as a process of its own and prints: writes (create, bind, patch a status) and reads
-for 1, 32 and 128 requests in flight; what a write and a list cost with more and more objects stored; the fan-out
-of events to many watchers; how long a restart with many objects takes. The client takes CPU too, so the
-server's own CPU per request stands beside the rates: that is what a faster client would see.
+for 1, 32 and 128 requests in flight; what a write and a list cost with more and more objects stored; the
+fan-out of events to many watchers; how long a restart with many objects takes. The client takes CPU too, so
+the server's own CPU per request stands beside the rates: that is what a faster client would see.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Server:
 
     def start(self) -> float:
         """Start it; seconds until it answers."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         self.kubeconfig.unlink(missing_ok=True)
         begin = time.perf_counter()
         command = [sys.executable, "-m", "plimsoll.cli.main", "server", "--data", str(self._folder / "data")]
@@ -227,15 +228,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        server = Server(Path(folder))
+        server = Server(Path(folder) / "empty")
         print(f"start of an empty server: {server.start():.2f} s until it answers")
         asyncio.run(bench_requests(server))
         asyncio.run(bench_watches(server, options.watchers, 20))
         server.stop()
-        stored = 0
         print("the same with more objects stored")
+        full = Path(folder) / "full"
+        (full / "data").mkdir(parents=True)
+        server, stored = Server(full), 0
         for size in (options.objects // 100, options.objects // 10, options.objects):
-            fill(Path(folder) / "data" / "store.db", stored, size)
+            fill(full / "data" / "store.db", stored, size)
             stored = size
             print(f"restart with {stored} objects: {server.start():.2f} s until it answers")
             asyncio.run(bench_size(server, stored))
