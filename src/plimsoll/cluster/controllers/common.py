@@ -31,6 +31,8 @@ class Settings:
     node_startup_grace: float = 60.0
     #: How often quotas are worked out anew though nothing changed.
     quota_period: float = 300.0
+    #: How long a kind may take to be listed before the garbage collector goes on without it.
+    patience: float = 30.0
     #: How many keys each controller works on at once.
     workers: int = 8
 

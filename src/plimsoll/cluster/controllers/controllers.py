@@ -8,11 +8,13 @@ state as not having stopped.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.controllers import loop
-from plimsoll.cluster.controllers.caches import Caches
+from plimsoll.cluster.controllers.caches import VIEWS, Caches
 from plimsoll.cluster.controllers.claims import ClaimController
 from plimsoll.cluster.controllers.clock import Clock, SystemClock
 from plimsoll.cluster.controllers.common import Context, Settings
@@ -23,7 +25,13 @@ from plimsoll.cluster.controllers.namespaces import NamespaceController
 from plimsoll.cluster.controllers.nodes import NodeController, TaintEvictionController
 from plimsoll.cluster.controllers.pod_garbage import PodGarbageController
 from plimsoll.cluster.controllers.quotas import QuotaController
-from plimsoll.errors import InputError
+from plimsoll.cluster.informer import Informer
+from plimsoll.cluster.leader import Election
+from plimsoll.errors import ApiError, InputError
+
+_log = logging.getLogger("plimsoll.controllers")
+#: The longest wait between two attempts to read what the API serves.
+_LONGEST_DELAY = 30.0
 
 #: The controllers by the names that kube-controller-manager gives them.
 KINDS: Mapping[str, Callable[[Context], loop.Controller]] = {
@@ -43,7 +51,10 @@ NAMES: tuple[str, ...] = tuple(KINDS)
 
 
 class Controllers:
-    """Runs controllers against one API, embedded or real."""
+    """Runs controllers against one API, embedded or real.
+
+    With an `election` they run only while it is won: several processes may then stand by for each other.
+    """
 
     def __init__(
         self,
@@ -53,46 +64,78 @@ class Controllers:
         only: Iterable[str] | None = None,
         settings: Settings | None = None,
         served: Iterable[Served] | None = None,
+        election: Election | None = None,
     ) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._settings = settings or Settings()
         self._served = None if served is None else tuple(served)
         self._names = _choose(only)
+        self._election = election
         self._ready = asyncio.Event()
         #: What runs, once started.
         self.controllers: list[loop.Controller] = []
         self.caches = Caches(client, self._clock.sleep)
 
     async def start(self) -> None:
-        """Make the controllers; `run` does this first."""
-        if self._served is None:
-            self._served = tuple(await discover(self._client))
+        """Make the controllers anew, with empty caches; `run` does this first."""
+        served = self._served if self._served is not None else tuple(await self._discover())
+        self.caches = Caches(self._client, self._clock.sleep)
         context = Context(
             client=self._client,
             clock=self._clock,
             caches=self.caches,
             settings=self._settings,
-            served=self._served,
+            served=served,
             watches_all=GarbageController.name in self._names or QuotaController.name in self._names,
         )
         self.controllers = [KINDS[name](context) for name in self._names]
 
     async def run(self) -> None:
         """Run all controllers until cancelled."""
-        await self.start()
-        async with asyncio.TaskGroup() as group:
-            for informer in self.caches.informers():
-                group.create_task(informer.run())
-            for informer in self.caches.informers():
-                await informer.synced()
-            for controller in self.controllers:
-                group.create_task(loop.run(controller))
-            self._ready.set()
+        if self._election is None:
+            await self._lead()
+        else:
+            await self._election.run(self._lead)
 
     async def ready(self) -> None:
         """Wait until all caches are filled and all controllers run."""
         await self._ready.wait()
+
+    async def _lead(self) -> None:
+        await self.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self.caches.informers():
+                    group.create_task(informer.run())
+                await asyncio.gather(*map(self._await_filled, self.caches.informers()))
+                for controller in self.controllers:
+                    group.create_task(loop.run(controller))
+                self._ready.set()
+        finally:
+            self._ready.clear()
+
+    async def _await_filled(self, informer: Informer[Any]) -> None:
+        """Wait for a cache; of kinds that are only counted and collected, not for ever."""
+        endpoint = informer.endpoint
+        if (endpoint.group, endpoint.plural) in VIEWS:
+            await informer.synced()
+            return
+        try:
+            await informer.synced(self._settings.patience)
+        except ApiError as error:
+            _log.warning("going on without %s, which cannot be listed: %s", endpoint.plural, error)
+
+    async def _discover(self) -> list[Served]:
+        failures = 0
+        while True:
+            try:
+                return await discover(self._client)
+            except ApiError as error:
+                failures += 1
+                delay = min(_LONGEST_DELAY, 0.1 * 2 ** min(failures, 16))
+                _log.warning("what the API serves cannot be read: %s; again in %.1f s", error, delay)
+                await self._clock.sleep(delay)
 
 
 def _choose(only: Iterable[str] | None) -> list[str]:
