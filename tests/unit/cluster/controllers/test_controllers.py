@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from plimsoll.cluster.server.bootstrap import bootstrap
 
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.cluster.client.within import WithinTransport
 from plimsoll.cluster.controllers import NAMES, Controllers
 from plimsoll.cluster.controllers.discovery import discover
+from plimsoll.cluster.controllers.plans.namespaces import DEFAULTS
 from plimsoll.cluster.kinds.registry import RESOURCES
 from plimsoll.cluster.leader import Election, Timing
 from plimsoll.cluster.server.security.users import CONTROLLERS
@@ -108,8 +108,8 @@ def test_all_of_them_run_as_their_own_user() -> None:
 
     async def story() -> None:
         world = Cluster()
-        await bootstrap(world.client)
-        await world.client.create(NAMESPACES, {"metadata": {"name": "n"}})
+        for name in (*DEFAULTS, "n"):
+            await world.client.create(NAMESPACES, {"metadata": {"name": name}})
         controllers = Controllers(Client.within(world.api.handle, CONTROLLERS))
         async with running(controllers):
             await asyncio.wait_for(controllers.ready(), 10)
