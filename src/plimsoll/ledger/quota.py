@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import ALL, EXACT_COUNT, RESULTS_MAX, DeviceRequest, ResourceClaim
@@ -18,11 +19,12 @@ from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page
 from plimsoll.ledger.cgroups.shares import share_claims
 from plimsoll.ledger.lines import Entry, Line, Rule
 from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.requests import pod_limits
+from plimsoll.ledger.requests import Options, pod_limits, pod_requests
 from plimsoll.ledger.units import PLAIN, is_extended
 
 COUNT_CLAIMS = "count/resourceclaims.resource.k8s.io"
 COUNT_PODS = "count/pods"
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 _ONE = Quantity.of(1)
 _IN_SPEC = (Rule.REQUESTS, Rule.POD_LEVEL, Rule.OVERHEAD)
@@ -67,6 +69,25 @@ def _limits(entry: Entry, count_claims: bool) -> dict[str, Quantity]:
     else:
         limits = pod_limits(entry.pod, replace(entry.options, count_claims=False))
     return {f"limits.{name}": limits[name] for name in PLAIN if name in limits}
+
+
+def pod_usage(pod: Pod, *, pod_level: bool = True, over: bool = False) -> dict[str, Quantity]:
+    """What one pod counts for, by its spec and what its node reports; `over` says that it has ended.
+
+    A pod that has ended still is an object, and nothing more. Claims are not counted, as in Kubernetes.
+    """
+    usage = {COUNT_PODS: _ONE}
+    if over or pod.status.phase in ("Failed", "Succeeded"):
+        return usage
+    options = Options(use_status=True, skip_pod_level=not pod_level)
+    usage["pods"] = _ONE
+    for name, amount in pod_requests(pod, options).items():
+        if name in PLAIN or is_huge_page(name):
+            usage[name] = amount
+        if name in PLAIN or is_huge_page(name) or is_extended(name) or name.startswith(DEVICE_CLASS):
+            usage[f"requests.{name}"] = amount
+    limits = pod_limits(pod, options)
+    return usage | {f"limits.{name}": limits[name] for name in PLAIN if name in limits}
 
 
 def claim_usage(claim: ResourceClaim) -> dict[str, Quantity]:
