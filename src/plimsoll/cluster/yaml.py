@@ -1,8 +1,8 @@
-"""YAML as kubectl reads it: plain scalars by Go's rules, into the trees that `api.codec` takes.
+"""YAML as kubectl reads it: plain scalars by Go's rules, into the trees that `api.codec` takes, and back.
 
-Owns the step from text to plain dicts and lists. Promises: numbers keep every digit, dates stay text, a key
-given twice and a document that does not parse are InputErrors with the line, and aliases cannot blow up
-memory. JSON is YAML too, so this reads both. Time grows with the length of the text and not faster.
+Owns the step from text to plain dicts and lists, and the way back. Promises: numbers keep every digit, dates
+stay text, a key given twice and a document that does not parse are InputErrors with the line, and aliases
+cannot blow up memory. JSON is YAML too, so this reads both. Time grows with the text's length, not faster.
 """
 
 from __future__ import annotations
@@ -193,3 +193,31 @@ def _join_surrogates(text: str) -> str:
 
 def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
+
+
+def dump_document(tree: Any) -> bytes:
+    """A tree as one document, keys in order; what reads it finds the same tree."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=True, allow_unicode=True, encoding="utf-8", width=2**20)
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", None) or yaml.SafeDumper):  # type: ignore[misc]
+    """Writes what Go reads back: texts that look like something else to it are quoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def _represent_text(self, text: str) -> Any:
+        plain = text not in _NULLS and text not in _BOOLS and not (text[0].isdigit() or text[0] in "+-.=<")
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+    def _represent_number(self, number: Number) -> Any:
+        mantissa, mark, exponent = number.text.lower().partition("e")
+        if "." not in mantissa:
+            mantissa += ".0"
+        if mark and exponent[0] not in "+-":
+            exponent = f"+{exponent}"
+        return self.represent_scalar("tag:yaml.org,2002:float", mantissa + mark + exponent)
+
+
+_Dumper.add_representer(str, _Dumper._represent_text)
+_Dumper.add_representer(Number, _Dumper._represent_number)

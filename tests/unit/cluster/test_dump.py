@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Number
 from plimsoll.cluster.dump import parse_objects, read_objects
-from plimsoll.cluster.yaml import load_documents
+from plimsoll.cluster.yaml import dump_document, load_documents
 from plimsoll.errors import InputError
 
 
@@ -122,6 +123,26 @@ def test_json_is_yaml(tree: Any) -> None:
     """Read by the JSON reader, and by the YAML reader behind a comment."""
     assert load(json.dumps(tree)) == [tree]
     assert load("# yaml\n" + json.dumps(tree)) == [tree]
+
+
+_numbers = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,5})((\.[0-9]{1,5})([eE][-+]?[0-9]{1,3})?|[eE][-+]?[0-9]{1,3})", fullmatch=True
+)
+_words = st.sampled_from(
+    ["yes", "off", "1e3", "0o7", "012", "1_0", ".5", "+1", "~", "null", "=", "<<", "1:30", "0x1"]
+)
+
+
+@given(json_trees | _words | st.lists(_words) | st.dictionaries(_words, _words))
+def test_what_is_written_is_read_back(tree: Any) -> None:
+    assert load(dump_document(tree)) == [tree]
+
+
+@given(_numbers)
+def test_fractions_are_written_as_numbers(text: str) -> None:
+    (back,) = load(dump_document({"n": Number(text)}))
+    assert isinstance(back["n"], Number)
+    assert Decimal(back["n"].text) == Decimal(text)
 
 
 @given(st.text(max_size=60) | st.text("ab:-[]{}&*!|>'\"#,? \n01", max_size=60))

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from plimsoll.api import codec
 from plimsoll.cluster.server.call import Answer
 from plimsoll.cluster.server.context import Context
@@ -22,9 +20,12 @@ from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.shapes import is_stored_shape, to_version
 from plimsoll.cluster.server.status import not_acceptable
 from plimsoll.cluster.server.tables import to_table
+from plimsoll.cluster.yaml import dump_document
 from plimsoll.errors import InputError
 
 Tree = dict[str, Any]
+
+_LONG = 256 * 1024
 
 
 def answer_tree(tree: Any, accepted: Accepted, status: int = 200) -> Answer:
@@ -131,6 +132,6 @@ def _encode(raw: bytes, accepted: Accepted, status: int = 200) -> Answer:
         except InputError:
             raise not_acceptable([JSON, YAML]) from None
     if accepted.media == YAML:
-        text = yaml.safe_dump(codec.decode_tree(raw), sort_keys=True, allow_unicode=True)
-        return Answer(status, text.encode(), YAML)
+        # JSON is YAML too: long answers are left as they are rather than keep others waiting.
+        return Answer(status, raw if len(raw) > _LONG else dump_document(codec.decode_tree(raw)), YAML)
     return Answer(status, raw, JSON)
