@@ -108,7 +108,10 @@ def apply_owned(
 
     The result is fresh down to its metadata and shares the rest with the arguments; it has no defaults yet.
     """
-    check_configuration(applied, api_version)
+    if live is not None and not isinstance(live, dict):
+        raise PatchError("the stored object is no object")
+    kind = schema.short_name if schema is not None else str((live or {}).get("kind") or "")
+    check_configuration(applied, api_version, kind)
     check_typed(applied, schema)
     request = Request(
         schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
@@ -142,17 +145,14 @@ def _conflict(who: Identity, owner: Owner, path: tuple[str, ...]) -> Conflict:
     return Conflict(who.manager, show_path(path), who.operation, owner.version, who.subresource)
 
 
-def check_configuration(applied: Any, api_version: str) -> None:
-    """Refuse what is no configuration for this version."""
+def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
+    """Refuse what is no configuration for this version and kind (any kind if that is empty)."""
     if not isinstance(applied, dict):
         raise PatchError("an apply configuration is an object", malformed=True)
-    given = applied.get("apiVersion")
-    if given != api_version:
-        raise PatchError(
-            "Incorrect version specified in apply patch. "
-            f"Specified patch version: {given}, expected: {api_version}",
-            malformed=True,
-        )
+    given, kind = applied.get("apiVersion"), applied.get("kind")
+    if given != api_version or (wanted and kind != wanted):
+        group, _, version = str(given or "").rpartition("/")
+        raise PatchError(f"invalid object type: {group}/{version}, Kind={kind or ''}", malformed=True)
     metadata = applied.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise PatchError("metadata is no object", malformed=True)

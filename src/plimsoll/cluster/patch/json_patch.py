@@ -217,7 +217,7 @@ class _Patch:
 
 def _check_depth(tree: Any) -> None:
     """Refuse what moves and copies have nested so deeply that nobody could walk it."""
-    level = [tree]
+    level = [tree] if isinstance(tree, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [
             inner

@@ -154,6 +154,8 @@ def track_update(
     with `new`. What the kind does not let this request change is nobody's doing, unless `ignored` says
     otherwise. An object whose lists cannot be told apart by their keys loses its managedFields, as upstream.
     """
+    if not isinstance(new, dict) or not isinstance(old, dict | None):
+        raise PatchError("is no object", malformed=True)
     request = Request(
         schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
     )
