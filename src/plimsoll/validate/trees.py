@@ -27,7 +27,6 @@ Tree: TypeAlias = "dict[str, Any]"
 
 #: DIFF: deeper objects are refused; upstream goes down to 10,000 levels (test_depth_is_limited).
 MAX_DEPTH = 150
-_BIG = 2**63
 _LONGEST_NUMBER = 4096  # bits
 
 #: Fields that hold a timestamp.
@@ -136,10 +135,8 @@ def _copy_plain(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, (list, tuple)):
         return [_copy_plain(v, path, depth + 1) for v in value]
     if isinstance(value, int):
-        if -_BIG <= value < _BIG:
-            return value
         if value.bit_length() <= _LONGEST_NUMBER:
-            return Number(str(value))  # no encoder keeps such a number, its text survives
+            return value
     elif isinstance(value, float) and math.isfinite(value):
         return value
     raise DecodeError("must be JSON", path)
