@@ -35,6 +35,7 @@ _EMBEDDED: dict[str, frozenset[str]] = {
         "PersistentVolumeClaimTemplate": "metadata spec",
         "PodTemplate": "template",
         "PodTemplateSpec": "metadata spec",
+        "ReplicaSetSpec": "template",
         "ResourceClaimSpec": "devices",
         "ResourceClaimTemplateSpec": "metadata spec",
         "SelfSubjectReviewStatus": "userInfo",
