@@ -28,6 +28,8 @@ _log = logging.getLogger("plimsoll.server")
 _BACKLOG = 1024
 #: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
 _PIECE = 1 << 20
+#: Less than what makes a write wait until the client has read.
+_SMALL = 32 << 10
 
 
 class HttpServer:
@@ -167,12 +169,16 @@ class HttpServer:
         self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes | memoryview
     ) -> None:
         """Write a piece; who does not read for too long is cut off, so that nothing waits for it for ever."""
+        transport = request.transport
+        if transport is not None and len(piece) < _SMALL and not transport.get_write_buffer_size():
+            await response.write(piece)  # nobody is behind: this does not wait
+            return
         try:
             async with asyncio.timeout(self._limits.slow_watch_timeout):
                 await response.write(piece)
         except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+            if transport is not None:
+                transport.abort()
             raise
 
 

@@ -83,6 +83,7 @@ class _Watch:
     async def frames(self, state: bool, marked: bool, since: int, life: float) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
         end = loop.time() + life
+        timer: asyncio.TimerHandle | None = None
         try:
             if state:
                 async for chunk in self._state(since):
@@ -90,23 +91,26 @@ class _Watch:
                 if marked:
                     yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
             while True:
-                pause = min(end - loop.time(), BOOKMARK_SECONDS if self._bookmarks else life)
-                try:
-                    async with asyncio.timeout(max(pause, 0)):
-                        events = await self._feed.next()
-                except TimeoutError:
-                    if self._bookmarks:
-                        yield self._bookmark(self._feed.revision, {})
-                    if loop.time() >= end:
-                        return
-                    continue
+                if timer is None:  # one timer for each bookmark, not for each event
+                    pause = BOOKMARK_SECONDS if self._bookmarks else life
+                    timer = loop.call_at(min(end, loop.time() + pause), self._feed.nudge)
+                events = await self._feed.next()
                 for chunk in _chunks(self._tell(events)):
                     yield chunk
+                if events:
+                    continue
+                timer = None
+                if self._bookmarks:
+                    yield self._bookmark(self._feed.revision, {})
+                if loop.time() >= end:
+                    return
         except ApiError as error:
             yield _frame("ERROR", codec.encode(to_status(error)))
         except StoreError:
             yield _frame("ERROR", codec.encode(to_status(expired("the server is shutting down"))))
         finally:
+            if timer is not None:
+                timer.cancel()
             self._feed.close()
 
     async def _state(self, at: int) -> AsyncGenerator[bytes]:

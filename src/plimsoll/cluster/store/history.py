@@ -192,6 +192,7 @@ class Feed:
         # Not past what is durable: the rest may be taken back, and others come in its place.
         self._place = min(line.place_after(since), line.ready)
         self._closed = False
+        self._nudged = False
 
     @property
     def revision(self) -> int:
@@ -201,10 +202,14 @@ class Feed:
         return self._since
 
     async def next(self, limit: int = 1000) -> list[Event]:
-        """The next events, at least one; waits for it. Raises ApiError 410 when they are no longer there."""
+        """The next events, at least one; waits for it. Raises ApiError 410 when they are no longer there.
+
+        After a `nudge` there may be none.
+        """
         while True:
             events = self.take(limit)
-            if events:
+            if events or self._nudged:
+                self._nudged = False
                 return events
             future = asyncio.get_running_loop().create_future()
             self._line.waiting[self] = future
@@ -212,6 +217,13 @@ class Feed:
                 await future
             finally:
                 self._line.waiting.pop(self, None)
+
+    def nudge(self) -> None:
+        """Have a `next` that waits (or the coming one) return, with or without events."""
+        self._nudged = True
+        future = self._line.waiting.get(self)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     def take(self, limit: int = 1000) -> list[Event]:
         """What there is at once, perhaps nothing."""

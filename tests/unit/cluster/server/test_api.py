@@ -495,3 +495,21 @@ def test_every_object_has_a_name_that_fits_into_a_path(name: str) -> None:
         assert status["details"]["causes"][0]["field"] == "metadata.name"
 
     run(story)
+
+
+def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plimsoll.cluster.server.watching.BOOKMARK_SECONDS", 0.3)
+
+    async def story(bench: Bench) -> None:
+        since = str(bench.store.revision)
+        await bench.call("POST", MAPS, config_map())
+        events = await bench.watch(
+            PODS, 99, resourceVersion=since, timeoutSeconds="1", allowWatchBookmarks="true"
+        )
+        assert {event["type"] for event in events} == {"BOOKMARK"}
+        assert 2 <= len(events) <= 4
+        last = events[-1]["object"]
+        assert (last["kind"], last["metadata"]["resourceVersion"]) == ("Pod", str(bench.store.revision))
+        assert await bench.watch(PODS, 99, resourceVersion=since, timeoutSeconds="1") == []
+
+    run(story)
