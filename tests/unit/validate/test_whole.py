@@ -1,0 +1,162 @@
+"""Objects that use everything: valid as they are, and no trouble when they are damaged."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.gates import GATES, Gates
+from plimsoll.errors import DecodeError
+from plimsoll.validate import Problem, Write, prepare
+from plimsoll.validate.endpoints import ENDPOINTS
+from plimsoll.validate.equality import same, same_under
+from plimsoll.validate.intake import take_in
+from plimsoll.validate.job import look
+from plimsoll.validate.trees import canonicalise
+from tests.unit.validate.objects import NOW, Tree, found, run, stored
+from tests.unit.validate.test_fuzz import _damage
+from tests.unit.validate.whole import WHOLE, live_pod
+
+MAKERS = [make for make, _ in WHOLE]
+
+
+def _is_create_fine(tree: Tree) -> bool:
+    return "ephemeralContainers" not in tree.get("spec", {})
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_whole_objects_are_fine(make: Any) -> None:
+    if _is_create_fine(make()):
+        assert found(make()) == []
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_nothing_changes_when_nothing_is_changed(make: Any) -> None:
+    tree = make()
+    settled = stored(run(tree).tree) if _is_create_fine(tree) else stored(tree)
+    first = run(settled, settled)
+    assert first.problems == ()
+    again = prepare(Write(tree["kind"], "update", first.tree, NOW, first.tree, old_settled=True))
+    assert again == first
+
+
+def _fuzz(seed: int) -> None:
+    chance = random.Random(seed)
+    make, subresources = chance.choice(WHOLE)
+    whole = make()
+    kind = whole["kind"]
+    subresource = chance.choice(subresources)
+    old = stored(whole) if subresource or chance.random() < 0.5 else None
+    tree = _damage(stored(whole) if old is not None else whole, chance)
+    if old is not None and chance.random() < 0.2:
+        old = _damage(old, chance)
+    gates = Gates.of({gate.name: False for gate in GATES if chance.random() < 0.2})
+    operation: Any = "create" if old is None else "update"
+    try:
+        prepared = prepare(Write(kind, operation, tree, NOW, old, subresource, gates=gates))
+    except DecodeError:
+        return
+    for problem in prepared.problems:
+        assert isinstance(problem, Problem)
+        assert problem.field
+        assert problem.detail
+        str(problem)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_damaged_whole_objects(seed: int) -> None:
+    _fuzz(seed)
+
+
+@pytest.mark.slow
+def test_damaged_whole_objects_for_a_minute() -> None:
+    start, seed = time.monotonic(), 0
+    while time.monotonic() - start < 60:
+        before = time.monotonic()
+        _fuzz(seed)
+        assert time.monotonic() - before < 5, f"seed {seed} took too long"
+        seed += 1
+    assert seed > 1000
+
+
+# -- the fast way in and the plain way
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_both_ways_in_give_the_same_tree(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    tree = make()
+    if chance.random() < 0.7:
+        tree = _damage(tree, chance)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        plain = canonicalise(tree, view)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            take_in(tree, view)
+        return
+    try:
+        fast = take_in(tree, view)
+    except DecodeError:  # types are told by the fast way alone
+        return
+    assert fast == plain
+    assert list(fast) == list(plain)
+
+
+def test_depth_is_counted_in_brackets() -> None:
+    view = ENDPOINTS["create", "Lease", ""].view
+    deep: Any = {}
+    for _ in range(140):
+        deep = {"a": deep}
+    assert take_in({"odd": deep, "text": "]}" * 500, "more": [{}] * 200}, view)["odd"] == deep
+    for _ in range(20):
+        deep = {"a": deep}
+    with pytest.raises(DecodeError, match="deep"):
+        take_in({"odd": deep}, view)
+
+
+# -- comparing trees and comparing views
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_trees_are_compared_as_their_views_are(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        old, new = (take_in(_damage(make(), chance), view) for _ in range(2))
+    except DecodeError:
+        return
+    first, second = look(old, view), look(new, view)
+    if same(first, second) != same_under(view, old, new):
+        # They may only differ where a view does not look.
+        assert same(first, second)
+    assert same_under(view, old, take_in(old, view))
+
+
+def test_what_is_the_same_in_a_spec() -> None:
+    view = ENDPOINTS["create", "Pod", ""].view
+    tree = live_pod()
+    for spec, equal in (
+        ({"hostNetwork": False}, True),
+        ({"hostPID": False, "volumes": [], "nodeSelector": {}, "hostname": ""}, True),
+        ({"hostUsers": False}, False),
+        ({"affinity": {}}, False),
+        ({"runtimeClassName": ""}, False),
+        ({"overhead": {}}, True),
+        ({"future": None}, True),
+        ({"future": 0}, False),
+    ):
+        other = {**tree, "spec": {**tree["spec"], **spec}}
+        assert same_under(view, tree, other) is equal, spec
+    one, two = ({**tree, "spec": {"overhead": {"cpu": text}}} for text in ("1", "1000m"))
+    assert same_under(view, one, two)
