@@ -37,30 +37,37 @@ _OLD_ANNOTATIONS = tuple(
 
 def fill_pod(tree: Tree, gates: Gates) -> None:
     spec, status = tree.setdefault("spec", {}), part(tree, "status")
-    annotations = part(tree, "metadata", "annotations")
-    for name in _OLD_ANNOTATIONS:
-        annotations.pop(name, None)
     for group in ("containers", "initContainers"):
         for container in spec.get(group, ()):
             _copy_limits(container)
             if spec.get("hostNetwork"):
                 _open_on_host(container)
-    if "resources" in spec:
-        if gates.enabled("PodLevelResources"):
-            _fill_pod_level(tree, spec["resources"])
-        _round_resources(spec["resources"])
+    if "resources" in spec and gates.enabled("PodLevelResources"):
+        _fill_pod_level(tree, spec["resources"])
+    spec.setdefault("enableServiceLinks", True)
+    fill_template(tree)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    _fill_status(status)
+
+
+def fill_template(template: Tree) -> None:
+    """Fill in a template from which pods are made: what is left open here is up to each pod."""
+    annotations, spec = part(template, "metadata", "annotations"), template.setdefault("spec", {})
+    for name in _OLD_ANNOTATIONS:
+        annotations.pop(name, None)
     _fill_spec(spec)
+    _round_resources(part(spec, "resources"))
     for volume in spec.get("volumes", ()):
         fill_volume(volume)
     for group in GROUPS:
         for container in spec.get(group, ()):
             fill_container(container)
-    _fill_status(status)
 
 
 def _fill_spec(spec: Tree) -> None:
-    spec.setdefault("enableServiceLinks", True)
     spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
     for name, value in (
         ("dnsPolicy", "ClusterFirst"),
         ("restartPolicy", "Always"),
@@ -68,8 +75,6 @@ def _fill_spec(spec: Tree) -> None:
     ):
         if not spec.get(name):
             spec[name] = value
-    if spec.setdefault("terminationGracePeriodSeconds", 30) < 0:
-        spec["terminationGracePeriodSeconds"] = 1
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
