@@ -92,11 +92,10 @@ def open_file(
                     "recover what can be read, or start with an empty store"
                 )
             history.load(reading.changes, reading.state.floor, revision)
-        log = Log(path, durability)
-        if reading.state != compaction.state:
-            log.compact(reading.state, ())
-            compaction.settle(reading.state)
-        return Opened(path, log, lock)
+        if reading.jumped:
+            with closing(Log(path, "full")) as log:
+                log.compact(compaction.state(revision), ())
+        return Opened(path, Log(path, durability), lock)
     except (OSError, sqlite3.Error) as error:
         lock.close()
         raise StoreError(f"{path} cannot be opened: {error}") from None
@@ -120,7 +119,7 @@ def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
             "bring it back, restore a backup, or start with an empty store"
         )
     # No revision that somebody has seen is given out again, and whoever has seen one must list anew.
-    make_file(path, State(mark + 1 if mark else 0, 0))
+    make_file(path, State(mark + 1 if mark else 0, 0, 0))
 
 
 def _check_end(reading: Reading, lock: Lock) -> int:
@@ -158,14 +157,16 @@ class Reading:
     def __init__(self, head: Head, compaction: Compaction) -> None:
         self.problems: list[str] = []
         self.changes: list[Change] = []
-        self.state = State(0, 0)
+        self.state = State(0, 0, 0)
         self.revision = 0
         self.rows = 0
+        self.total = 0  # the sum of all revisions
+        self.jumped = False
         self._head = head
         self._compaction = compaction
         self._shelves: dict[str, dict[Place, Stored]] = {}
         self._last = 0
-        self._below = 0
+        self._below = self._below_total = 0
 
     def read(self, path: Path) -> None:
         """Fill the head; the problems say what is wrong with the file, at most a few of them."""
@@ -182,7 +183,8 @@ class Reading:
         for change in self.changes:
             self._compaction.drop(change)
         self.changes = []
-        self.state = State(floor, self.rows)
+        self.state = State(floor, self.rows, self.total)
+        self.jumped = True
 
     def _read(self, connection: sqlite3.Connection) -> None:
         for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
@@ -194,16 +196,18 @@ class Reading:
         if state is None:
             self.problems.append("the state of the log is damaged")
             return
-        self.state = self._compaction.state = state
+        self.state = state
+        self._compaction.begin_with(state)
         for rows in read_rows(connection):
             self.rows += len(rows)
             for row in rows:
                 self._take(row)
             if len(self.problems) >= _MOST_PROBLEMS:
                 return
-        if self._below != state.rows:
+        if (self._below, self._below_total) != state[1:]:
             self.problems.append(
-                f"there are {self._below} rows up to revision {state.floor}, and should be {state.rows}"
+                f"the {self._below} rows up to revision {state.floor} are not the {state.rows} "
+                "that should be there"
             )
         self.revision = max(self._last, state.floor)
         for resource, objects in self._shelves.items():
@@ -231,6 +235,7 @@ class Reading:
             self.changes.append((TYPES[code], stored, before))
         else:
             self._below += 1
+            self._below_total += revision
             if before is not None:
                 self._compaction.discard(before.revision, len(before.raw))
             if code == DELETED:
@@ -240,6 +245,7 @@ class Reading:
         else:
             shelf[place] = stored
         self._last = revision
+        self.total += revision
 
     def _check_sequence(self, row: CheckedRow, before: Stored | None) -> None:
         """Past the floor every row is there, and says what came before it."""

@@ -3,7 +3,7 @@
 Owns the tables and how they are written. Promises: a group of rows is there whole or not at all; a row's
 checksum covers its key, its place in the sequence and its object, and each row names the one before it, so
 that a row that changed or went missing is noticed when the file is read. Of the rows at or below the floor
-only those that count must be there: what they replaced is deleted in the background, and how many there are
+only those that count must be there: what they replaced is deleted in the background, and how many are left
 is written down with the floor.
 """
 
@@ -50,6 +50,7 @@ CREATE TABLE state (
   id INTEGER PRIMARY KEY,
   floor INTEGER NOT NULL,        -- watches may start here or later
   rows INTEGER NOT NULL,         -- how many rows there are at or below the floor
+  total INTEGER NOT NULL,        -- the sum of their revisions
   crc INTEGER NOT NULL
 );
 """
@@ -65,10 +66,11 @@ CheckedRow = tuple[int, int, int, int, str, str, str, bytes, int]
 
 
 class State(NamedTuple):
-    """How far the log is compacted: its floor, and how many rows are at or below it."""
+    """How far the log is compacted: its floor, and how many rows at or below it sum up to what."""
 
     floor: int
     rows: int
+    total: int
 
 
 def checksum(row: Row) -> int:
@@ -78,7 +80,7 @@ def checksum(row: Row) -> int:
 
 
 def state_checksum(state: State) -> int:
-    return crc32(b"%d %d" % state)
+    return crc32(b"%d %d %d" % state)
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -101,7 +103,7 @@ def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
         connection.executescript(_SCHEMA)
-        connection.execute("INSERT INTO state VALUES (1, ?, ?, ?)", (*state, state_checksum(state)))
+        connection.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?)", (*state, state_checksum(state)))
         connection.execute("BEGIN")
         _insert(connection, rows)
         connection.execute("COMMIT")
@@ -142,7 +144,7 @@ class Log:
             if deleted != len(revisions):
                 raise sqlite3.DatabaseError(f"{len(revisions) - deleted} rows are missing")
             values = (*state, state_checksum(state))
-            connection.execute("UPDATE state SET floor=?, rows=?, crc=? WHERE id=1", values)
+            connection.execute("UPDATE state SET floor=?, rows=?, total=?, crc=? WHERE id=1", values)
             connection.execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -180,11 +182,12 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
 
 def read_state(connection: sqlite3.Connection) -> State | None:
     """The state, or None when it is damaged."""
-    rows = connection.execute("SELECT floor, rows, crc FROM state").fetchall()
+    rows = connection.execute("SELECT floor, rows, total, crc FROM state").fetchall()
     if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
         return None
-    state = State(rows[0][0], rows[0][1])
-    return state if state_checksum(state) == rows[0][2] else None
+    floor, count, total, crc = rows[0]
+    state = State(floor, count, total)
+    return state if state_checksum(state) == crc else None
 
 
 def read_rows(connection: sqlite3.Connection) -> Iterator[list[CheckedRow]]:

@@ -47,7 +47,7 @@ def recover(path: Path) -> Recovery:
         objects = _newest(rows)
         lost, losses = _losses(salvage, rows, lock.mark.revision)
         last = max([lock.mark.revision, *salvage.rows])
-        make_file(path, State(last + 1, len(objects)), objects)
+        make_file(path, State(last + 1, len(objects), sum(row[0] for row in objects)), objects)
         return Recovery(len(objects), lost, (f"read from {aside[-1]}", *losses, *doubts))
 
 
@@ -66,7 +66,7 @@ def restore(backup: Path, path: Path, *, after: int = 0) -> int:
         if seen <= reading.revision:
             return reading.revision
         with closing(Log(fresh, "full")) as log:
-            log.compact(State(seen + 1, reading.rows), ())
+            log.compact(State(seen + 1, reading.rows, reading.total), ())
         return seen + 1
 
 
@@ -102,12 +102,13 @@ def _losses(salvage: Salvage, rows: Sequence[Row], mark: int) -> tuple[int, list
     if more:
         reports.append(f"damaged: {more} more rows")
     if salvage.state is None:
-        return len(salvage.damaged) + salvage.unreadable, reports
+        reports.append("how many rows there should be is not known: more may be missing")
+        return max(1, len(salvage.damaged) + salvage.unreadable), reports
     floor = salvage.state.floor
-    below = sum(1 for row in rows if row[0] <= floor)
-    if below < salvage.state.rows:
-        lost += salvage.state.rows - below
-        reports.append(f"missing: {salvage.state.rows - below} rows up to revision {floor}")
+    below = [row[0] for row in rows if row[0] <= floor]
+    if len(below) != salvage.state.rows or sum(below) != salvage.state.total:
+        lost += max(1, salvage.state.rows - len(below))
+        reports.append(f"missing or not the newest: rows up to revision {floor}, at least {lost} of them")
     last = floor
     for row in rows:
         if row[0] <= floor:

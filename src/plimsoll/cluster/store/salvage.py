@@ -47,10 +47,9 @@ class Salvage:
         if values is None:
             self.unreadable += in_use
             return
-        if len(values) == 5 and _all_integers(values):
-            state = State(values[2], values[3])
-            if in_use and state_checksum(state) == values[4]:
-                self.state = state
+        if len(values) == 6:
+            state = _state(values)
+            self.state = state if state and in_use else self.state
             return
         if len(values) != 10:
             return
@@ -213,8 +212,13 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
     return value << 8 | data[offset], offset + 1
 
 
-def _all_integers(values: list[Any]) -> bool:
-    return all(isinstance(value, int) for value in (values[0], *values[2:]))
+def _state(values: list[Any]) -> State | None:
+    """The columns as a state, if they are sound."""
+    _, _, floor, rows, total, crc = values
+    if not all(isinstance(number, int) for number in values[2:]):
+        return None
+    state = State(floor, rows, total)
+    return state if state_checksum(state) == crc else None
 
 
 def _row(values: list[Any]) -> Row | None:

@@ -221,7 +221,8 @@ class Store:
             for stored in objects
         ]
         try:
-            await asyncio.to_thread(make_file, to, State(self._revision, len(rows)), rows)
+            state = State(self._revision, len(rows), sum(row[0] for row in rows))
+            await asyncio.to_thread(make_file, to, state, rows)
         except OSError as error:
             raise StoreError(f"{to} cannot be written: {error.strerror}") from None
 

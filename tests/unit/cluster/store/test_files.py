@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.store import Key, Store, copy_store, restore
+from plimsoll.cluster.store import Key, Store, Stored, copy_store, restore
 from plimsoll.cluster.store.lock import Lock, Mark
 from plimsoll.cluster.store.log import FORMAT
 from plimsoll.errors import ApiError, StoreError
@@ -32,8 +32,8 @@ def close(store: Store) -> None:
     asyncio.run(store.close())
 
 
-def contents(store: Store) -> list[tuple[Key, int, bytes, int]]:
-    return [tuple(stored) for stored in store.list("pods").items]
+def contents(store: Store) -> list[Stored]:
+    return store.list("pods").items
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -41,7 +41,10 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     store = fill(path)
     with pytest.raises(StoreError, match=f"in use by process {os.getpid()}"):
         Store.open(path)
-    code = "import sys; from pathlib import Path; from plimsoll.cluster.store import Store; Store.open(Path(sys.argv[1]))"
+    code = (
+        "import sys; from pathlib import Path; from plimsoll.cluster.store import Store; "
+        "Store.open(Path(sys.argv[1]))"
+    )
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert f"StoreError: {path} is in use by process {os.getpid()}" in other.stderr
     close(store)
@@ -130,7 +133,7 @@ def test_a_write_ahead_log_without_its_file_is_not_replayed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
-    async def story() -> list[tuple[Key, int, bytes, int]]:
+    async def story() -> list[Stored]:
         store = fill(None if in_memory else tmp_path / "s")
         await store.settled(store.revision)
         before = contents(store)
@@ -148,7 +151,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
 
     before = asyncio.run(story())
     copy = Store.open(tmp_path / "copy")
-    kept = [one for one in contents(copy) if one[1] <= 22]
+    kept = [stored for stored in contents(copy) if stored.revision <= 22]
     assert kept == before
     assert copy.create(Key("nodes", "", "n"), {}).revision > 22
     close(copy)

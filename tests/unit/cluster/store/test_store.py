@@ -101,7 +101,9 @@ def test_only_so_many_events_stay_decoded() -> None:
             store.create(Key("pods", "", str(number)), {})
         events: Sequence[Event] = store.watch("pods", 0).take()
         frames = [event.frame() for event in events]
-        assert [event.frame() is frame for event, frame in zip(events[2:], frames[2:], strict=True)] == [True] * 3
+        assert [event.frame() is frame for event, frame in zip(events[2:], frames[2:], strict=True)] == [
+            True
+        ] * 3
         assert events[0].frame() is not frames[0]
         assert events[0].frame() == frames[0]
         assert events[1].tree["metadata"]["resourceVersion"] == "2"

@@ -50,7 +50,7 @@ class Twin:
         self.events.append(told)
         return told
 
-    def list(
+    def objects(
         self, resource: str, namespace: str | None, after: tuple[str, str] | None, at: int | None
     ) -> list[tuple[Key, int, bytes, int]]:
         return [
@@ -62,7 +62,9 @@ class Twin:
         ]
 
     def since(self, resource: str, revision: int) -> list[Told]:
-        return [event for event in self.events if event.key.resource == resource and event.revision > revision]
+        return [
+            event for event in self.events if event.key.resource == resource and event.revision > revision
+        ]
 
 
 def told(event: Event) -> Told:
