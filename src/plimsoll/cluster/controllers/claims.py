@@ -33,6 +33,9 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
 
 class ClaimController:
     """See the module."""

@@ -44,6 +44,9 @@ class Key(NamedTuple):
     name: str
     uid: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} {'/'.join(filter(None, (self.namespace, self.name)))}"
+
 
 class DeviceTaintController:
     """See the module."""

@@ -11,10 +11,12 @@ import logging
 from typing import Any, Protocol
 
 from plimsoll.cluster.controllers.actions import Plan
-from plimsoll.cluster.controllers.queue import WorkQueue
+from plimsoll.cluster.controllers.queue import FIRST_DELAY, WorkQueue
 from plimsoll.errors import ApiError, PlimsollError
 
 _log = logging.getLogger("plimsoll.controllers")
+#: The delay from which on every failure is told.
+_WORTH_TELLING = 1.0
 
 
 class Controller(Protocol):
@@ -53,23 +55,26 @@ async def process(controller: Controller, key: Any) -> None:
     try:
         plan = await controller.reconcile(key)
         if plan.trouble:
-            delay = queue.retry(key)
-            _log.info("%s: %s: %s; again in %.3f s", controller.name, key, plan.trouble, delay)
+            _put_off(controller, key, plan.trouble, logging.INFO)
         else:
             queue.forget(key)
             if plan.again is not None:
                 queue.add_after(key, plan.again)
     except ApiError as error:
-        delay = queue.retry(key)
-        level = logging.DEBUG if error.code == 409 else logging.WARNING
-        _log.log(level, "%s: %s: %s; again in %.3f s", controller.name, key, error, delay)
+        # That somebody else was quicker is nothing to worry about.
+        _put_off(controller, key, str(error), logging.DEBUG if error.code == 409 else logging.WARNING)
     except PlimsollError as error:
-        _log.warning("%s: %s: %s; again in %.3f s", controller.name, key, error, queue.retry(key))
+        _put_off(controller, key, str(error), logging.WARNING)
     except Exception as error:  # a bug in one controller must not stop the others
         _log.debug("trace", exc_info=error)
-        delay = queue.retry(key)
-        _log.error(
-            "%s: %s: %s: %s; again in %.3f s", controller.name, key, type(error).__name__, error, delay
-        )
+        _put_off(controller, key, f"{type(error).__name__}: {error}", logging.ERROR)
     finally:
         queue.done(key)
+
+
+def _put_off(controller: Controller, key: Any, problem: str, level: int) -> None:
+    """Have a key come back later; the first few times in a row come so quickly that one message will do."""
+    delay = controller.queue.retry(key)
+    if FIRST_DELAY < delay < _WORTH_TELLING:
+        level = logging.DEBUG
+    _log.log(level, "%s: %s: %s; again in %.3f s", controller.name, key, problem, delay)

@@ -113,6 +113,9 @@ class Key(NamedTuple):
     name: str
     uid: str
 
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
 
 class TaintEvictionController:
     """See the module."""

@@ -25,6 +25,9 @@ class Ref(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
 
 def ref(metadata: ObjectMeta) -> Ref:
     return Ref(metadata.namespace, metadata.name)
