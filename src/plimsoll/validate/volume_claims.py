@@ -16,10 +16,10 @@ _VOLUME_MODES = ("Block", "Filesystem")
 
 def check_claim_template(template: VolumeClaimTemplate, path: Path) -> Problems:
     yield from check_template_metadata(codec.to_tree(template.metadata), path.child("metadata"))
-    yield from _check_spec(template.spec, path.child("spec"))
+    yield from check_claim_spec(template.spec, path.child("spec"))
 
 
-def _check_spec(spec: VolumeClaimSpec, path: Path) -> Problems:
+def check_claim_spec(spec: VolumeClaimSpec, path: Path) -> Problems:
     yield from _check_access_modes(spec, path.child("accessModes"))
     yield from check_selector(spec.selector, path.child("selector"))
     storage, at = spec.resources.requests.get("storage"), path.child("resources").key("storage")
