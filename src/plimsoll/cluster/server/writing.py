@@ -22,6 +22,7 @@ from plimsoll.cluster.patch import (
     apply_strategic_patch,
     conflict_causes,
     conflict_message,
+    keep_idle_times,
     track_update,
 )
 from plimsoll.cluster.server.admission import Admission
@@ -40,6 +41,7 @@ from plimsoll.cluster.server.status import (
     conflict,
     invalid,
     not_found,
+    too_large,
     unprocessable,
     unsupported_media,
 )
@@ -81,6 +83,9 @@ class _Job:
     options: WriteOptions
     user: User
     text: bytes = b""
+    #: Set once an apply has worked out who owns what; `managed` may then be nothing.
+    applied: bool = False
+    managed: Any = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -100,7 +105,7 @@ class Writing:
         """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
         job = _Job(route, options, user, text)
         tree = self._read(job, body)
-        return self._create(job, tree, None)
+        return self._create(job, tree)
 
     def update(
         self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
@@ -110,10 +115,10 @@ class Writing:
         stored = self._store.get(key_of(route))
         if stored is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
-            return self._create(job, tree, None)
+            return self._create(job, tree)
         if stored is None:
             raise not_found(route.group, route.plural, route.name)
-        return self._update(job, tree, stored, None)
+        return self._update(job, tree, stored)
 
     def patch(self, route: Route, kind: str, body: Any, options: WriteOptions, user: User) -> Outcome:
         job = _Job(route, options, user)
@@ -124,18 +129,18 @@ class Writing:
         try:
             patched = self._patch(job, kind, current, body)
         except PatchError as error:
-            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+            raise _bad_patch(error) from None
         if kind == "strategic" and isinstance(patched, dict):
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
         try:
             tree = self._read(job, patched, current)
         except ApiError as error:  # the patch was readable; what it makes of the object is not
             raise unprocessable(f"patch: {error.message}") if error.code == 400 else error from None
-        return self._update(job, tree, stored, None)
+        return self._update(job, tree, stored)
 
     def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
         """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
-        return self._update(_Job(route, options, user), tree, stored, None)
+        return self._update(_Job(route, options, user), tree, stored)
 
     def patch_document(self, kind: str, tree: Tree, body: Any) -> Any:
         """A patch on something that is no stored object, such as a Scale."""
@@ -145,7 +150,7 @@ class Writing:
             if kind in ("merge", "strategic"):  # without lists the two are one
                 return apply_merge_patch(tree, body)
         except PatchError as error:
-            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+            raise _bad_patch(error) from None
         raise unsupported_media(["application/json-patch+json", "application/merge-patch+json"])
 
     def bind(self, key: Key, body: Any, options: WriteOptions) -> int:
@@ -258,7 +263,7 @@ class Writing:
 
     # -- create
 
-    def _create(self, job: _Job, tree: Tree, managed: Any) -> Outcome:
+    def _create(self, job: _Job, tree: Tree) -> Outcome:
         route, metadata = job.route, tree["metadata"]
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -294,7 +299,7 @@ class Writing:
         tree = self._prepare(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(route.group, route.plural, key.name)
-        tree = self._attribute(job, None, tree, managed)
+        tree = self._attribute(job, None, tree)
         if job.options.dry_run:
             tree["metadata"].pop("resourceVersion", None)
             return Outcome(codec.encode(tree), 0, True, job.warnings)
@@ -303,7 +308,7 @@ class Writing:
 
     # -- update
 
-    def _update(self, job: _Job, tree: Tree, stored: Stored, managed: Any) -> Outcome:
+    def _update(self, job: _Job, tree: Tree, stored: Stored) -> Outcome:
         route, metadata = job.route, tree["metadata"]
         old = codec.decode_tree(stored.raw)
         before = old["metadata"]
@@ -325,7 +330,7 @@ class Writing:
                 _carry(before, metadata, name)
         job.warnings += self._admission.admit("update", route, tree, old, job.user, job.options.dry_run)
         tree = self._prepare(job, tree, old)
-        tree = self._attribute(job, old, tree, managed)
+        tree = self._attribute(job, old, tree)
         if tree == old:
             return Outcome(stored.raw, stored.revision, False, job.warnings)
         if job.options.dry_run:
@@ -381,7 +386,7 @@ class Writing:
                 now=write_time(self._context.now()),
             )
         except PatchError as error:
-            raise (bad_request if error.malformed else unprocessable)(str(error)) from None
+            raise _bad_patch(error) from None
         if result.conflicts:
             raise ApiError(
                 409,
@@ -390,11 +395,11 @@ class Writing:
                 {"causes": conflict_causes(result.conflicts)},
             )
         tree = from_version(result.tree, route.resource)
-        managed = tree["metadata"].get("managedFields")
+        job.applied, job.managed = True, tree["metadata"].get("managedFields")
         if stored is None:
             tree["metadata"] = dict(tree["metadata"])
-            return self._create(job, tree, managed)
-        return self._update(job, tree, stored, managed)
+            return self._create(job, tree)
+        return self._update(job, tree, stored)
 
     # -- the last steps
 
@@ -407,11 +412,13 @@ class Writing:
             raise invalid(job.route.group, job.route.resource.kind, name, problems)
         return prepared.tree
 
-    def _attribute(self, job: _Job, old: Tree | None, tree: Tree, managed: Any) -> Tree:
+    def _attribute(self, job: _Job, old: Tree | None, tree: Tree) -> Tree:
         """Who set which field; an apply has said so already."""
-        if managed is not None:
-            tree["metadata"]["managedFields"] = managed
-            return tree
+        if job.applied:
+            tree["metadata"].pop("managedFields", None)
+            if job.managed:
+                tree["metadata"]["managedFields"] = job.managed
+            return keep_idle_times(old, tree) if old is not None else tree
         resource, version = job.route.resource, job.route.version
         return track_update(
             old,
@@ -422,6 +429,12 @@ class Writing:
             subresource=job.route.subresource,
             now=write_time(self._context.now()),
         )
+
+
+def _bad_patch(error: PatchError) -> ApiError:
+    if error.code == 413:
+        return too_large(str(error))
+    return bad_request(str(error)) if error.code == 400 else unprocessable(str(error))
 
 
 def _cannot_be(route: Route, why: str) -> str:
