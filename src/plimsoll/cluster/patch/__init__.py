@@ -10,6 +10,7 @@ from plimsoll.cluster.patch.applying import (
     conflict_message,
 )
 from plimsoll.cluster.patch.json_patch import apply_json_patch
+from plimsoll.cluster.patch.merge import settle
 from plimsoll.cluster.patch.merge_patch import apply_merge_patch
 from plimsoll.cluster.patch.resets import Filter, excluding, including
 from plimsoll.cluster.patch.strategic import apply_strategic_patch
@@ -29,5 +30,6 @@ __all__ = [
     "excluding",
     "including",
     "keep_idle_times",
+    "settle",
     "track_update",
 ]

@@ -23,6 +23,7 @@ from plimsoll.cluster.patch import (
     conflict_causes,
     conflict_message,
     keep_idle_times,
+    settle,
     track_update,
 )
 from plimsoll.cluster.server.admission import Admission
@@ -200,6 +201,8 @@ class Writing:
                 f"({route.api_version})"
             )
         self._check_fields(job, body, current)
+        if not route.resource.full:  # the others are settled by their own rules
+            body = settle(body, schema_for(route.group, route.version, route.resource.kind))
         tree = from_version(body, route.resource)
         metadata = tree["metadata"]
         if metadata is None:

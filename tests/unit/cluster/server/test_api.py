@@ -513,3 +513,14 @@ def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -
         assert await bench.watch(PODS, 99, resourceVersion=since, timeoutSeconds="1") == []
 
     run(story)
+
+
+def test_null_is_nothing() -> None:
+    async def story(bench: Bench) -> None:
+        tree = {**config_map(labels=None), "binaryData": None, "data": {"a": "1", "b": None}}
+        code, made = await bench.call("POST", MAPS, tree)
+        assert (code, made["data"]) == (201, {"a": "1", "b": ""})
+        assert "binaryData" not in made
+        assert "labels" not in made["metadata"]
+
+    run(story)
