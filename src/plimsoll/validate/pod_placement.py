@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -228,6 +229,7 @@ def _is_int64(text: str) -> bool:
 
 
 def check_spreading(constraints: Sequence[TopologySpreadConstraint], path: Path, stored: Stored) -> Problems:
+    later = Counter((c.topology_key, c.when_unsatisfiable) for c in constraints)
     for place, constraint in enumerate(constraints):
         at = path.index(place)
         if constraint.max_skew <= 0:
@@ -237,7 +239,8 @@ def check_spreading(constraints: Sequence[TopologySpreadConstraint], path: Path,
         if constraint.when_unsatisfiable not in _UNSATISFIABLE:
             yield not_supported(at.child("whenUnsatisfiable"), constraint.when_unsatisfiable, _UNSATISFIABLE)
         key = (constraint.topology_key, constraint.when_unsatisfiable)
-        if any(key == (c.topology_key, c.when_unsatisfiable) for c in constraints[place + 1 :]):
+        later[key] -= 1
+        if later[key]:
             yield duplicate(at.child("{topologyKey, whenUnsatisfiable}"), f"{{{', '.join(key)}}}")
         yield from _check_domains(constraint, at.child("minDomains"))
         for name, policy in (
