@@ -1,0 +1,1 @@
+"""Processes killed at random moments: nothing that was acknowledged may be lost."""

@@ -1,0 +1,223 @@
+"""Kills a process that writes a store, again and again, and checks what is left each time.
+
+    python -m tests.chaos.store_kills FOLDER KILLS SEED
+
+A child writes with many writers at once and follows its own events; it says on a pipe what it issued, what
+was acknowledged to it and what it was shown. It is killed with SIGKILL at a random moment: while it opens the
+file, writes, deletes old rows, or closes. Then the store is opened here, and
+
+- everything acknowledged or shown is there, unchanged, under its revision;
+- everything that is there was issued, with that content, under that revision;
+- a watch that goes on from the last revision seen before the kill misses nothing and sees nothing twice;
+- the objects are what all events so far make of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from plimsoll.cluster.store import Event, Feed, Key, Store, compaction
+from plimsoll.cluster.store.log import Durability
+
+RESOURCES = ("pods", "nodes")
+EVENTS = 6000
+WRITERS = 24
+
+
+class Write(NamedTuple):
+    """One line of the pipe: `I` issued, `A` acknowledged, `S` shown by a watch."""
+
+    what: str
+    revision: int
+    type: str
+    key: Key
+    digest: int
+
+    def line(self) -> bytes:
+        return f"{self.what} {self.revision} {self.type} {','.join(self.key)} {self.digest}\n".encode()
+
+    @classmethod
+    def parse(cls, line: str) -> Write:
+        what, revision, kind, key, digest = line.split(" ")
+        return cls(what, int(revision), kind, Key(*key.split(",")), int(digest))
+
+
+def open_store(path: Path, durability: Durability = "full") -> Store:
+    compaction._ENOUGH = 200  # so that it is at work all the time
+    return Store.open(path, durability=durability, history_events=EVENTS)
+
+
+# The child
+
+
+class Child:
+    """Writes until it is killed, or until it is told to close."""
+
+    def __init__(self, path: Path, seed: int, pipe: int) -> None:
+        self.dice = random.Random(seed)
+        self.store = open_store(path, self.dice.choice(["full", "full", "normal"]))
+        self.pipe = pipe
+        self.closing = False
+
+    async def live(self) -> None:
+        tasks = [asyncio.create_task(self.write()) for _ in range(WRITERS)]
+        tasks += [
+            asyncio.create_task(self.follow(self.store.watch(resource, self.store.revision)))
+            for resource in RESOURCES
+        ]
+        if self.dice.random() < 0.3:
+            await asyncio.sleep(self.dice.random() * 0.1)
+            self.closing = True
+            await asyncio.gather(*tasks[:WRITERS])
+            await self.store.close()
+            for task in tasks[WRITERS:]:
+                task.cancel()
+        else:
+            await asyncio.gather(*tasks)
+
+    async def write(self) -> None:
+        dice = self.dice
+        while not self.closing:
+            key = Key(dice.choice(RESOURCES), "", f"o{dice.randrange(60)}")
+            stored = self.store.get(key)
+            tree = {"padding": "x" * dice.choice([10, 300, 2300, 2300, 12_000]), "n": dice.random().hex()}
+            if stored is None:
+                kind, after = "ADDED", self.store.create(key, tree)
+            elif dice.random() < 0.2:
+                kind, after = "DELETED", self.store.delete(key, tree, stored.revision)
+            else:
+                kind, after = "MODIFIED", self.store.update(key, tree, stored.revision)
+            self.tell("I", after.revision, kind, key, after.raw)
+            await self.store.settled(after.revision)
+            self.tell("A", after.revision, kind, key, after.raw)
+
+    async def follow(self, feed: Feed) -> None:
+        while True:
+            for event in await feed.next():
+                self.tell("S", event.revision, event.type, event.key, event.raw)
+
+    def tell(self, what: str, revision: int, kind: str, key: Key, raw: bytes) -> None:
+        os.write(self.pipe, Write(what, revision, kind, key, crc32(raw)).line())
+
+
+# The parent
+
+
+def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
+    """Start a child, kill it, and give what it said; and whether it came to its end by itself."""
+    reader, writer = os.pipe()
+    seed = dice.randrange(1 << 30)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reader)
+            asyncio.run(Child(path, seed, writer).live())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    deadline = time.monotonic() + dice.choice([0.01, 0.05, 0.2]) * dice.random() * 2
+    os.set_blocking(reader, False)
+    parts = []
+    while time.monotonic() < deadline:
+        try:
+            part = os.read(reader, 1 << 20)
+        except BlockingIOError:
+            time.sleep(0.0005)
+            continue
+        if not part:
+            break
+        parts.append(part)
+    os.kill(pid, signal.SIGKILL)
+    status = os.waitpid(pid, 0)[1]
+    os.set_blocking(reader, True)
+    while part := os.read(reader, 1 << 20):
+        parts.append(part)
+    os.close(reader)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed"
+    lines = b"".join(parts).decode().split("\n")
+    return [Write.parse(line) for line in lines[:-1]], not os.WIFSIGNALED(status)
+
+
+class Parent:
+    """Knows everything that became durable, and checks each new state against it."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path = path
+        self.dice = random.Random(seed)
+        self.revision = 0
+        self.objects: dict[Key, tuple[int, int]] = {}
+        self.acknowledged = self.ended = 0
+
+    def kill_once(self) -> None:
+        said, ended = run_child(self.path, self.dice)
+        self.ended += ended
+        store = open_store(self.path)
+        try:
+            self.check(store, said)
+        finally:
+            asyncio.run(store.close())
+
+    def check(self, store: Store, said: list[Write]) -> None:
+        events = [
+            event for resource in RESOURCES for event in store.watch(resource, self.revision).take(100_000)
+        ]
+        events.sort(key=lambda event: event.revision)
+        issued = {write.revision: write for write in said if write.what == "I"}
+        # Issued in this life, one after the other, and none under a revision of an earlier one.
+        assert [*issued] == [*range(self.revision + 1, self.revision + 1 + len(issued))]
+        durable = {event.revision: _write("I", event) for event in events}
+        assert [*durable] == [*range(self.revision + 1, store.revision + 1)], "a gap, or an event twice"
+        for revision, write in durable.items():
+            assert issued.get(revision) == write, f"{write} is there and was never issued"
+        for write in said:
+            if write.what != "I":
+                self.acknowledged += 1
+                assert durable.get(write.revision) == write._replace(what="I"), f"{write} is lost"
+        for event in events:
+            if event.type == "DELETED":
+                del self.objects[event.key]
+            else:
+                self.objects[event.key] = (event.revision, crc32(event.raw))
+        found = {
+            stored.key: (stored.revision, crc32(stored.raw))
+            for resource in RESOURCES
+            for stored in store.list(resource).items
+        }
+        assert found == self.objects
+        self.revision = store.revision
+
+
+def _write(what: str, event: Event) -> Write:
+    return Write(what, event.revision, event.type, event.key, crc32(event.raw))
+
+
+def main() -> None:
+    folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    parent = Parent(folder / "store.db", seed)
+    for kill in range(kills):
+        try:
+            parent.kill_once()
+        except BaseException:
+            sys.stderr.write(f"after kill {kill} with seed {seed}:\n")
+            raise
+    store = open_store(folder / "store.db")
+    floor = store.floor
+    asyncio.run(store.close())
+    sys.stdout.write(
+        f"{kills} kills, {parent.ended} came too late, {parent.revision} revisions, floor {floor}, "
+        f"{parent.acknowledged} times acknowledged or shown\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
