@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from plimsoll.api.names import byte_length
 from plimsoll.api.resource import DeviceAttribute
@@ -12,15 +13,42 @@ from plimsoll.validate.problems import Path, Problems, invalid, too_long
 
 def count_values(attributes: Iterable[DeviceAttribute]) -> int:
     """How many values the attributes have: each item of a list counts, anything else counts one."""
-    return sum(max(1, sum(len(values or ()) for values in _lists(attribute))) for attribute in attributes)
+    return sum(
+        max(1, sum(len(values or ()) for values in _lists(attribute))) if has_lists(attribute) else 1
+        for attribute in attributes
+    )
 
 
 def has_lists(attribute: DeviceAttribute) -> bool:
-    return any(values is not None for values in _lists(attribute))
+    return (
+        attribute.string_values is not None
+        or attribute.int_values is not None
+        or attribute.bool_values is not None
+        or attribute.version_values is not None
+    )
 
 
 def _lists(attribute: DeviceAttribute) -> tuple[tuple[object, ...] | None, ...]:
     return (attribute.bool_values, attribute.int_values, attribute.string_values, attribute.version_values)
+
+
+def is_plain(attribute: DeviceAttribute) -> bool:
+    """One text, number, truth value or version, and nothing wrong with it: what nearly all attributes are."""
+    if has_lists(attribute):
+        return False
+    text, version = attribute.string_value, attribute.version_value
+    number, truth = attribute.int_value, attribute.bool_value
+    if text is not None:
+        short = len(text) <= ATTRIBUTE_VALUE_MAX and text.isascii()
+        return short and number is None and truth is None and version is None
+    if version is not None:
+        return number is None and truth is None and _is_short_version(version)
+    return (number is None) != (truth is None)
+
+
+@lru_cache(maxsize=1024)
+def _is_short_version(text: str) -> bool:
+    return len(text) <= ATTRIBUTE_VALUE_MAX and not semantic_version(text)
 
 
 def check_attribute(attribute: DeviceAttribute, path: Path) -> Problems:

@@ -21,10 +21,12 @@ def check_exclusive_capacity(capacity: DeviceCapacity, path: Path) -> Problems:
 
 def check_shared_capacity(capacity: DeviceCapacity, path: Path) -> Problems:
     """A capacity of which claims take parts."""
-    policy = capacity.request_policy
-    if policy is None:
-        return
-    at, value = path.child("requestPolicy"), capacity.value or ZERO
+    if capacity.request_policy is not None:
+        at = path.child("requestPolicy")
+        yield from _check_policy(capacity.request_policy, capacity.value or ZERO, at)
+
+
+def _check_policy(policy: CapacityRequestPolicy, value: Quantity, at: Path) -> Problems:
     if policy.valid_values and policy.valid_range is not None:
         yield forbidden(at, "must have validValues or validRange, not both")
     elif policy.valid_values or policy.valid_range is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
-from plimsoll.validate.attributes import check_attribute, count_values
+from plimsoll.validate.attributes import check_attribute, count_values, is_plain
 from plimsoll.validate.capacity import check_exclusive_capacity, check_shared_capacity
 from plimsoll.validate.equality import same
 from plimsoll.validate.names import check_label, check_label_key, check_qualified_name
@@ -52,6 +52,7 @@ def check_device(device: Device, old: Device | None, path: Path, *, selects_node
         check_qualified_name,
         check_attribute,
         path.child("attributes"),
+        is_plain,
     )
     yield from check_map(
         device.capacity,
@@ -60,18 +61,23 @@ def check_device(device: Device, old: Device | None, path: Path, *, selects_node
         check_qualified_name,
         check_shared_capacity if device.allow_multiple_allocations else check_exclusive_capacity,
         path.child("capacity"),
+        lambda capacity: capacity.request_policy is None,
     )
-    if old is None or not same(old.taints, device.taints):
+    if device.taints and (old is None or not same(old.taints, device.taints)):
         yield from check_list(device.taints, TAINTS_MAX, check_taint, path.child("taints"))
-    yield from check_set(
-        device.consumes_counters,
-        CONSUMPTIONS_MAX,
-        _check_consumption,
-        lambda consumption: consumption.counter_set,
-        path.child("consumesCounters"),
-    )
+    if device.consumes_counters:
+        yield from check_set(
+            device.consumes_counters,
+            CONSUMPTIONS_MAX,
+            _check_consumption,
+            lambda consumption: consumption.counter_set,
+            path.child("consumesCounters"),
+        )
     yield from _check_nodes(device, path, selects_nodes)
-    yield from check_binding_conditions(device.binding_conditions, device.binding_failure_conditions, path)
+    if device.binding_conditions or device.binding_failure_conditions:
+        yield from check_binding_conditions(
+            device.binding_conditions, device.binding_failure_conditions, path
+        )
     yield from check_device_forms(device, path)
 
 

@@ -54,7 +54,7 @@ def _prepare_slice(job: Job[ResourceSlice]) -> None:
     """Changes are counted before fields are dropped."""
     if job.creates:
         job.set_generation(1)
-    elif not same(job.old.spec, job.decode().spec):
+    elif part(job.tree, "spec") != part(job.old_tree, "spec") and not same(job.old.spec, job.decode().spec):
         job.set_generation(job.old.metadata.generation + 1)
     job.drop("ResourceSlice")
 

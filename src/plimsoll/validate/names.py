@@ -7,12 +7,13 @@ complaints into problems. Lengths count bytes. All checks are linear in the leng
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_interface
 from typing import TypeAlias
 
 from plimsoll.api.names import SUBDOMAIN_MAX, byte_length, dns_label, dns_subdomain, label_key
-from plimsoll.validate.problems import Path, Problems, invalid, required, too_long
+from plimsoll.validate.problems import NONE, Path, Problem, Problems, invalid, required, too_long
 
 Format: TypeAlias = Callable[[str], list[str]]
 
@@ -28,6 +29,7 @@ _VERSION_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _VERSION_WORD = re.compile(r"[0-9A-Za-z-]+")
 _PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}")
 _LONGEST_ADDRESS = 64
+_NOWHERE = Path("")
 
 
 # -- formats
@@ -181,16 +183,24 @@ def check_format(text: str, path: Path, format: Format) -> Problems:
         yield invalid(path, text, complaint)
 
 
-def check_label(text: str, path: Path) -> Problems:
-    return check_format(text, path, dns_label)
+def check_label(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_labels(text) else check_format(text, path, dns_label)
 
 
-def check_subdomain(text: str, path: Path) -> Problems:
-    return check_format(text, path, dns_subdomain)
+def check_subdomain(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_subdomains(text) else check_format(text, path, dns_subdomain)
 
 
-def check_label_key(text: str, path: Path) -> Problems:
-    return check_format(text, path, label_key)
+def check_label_key(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_keys(text) else check_format(text, path, label_key)
+
+
+def _remember(format: Format) -> Callable[[str], bool]:
+    """Whether a text is in a format; the same names come again and again."""
+    return lru_cache(maxsize=8192)(lambda text: not format(text))
+
+
+_fine_labels, _fine_subdomains, _fine_keys = map(_remember, (dns_label, dns_subdomain, label_key))
 
 
 def check_driver(name: str, path: Path) -> Problems:
@@ -217,11 +227,21 @@ def check_pool(name: str, path: Path) -> Problems:
             yield invalid(path, name, f"each part between slashes {complaint}")
 
 
-def check_qualified_name(name: str, path: Path) -> Problems:
+def check_qualified_name(name: str, path: Path) -> Iterable[Problem]:
     """The name of an attribute or capacity: `identifier` or `domain/identifier`.
 
     With two or more slashes nothing is checked, as in Kubernetes 1.36.
     """
+    return NONE if _is_qualified_name(name) else _check_qualified_name(name, path)
+
+
+@lru_cache(maxsize=4096)
+def _is_qualified_name(name: str) -> bool:
+    """The devices of a slice have the same few names."""
+    return not any(True for _ in _check_qualified_name(name, _NOWHERE))
+
+
+def _check_qualified_name(name: str, path: Path) -> Problems:
     parts = name.split("/")
     if len(parts) > 2:
         return

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plimsoll.api.core import NodeSelector, NodeSelectorRequirement
 from plimsoll.api.names import label_value
 from plimsoll.validate.names import check_format, check_label_key, check_subdomain
-from plimsoll.validate.problems import Path, Problems, forbidden, invalid, required
+from plimsoll.validate.problems import Path, Problem, Problems, forbidden, invalid, required
 
 _NODE_NAME_FIELD = "metadata.name"
 
 
-def check_node_name(name: str, path: Path) -> Problems:
+def check_node_name(name: str, path: Path) -> Iterable[Problem]:
     return check_subdomain(name, path)
 
 

@@ -15,7 +15,7 @@ from plimsoll.validate.metadata import check_metadata, check_metadata_update, re
 from plimsoll.validate.pod_annotations import check_annotation_changes, check_annotations
 from plimsoll.validate.pod_beginning import begin
 from plimsoll.validate.pod_resize import check_resize, keep_resources_only, refuse_resize
-from plimsoll.validate.pod_spec import check_new, check_spec, find_allowance
+from plimsoll.validate.pod_spec import Allowance, check_new, check_spec, find_allowance
 from plimsoll.validate.pod_state import check_state, keep_generations
 from plimsoll.validate.pod_status import check_pod_status
 from plimsoll.validate.pod_update import (
@@ -58,27 +58,25 @@ def _count_change(job: Job[WholePod]) -> None:
         job.set_generation(job.meta_tree().get("generation", 0) + 1)
 
 
-def _check_whole(job: Job[WholePod], pod: WholePod) -> Problems:
+def _check_whole(job: Job[WholePod], pod: WholePod, allowed: Allowance) -> Problems:
     """What holds for a pod whichever way it is changed."""
     yield from check_metadata_update(job.metadata(), job.old_metadata())
     yield from check_metadata(job.metadata(), namespaced=True)
     yield from check_pod_spec(pod, job.tree)
-    yield from check_spec(pod, job.gates, find_allowance(job.old))
+    yield from check_spec(pod, job.gates, allowed)
 
 
-def _check_annotations(job: Job[WholePod], pod: WholePod) -> Problems:
+def _check_annotations(job: Job[WholePod], pod: WholePod, allowed: Allowance) -> Problems:
     """Annotations are looked at once more, for what changed of them."""
-    allowed = find_allowance(job.old)
     yield from check_mirror_update(pod, job.old)
     yield from check_annotation_changes(pod, job.old)
     yield from check_annotations(pod, allowed.placement, any_cost=allowed.any_cost)
 
 
 def _check_update(job: Job[WholePod]) -> Problems:
-    pod = job.decode()
-    yield from _check_whole(job, pod)
-    yield from _check_annotations(job, pod)
-    allowed = find_allowance(job.old)
+    pod, allowed = job.decode(), find_allowance(job.old)
+    yield from _check_whole(job, pod, allowed)
+    yield from _check_annotations(job, pod, allowed)
     yield from check_pod_update(job.tree, job.old_tree, pod, job.old, allowed.placement)
 
 
@@ -99,7 +97,7 @@ def _prepare_status(job: Job[WholePod]) -> None:
 def _check_status(job: Job[WholePod]) -> Problems:
     pod = job.decode()
     yield from check_metadata_update(job.metadata(), job.old_metadata())
-    yield from _check_annotations(job, pod)
+    yield from _check_annotations(job, pod, find_allowance(job.old))
     yield from check_state(pod, job.old)
     yield from check_pod_status(pod)
 
@@ -116,7 +114,7 @@ def _check_resize(job: Job[WholePod]) -> Problems:
         yield refusal
         return
     pod = job.decode()
-    found = list(_check_whole(job, pod))
+    found = list(_check_whole(job, pod, find_allowance(job.old)))
     yield from found
     yield from check_resize(job.tree, job.old_tree, pod, job.old, job.gates, bool(found))
 
@@ -139,9 +137,9 @@ def _check_ephemeral(job: Job[WholePod]) -> Problems:
     if refusal is not None:
         yield refusal
         return
-    pod = job.decode()
-    yield from _check_whole(job, pod)
-    yield from _check_annotations(job, pod)
+    pod, allowed = job.decode(), find_allowance(job.old)
+    yield from _check_whole(job, pod, allowed)
+    yield from _check_annotations(job, pod, allowed)
     yield from check_ephemeral_update(job.tree, job.old_tree)
 
 

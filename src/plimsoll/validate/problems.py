@@ -85,6 +85,9 @@ class Problem:
 
 
 Problems: TypeAlias = Iterator[Problem]
+
+#: What a check that finds nothing at a glance gives back; quicker than a generator that yields nothing.
+NONE: tuple[Problem, ...] = ()
 CheckItem: TypeAlias = Callable[[T, Path], Iterable[Problem]]
 
 
@@ -170,19 +173,26 @@ def check_map(
     check_key: CheckItem[str],
     check_item: CheckItem[T],
     path: Path,
+    is_fine: Callable[[T], bool] | None = None,
 ) -> Problems:
-    """Check keys (reported on the map) and values (reported on `map[key]`, long keys shortened)."""
+    """Check keys (reported on the map) and values (reported on `map[key]`, long keys shortened).
+
+    Values that are fine at a glance need no path.
+    """
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)
         return
     for key, item in items.items():
         yield from check_key(key, path)
-        yield from check_item(item, path.key(shorten(key, longest_key)))
+        if is_fine is None or not is_fine(item):
+            yield from check_item(item, path.key(shorten(key, longest_key)))
 
 
 def shorten(text: str, longest: int) -> str:
     """Cut a text in the middle so that at most `longest` bytes (never below 16) are left."""
     longest = max(longest, _SHORTEST_KEY)
+    if len(text) <= longest and text.isascii():
+        return text
     raw = text.encode(errors="replace")
     if len(raw) <= longest:
         return text

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -169,22 +170,27 @@ def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
 
     `[]` goes into each item of a list and `{}` into each value of a map. Paths end in a field.
     """
-    head, _, rest = path.partition(".")
-    name = head.rstrip("[]{}")
+    return _find(tree, _steps(path), 0)
+
+
+@lru_cache(maxsize=256)
+def _steps(path: str) -> tuple[tuple[str, str], ...]:
+    """`a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""
+    return tuple((step.rstrip("[]{}"), step[len(step.rstrip("[]{}")) :]) for step in path.split("."))
+
+
+def _find(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> Iterator[tuple[Tree, str]]:
+    name, into = steps[place]
     if not isinstance(tree, dict) or name not in tree:
         return
-    if not rest:
+    place += 1
+    if place == len(steps):
         yield tree, name
-        return
-    found = tree[name]
-    if head.endswith("[]"):
-        for item in found:
-            yield from find(item, rest)
-    elif head.endswith("{}"):
-        for item in found.values():
-            yield from find(item, rest)
+    elif not into:
+        yield from _find(tree[name], steps, place)
     else:
-        yield from find(found, rest)
+        for item in tree[name] if into == "[]" else tree[name].values():
+            yield from _find(item, steps, place)
 
 
 def part(tree: Tree, *names: str) -> Tree:
