@@ -17,6 +17,8 @@ from tests.cluster.target import Target
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
 RUNNING = os.environ.get("PLIMSOLL_TEST_KUBECONFIG", "")
 REAL = bool(RUNNING) or all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver"))
+#: The targets with a network between, whose connections can break.
+CONNECTED = ["embedded", *(["kube-apiserver"] if REAL else [])]
 
 
 @pytest.fixture(scope="session")
@@ -29,21 +31,20 @@ def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientC
         yield config
 
 
-@pytest.fixture(scope="session", params=["embedded", "within", *(["kube-apiserver"] if REAL else [])])
+@pytest.fixture(scope="session", params=[*CONNECTED, "within"])
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     name: str = request.param
     if name == "kube-apiserver":
         config: ClientConfig = request.getfixturevalue("kube_apiserver")
         yield Target(name, connector(config), config)
         return
-    from tests.cluster.embedded import Within, run_embedded  # noqa: PLC0415 - heavy, and not always wanted
+    from tests.cluster.embedded import age, open_within, run_embedded  # noqa: PLC0415 - heavy, and not always wanted
 
     if name == "within":
-        within = Within()
-        yield Target(name, within.open, age=within.age)
+        yield Target(name, open_within, age=age)
     else:
-        with run_embedded(tmp_path_factory.mktemp("embedded")) as (thread, config):
-            yield Target(name, connector(config), config, thread.age)
+        with run_embedded(tmp_path_factory.mktemp("embedded")) as config:
+            yield Target(name, connector(config), config, age)
 
 
 def connector(config: ClientConfig) -> Callable[[], AbstractAsyncContextManager[Client]]:

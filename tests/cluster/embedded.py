@@ -9,11 +9,16 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS
 from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.cluster.store import Store
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from tests.cluster.stories import config_map
 
 #: As a kube-apiserver alone: no controllers.
 SETTINGS = ServerSettings(controllers=False)
+#: How many events its history holds.
+HISTORY = 500
 
 
 class Thread:
@@ -23,7 +28,7 @@ class Thread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="server")
         self._thread.start()
-        self.server = asyncio.run_coroutine_threadsafe(start_server(SETTINGS), self._loop).result(20)
+        self.server = asyncio.run_coroutine_threadsafe(start(), self._loop).result(20)
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(20)
@@ -31,44 +36,41 @@ class Thread:
         self._thread.join()
         self._loop.close()
 
-    async def age(self, client: Client) -> None:
-        done = asyncio.run_coroutine_threadsafe(_forget(self.server), self._loop)
-        await asyncio.wrap_future(done)
-
 
 @contextmanager
-def run_embedded(folder: Path) -> Iterator[tuple[Thread, ClientConfig]]:
+def run_embedded(folder: Path) -> Iterator[ClientConfig]:
     thread = Thread()
     try:
         thread.server.write_kubeconfig(folder / "kubeconfig")
-        yield thread, find_config(folder / "kubeconfig")
+        yield find_config(folder / "kubeconfig")
     finally:
         thread.stop()
 
 
-class Within:
-    """Opens a server for each test, on the test's loop."""
-
-    def __init__(self) -> None:
-        self._server: RunningServer | None = None
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Client]:
-        self._server = await start_server(SETTINGS)
-        try:
-            async with self._server.client() as client:
-                yield client
-        finally:
-            await self._server.stop()
-
-    async def age(self, client: Client) -> None:
-        assert self._server is not None
-        await _forget(self._server)
+@asynccontextmanager
+async def open_within() -> AsyncIterator[Client]:
+    """A server on the test's own loop, and a client without a network between."""
+    server = await start()
+    try:
+        async with server.client() as client:
+            yield client
+    finally:
+        await server.stop()
 
 
-async def _forget(server: RunningServer) -> None:
-    """Let the history be full at once."""
-    history = server.store._history
-    most, history._most_events = history._most_events, 0
-    history.trim()
-    history._most_events = most
+async def start() -> RunningServer:
+    """A server that remembers only so much: see `age`."""
+    defaults = Store.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
+    usual, defaults["history_events"] = defaults["history_events"], HISTORY
+    try:
+        return await start_server(SETTINGS)
+    finally:
+        defaults["history_events"] = usual
+
+
+async def age(client: Client) -> None:
+    """Write more than the server remembers, so that its first versions are gone."""
+    await client.patch(CONFIG_MAPS, "age", config_map("age"), type="apply")
+    for start in range(0, HISTORY + 50, 50):
+        patches = [{"data": {"n": f"{start}-{n}"}} for n in range(50)]
+        await asyncio.gather(*(client.patch(CONFIG_MAPS, "age", patch) for patch in patches))

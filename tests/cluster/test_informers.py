@@ -16,6 +16,7 @@ from plimsoll.cluster.client.endpoints import CONFIG_MAPS
 from plimsoll.cluster.client.retries import Backoff
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ApiError
+from tests.cluster.conftest import CONNECTED
 from tests.cluster.cutter import Cutter
 from tests.cluster.stories import config_map, until
 from tests.cluster.target import Target
@@ -144,11 +145,9 @@ def test_selectors_of_an_informer(target: Target) -> None:
     target.tell(story)
 
 
+@pytest.mark.parametrize("target", CONNECTED, indirect=True)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
-    if target.config is None:
-        pytest.skip("there are no connections inside one process")
-
     async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         dice = Random(seed)
         mirror = Mirror()
@@ -169,10 +168,8 @@ def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
     target.tell_cut(story)
 
 
+@pytest.mark.parametrize("target", CONNECTED, indirect=True)
 def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
-    if target.config is None:
-        pytest.skip("there are no connections inside one process")
-
     async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         mirror = Mirror()
         informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, backoff=QUICK)
