@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from plimsoll.api.quantity import Quantity
     from plimsoll.api.record import Record
     from plimsoll.cel import Environment, Selector, compile_selector, flatten
-    from plimsoll.errors import InputError, PlimsollError
+    from plimsoll.cluster.client import Client, ClientConfig, Endpoint
+    from plimsoll.cluster.informer import Informer
+    from plimsoll.cluster.kubeconfig import find_config
+    from plimsoll.errors import ApiError, InputError, PlimsollError
     from plimsoll.ledger import (
         Allowance,
         Bill,
@@ -47,22 +50,28 @@ if TYPE_CHECKING:
         render_all,
         usage_by_namespace,
     )
+    from plimsoll.run.server import RunningServer, ServerSettings, start_server
     from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
     "Allocation",
     "AllocationState",
     "Allowance",
+    "ApiError",
     "Bill",
     "Budget",
     "BudgetLine",
+    "Client",
+    "ClientConfig",
     "DeviceIndex",
+    "Endpoint",
     "Environment",
     "Fault",
     "Features",
     "Form",
     "Gates",
     "GaveUp",
+    "Informer",
     "InputError",
     "Inventory",
     "Judgement",
@@ -80,7 +89,9 @@ __all__ = [
     "Reason",
     "Record",
     "Refusal",
+    "RunningServer",
     "Selector",
+    "ServerSettings",
     "Verdict",
     "Write",
     "allocate_claims",
@@ -90,12 +101,14 @@ __all__ = [
     "decode_object",
     "encode",
     "explain_lines",
+    "find_config",
     "flatten",
     "judge_placement",
     "pod_limits",
     "pod_requests",
     "prepare",
     "render_all",
+    "start_server",
     "usage_by_namespace",
 ]
 
@@ -124,7 +137,10 @@ _HOMES = {
         "plimsoll.api.quantity": ["Quantity"],
         "plimsoll.api.record": ["Record"],
         "plimsoll.cel": ["Environment", "Selector", "compile_selector", "flatten"],
-        "plimsoll.errors": ["InputError", "PlimsollError"],
+        "plimsoll.cluster.client": ["Client", "ClientConfig", "Endpoint"],
+        "plimsoll.cluster.informer": ["Informer"],
+        "plimsoll.cluster.kubeconfig": ["find_config"],
+        "plimsoll.errors": ["ApiError", "InputError", "PlimsollError"],
         "plimsoll.ledger": [
             "Allowance",
             "Bill",
@@ -143,6 +159,7 @@ _HOMES = {
             "render_all",
             "usage_by_namespace",
         ],
+        "plimsoll.run.server": ["RunningServer", "ServerSettings", "start_server"],
         "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
     }.items()
     for name in names
