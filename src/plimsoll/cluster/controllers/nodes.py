@@ -16,7 +16,7 @@ from plimsoll.cluster.controllers.common import Context
 from plimsoll.cluster.controllers.plans import evictions
 from plimsoll.cluster.controllers.plans.nodes import (
     Pulse,
-    all_are_lost,
+    Roll,
     feel_pulse,
     is_ready,
     plan_pods_of_lost_node,
@@ -45,7 +45,7 @@ class NodeController:
         self._leases = context.caches.of(LEASES)
         self._placed: Index[Pod, str] = Index(_node_of)
         self._pulses: dict[str, tuple[str, Pulse]] = {}  # by name, with the node's UID
-        self._lost = False
+        self._roll = Roll()
         context.caches.of(PODS).add_handler(self._placed)
         context.caches.of(PODS).add_handler(Listener(self._hear_pod))
         self._nodes.add_handler(Listener(self._hear_node))
@@ -58,9 +58,9 @@ class NodeController:
         else:
             self._feel(new)
             self.queue.add(new.metadata.name)
-        lost = all_are_lost(self._nodes.items())
-        if lost != self._lost:
-            self._lost = lost
+        before = self._roll.lost
+        self._roll.hear(old, new)
+        if self._roll.lost != before:
             for node in self._nodes.items():
                 self.queue.add(node.metadata.name)
 
@@ -101,7 +101,7 @@ class NodeController:
             node = codec.convert(done.objects[-1], Node)
             if was_ready:
                 await self._context.recorder.record(report_not_ready(node))
-        await perform(plan_taints(node, now, lost=self._lost).actions)
+        await perform(plan_taints(node, now, lost=self._roll.lost).actions)
         await perform(plan_pods_of_lost_node(node, self._placed.find(key), now).actions)
         return Plan(again=silence.again)
 

@@ -24,10 +24,13 @@ from plimsoll.cluster.controllers.common import Context
 from plimsoll.cluster.controllers.garbage import collected
 from plimsoll.cluster.controllers.plans.pods import Ref, ref
 from plimsoll.cluster.controllers.plans.quotas import Contents, plan_quota
-from plimsoll.cluster.controllers.plans.usage import ExtendedNames
-from plimsoll.cluster.controllers.plans.views import ResourceQuota
+from plimsoll.cluster.controllers.plans.usage import ExtendedNames, pod_usage
+from plimsoll.cluster.controllers.plans.views import ResourceQuota, WatchedPod
 from plimsoll.cluster.controllers.queue import WorkQueue
 
+#: How long changes are gathered before a quota is worked out: at least so many seconds, and so many times as
+#: long as it took the last time.
+_PAUSE, _SHARE = 0.1, 10
 #: Kinds whose objects count for more than their number, so that changes of them matter.
 _MEASURED = (PODS, RESOURCE_CLAIMS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
 
@@ -46,6 +49,7 @@ class QuotaController:
         self._classes = caches.of(DEVICE_CLASSES)
         self._inside: dict[str, Index[Any, str]] = {}
         self._extended: ExtendedNames | None = None
+        self._pause = _PAUSE
         self._changed: dict[Ref, float] = {}  # when each quota was last seen to change
         measured = {_key(endpoint) for endpoint in _MEASURED}
         for endpoint in collected(context.served):
@@ -69,10 +73,19 @@ class QuotaController:
     def _hear_content(self, measured: bool, old: Any, new: Any) -> None:
         if old is not None and new is not None and not measured:
             return
-        namespace = (new or old).metadata.namespace
         index = self._inside.get(_key(RESOURCE_QUOTAS))
-        for quota in index.find(namespace) if index is not None else ():
-            self.queue.add(ref(quota.metadata))
+        quotas = [] if index is None else index.find((new or old).metadata.namespace)
+        if quotas and not self._counts_alike(old, new):
+            for quota in quotas:
+                self.queue.add_after(ref(quota.metadata), self._pause)
+
+    def _counts_alike(self, old: Any, new: Any) -> bool:
+        """Whether a change makes no difference: most changes of pods do not."""
+        if not isinstance(old, WatchedPod) or not isinstance(new, WatchedPod):
+            return False
+        now = self._context.clock.now()
+        same_scopes = old.spec.active_deadline_seconds == new.spec.active_deadline_seconds
+        return same_scopes and pod_usage(old, now) == pod_usage(new, now)
 
     def _hear_class(self, old: Any, new: Any) -> None:
         self._extended = None
@@ -83,9 +96,10 @@ class QuotaController:
         quota: ResourceQuota | None = self._quotas.get(key.namespace, key.name)
         if quota is None:
             return NOTHING
-        contents = self._look_into(key.namespace)
         now = self._context.clock.now()
-        plan = plan_quota(quota, contents, now, quiet=now - self._changed.get(key, now))
+        quiet = now - self._changed.get(key, now)
+        plan = plan_quota(quota, self._look_into(key.namespace), now, quiet=quiet)
+        self._pause = max(_PAUSE, _SHARE * (self._context.clock.now() - now))
         await self._context.performer.perform(plan.actions)
         return Plan(again=self._context.settings.quota_period if plan.again is None else plan.again)
 

@@ -17,6 +17,7 @@ from plimsoll.cluster.controllers.plans.nodes import (
     NOT_READY,
     UNREACHABLE,
     Pulse,
+    Roll,
     all_are_lost,
     feel_pulse,
     plan_pods_of_lost_node,
@@ -143,6 +144,23 @@ def test_if_no_node_is_ready_nobody_is_driven_out() -> None:
     assert not all_are_lost([node("Unknown"), node()])
     apart = node(labels={"node.kubernetes.io/exclude-disruption": ""})
     assert all_are_lost([node("Unknown"), apart])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["True", "False", None, "gone"]), st.booleans())
+    )
+)
+def test_the_roll_answers_as_if_all_nodes_were_asked(steps: list[tuple[str, str | None, bool]]) -> None:
+    roll = Roll()
+    nodes: dict[str, Node] = {}
+    for name, ready, apart in steps:
+        old = nodes.pop(name, None)
+        if ready != "gone":
+            labels = {"node.kubernetes.io/exclude-disruption": ""} if apart else {}
+            nodes[name] = node(ready, labels=labels)
+        roll.hear(old, nodes.get(name))
+        assert roll.lost == all_are_lost(nodes.values())
 
 
 def test_pods_on_a_lost_node_are_not_ready() -> None:

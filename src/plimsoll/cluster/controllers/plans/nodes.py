@@ -82,6 +82,24 @@ def all_are_lost(nodes: Iterable[Node]) -> bool:
     return bool(counted) and not any(map(is_ready, counted))
 
 
+class Roll:
+    """The same, kept up to date node by node."""
+
+    def __init__(self) -> None:
+        self._counted = self._ready = 0
+
+    @property
+    def lost(self) -> bool:
+        return self._counted > 0 and not self._ready
+
+    def hear(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        for node, sign in ((old, -1), (new, 1)):
+            if node is not None and is_counted(node):
+                self._counted += sign
+                self._ready += sign * is_ready(node)
+
+
 def plan_silence(node: Node, pulse: Pulse, now: float, *, grace: float, startup_grace: float) -> Plan:
     """Say of a node that has been silent for too long that nothing is known of it; else when to look."""
     ready = find_condition(node.status.conditions, "Ready")
