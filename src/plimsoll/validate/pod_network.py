@@ -114,8 +114,9 @@ def _check_override(spec: WholePodSpec, path: Path) -> Problems:
 
 def check_addresses(addresses: Sequence[str], stored: Sequence[str], path: Path) -> Problems:
     """The addresses of a pod or its node: one of each family; those stored already are let be."""
+    kept = frozenset(stored)
     for place, address in enumerate(addresses):
-        if address not in stored:
+        if address not in kept:
             yield from check_address(address, path.index(place))
     if len(addresses) > 1:
         parsed = [parse_address(address) for address in addresses]

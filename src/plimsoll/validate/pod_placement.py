@@ -172,8 +172,9 @@ def _check_match_keys(
             if requirement.key in places and requirement.key in seen:
                 yield invalid(path.index(places[requirement.key]), requirement.key, _TWICE)
             seen.add(requirement.key)
+    apart = frozenset(others)
     for place, key in enumerate(keys):
-        if key in others:
+        if key in apart:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             yield invalid(path.child("matchLabelKeys").index(place), key, detail)
 

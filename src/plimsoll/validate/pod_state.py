@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
@@ -41,12 +42,12 @@ def keep_generations(status: Tree, old: Tree) -> None:
     """A status that does not say which generation it is about is about the same as before."""
     if not status.get("observedGeneration") and old.get("observedGeneration"):
         status["observedGeneration"] = old["observedGeneration"]
-    before: dict[str, list[int]] = {}
+    before: dict[str, deque[int]] = {}
     for condition in old.get("conditions", ()):
-        before.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration", 0))
+        before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
     for condition in status.get("conditions", ()):
         known = before.get(condition.get("type", ""))
-        generation = known.pop(0) if known else 0
+        generation = known.popleft() if known else 0
         if not condition.get("observedGeneration") and generation:
             condition["observedGeneration"] = generation
 
@@ -101,11 +102,15 @@ def _check_transitions(pod: WholePod, old: WholePod) -> Problems:
         if not _all_may_restart(old.spec):
             yield from _check_ended(statuses, before, containers, old.spec, _STATUS.child(field))
     at = _STATUS.child("ephemeralContainerStatuses")
+    going = _going_on(pod.status.ephemeral_container_statuses)
     for place, status in enumerate(old.status.ephemeral_container_statuses):
-        if status.state.terminated is not None:
-            for now in pod.status.ephemeral_container_statuses:
-                if now.name == status.name and now.state.terminated is None:
-                    yield forbidden(at.index(place).child("state"), _BACK)
+        if status.state.terminated is not None and status.name in going:
+            yield forbidden(at.index(place).child("state"), _BACK)
+
+
+def _going_on(statuses: Sequence[WholeContainerStatus]) -> frozenset[str]:
+    """The names of the containers that have not ended."""
+    return frozenset(status.name for status in statuses if status.state.terminated is None)
 
 
 def _check_ended(
@@ -115,13 +120,12 @@ def _check_ended(
     spec: WholePodSpec,
     path: Path,
 ) -> Problems:
+    going, by_name = _going_on(statuses), {c.name: c for c in reversed(containers)}
     for place, status in enumerate(before):
         ended = status.state.terminated
-        if ended is None:
+        if ended is None or status.name not in going:
             continue
-        if not any(s.name == status.name and s.state.terminated is None for s in statuses):
-            continue
-        container = next((c for c in containers if c.name == status.name), None)
+        container = by_name.get(status.name)
         if container is None or not _restarts(container, spec, ended.exit_code):
             yield forbidden(path.index(place).child("state"), _BACK)
 
@@ -202,8 +206,8 @@ def _check_users(pod: WholePod) -> Problems:
 
 def _check_health(pod: WholePod) -> Problems:
     containers = {
-        "containerStatuses": pod.spec.containers,
-        "initContainerStatuses": pod.spec.init_containers,
+        "containerStatuses": {c.name: c for c in reversed(pod.spec.containers)},
+        "initContainerStatuses": {c.name: c for c in reversed(pod.spec.init_containers)},
     }
     for field, statuses in _all_statuses(pod):
         for place, status in enumerate(statuses):
@@ -212,7 +216,7 @@ def _check_health(pod: WholePod) -> Problems:
                 if status.allocated_resources_status:
                     yield forbidden(at, "must not be specified in container status")
                 continue
-            container = next((c for c in containers[field] if c.name == status.name), None)
+            container = containers[field].get(status.name)
             for position, resource in enumerate(status.allocated_resources_status):
                 yield from _check_resource(resource, container, at.index(position))
 

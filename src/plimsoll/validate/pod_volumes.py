@@ -114,6 +114,7 @@ def _check_mounts(
 ) -> Problems:
     """Some problems are reported without the index of the mount, as in Kubernetes 1.36."""
     device_paths = {device.name: device.device_path for device in devices}
+    taken_by_devices = frozenset(device_paths.values())
     taken: set[str] = set()
     for place, mount in enumerate(mounts):
         name, target = path.index(place).child("name"), path.index(place).child("mountPath")
@@ -128,7 +129,7 @@ def _check_mounts(
         taken.add(mount.mount_path)
         if mount.name in device_paths:
             yield invalid(name, mount.name, "must not already exist in volumeDevices")
-        if mount.mount_path in device_paths.values():
+        if mount.mount_path in taken_by_devices:
             yield invalid(target, mount.mount_path, "must not already exist as a path in volumeDevices")
         if mount.sub_path:
             yield from check_descending(mount.sub_path, path.child("subPath"))
@@ -174,6 +175,7 @@ def _check_devices(
     path: Path,
 ) -> Problems:
     mount_paths = {mount.name: mount.mount_path for mount in mounts}
+    taken_by_mounts = frozenset(mount_paths.values())
     names: set[str] = set()
     paths: set[str] = set()
     for place, device in enumerate(devices):
@@ -198,7 +200,7 @@ def _check_devices(
             paths.add(device.device_path)
         if device.name in mount_paths:
             yield invalid(name, device.name, "must not already exist in volumeMounts")
-        if device.device_path in mount_paths.values():
+        if device.device_path in taken_by_mounts:
             yield invalid(target, device.device_path, "must not already exist as a path in volumeMounts")
         if device.name:
             names.add(device.name)

@@ -34,6 +34,7 @@ _SCOPES_THAT_EXIST = (
     "CrossNamespacePodAffinity",
 )
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_MOST = 64  # scopes that are looked at, and resources told for each: enough of a hostile quota
 _LIMITED = ("cpu", "memory", "storage", "ephemeral-storage")
 
 
@@ -80,8 +81,8 @@ def _check_amounts(amounts: ResourceList, path: Path) -> Problems:
 
 
 def _check_scopes(spec: ResourceQuotaSpec) -> Problems:
-    path, shown = _SPEC.child("scopes"), ", ".join(spec.scopes)
-    for scope in spec.scopes:
+    path, shown = _SPEC.child("scopes"), ", ".join(spec.scopes[:_MOST])
+    for scope in spec.scopes[:_MOST]:
         if scope not in SCOPES:
             yield invalid(path, shown, "unsupported scope")
         for _ in _misplaced(scope, spec.hard):
@@ -94,7 +95,7 @@ def _misplaced(scope: str, hard: ResourceList) -> list[str]:
     allowed = SCOPES.get(scope)
     if allowed is None:
         return []
-    return [name for name in hard if is_quota_resource(name) and name not in allowed]
+    return [name for name in hard if is_quota_resource(name) and name not in allowed][:_MOST]
 
 
 def _check_opposites(scopes: Iterable[str], path: Path) -> Problems:
@@ -109,7 +110,7 @@ def _check_selector(spec: ResourceQuotaSpec) -> Problems:
         return
     path = _SPEC.child("scopeSelector", "matchExpressions")
     requirements = spec.scope_selector.match_expressions
-    for requirement in requirements:
+    for requirement in requirements[:_MOST]:
         scope, operator = requirement.scope_name, requirement.operator
         if scope not in SCOPES:
             yield invalid(path.child("scopeName"), scope, "unsupported scope")

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
@@ -34,6 +35,10 @@ from plimsoll.validate.times import write_time
 from plimsoll.validate.trees import Tree
 
 _ALL_ON = Gates.all_on()
+
+#: DIFF: no more problems are looked for in one object; upstream finds them all, however many there are
+#: (test_problems_are_told_up_to_a_limit).
+PROBLEMS_MAX = 1000
 
 Operation: TypeAlias = Literal["create", "update"]
 
@@ -106,7 +111,8 @@ def prepare(write: Write) -> Prepared:
         api_version,
     )
     endpoint.prepare(job)
-    problems, warnings = tuple(endpoint.check(job)), tuple(endpoint.warn(job))
+    problems = tuple(islice(endpoint.check(job), PROBLEMS_MAX))
+    warnings = tuple(islice(endpoint.warn(job), PROBLEMS_MAX))
     if endpoint.outward is not None and given is not write.object:
         return Prepared(endpoint.outward(job.tree), problems, warnings)
     return Prepared(job.tree, problems, warnings)

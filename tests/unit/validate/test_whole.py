@@ -20,7 +20,7 @@ from plimsoll.validate.job import look
 from plimsoll.validate.trees import canonicalise
 from tests.unit.validate.objects import NOW, Tree, found, run, stored
 from tests.unit.validate.test_fuzz import _damage
-from tests.unit.validate.whole import WHOLE, live_pod
+from tests.unit.validate.whole import REQUIRED, WHOLE, live_pod, make_pod, quota
 
 MAKERS = [make for make, _ in WHOLE]
 
@@ -160,3 +160,76 @@ def test_what_is_the_same_in_a_spec() -> None:
         assert same_under(view, tree, other) is equal, spec
     one, two = ({**tree, "spec": {"overhead": {"cpu": text}}} for text in ("1", "1000m"))
     assert same_under(view, one, two)
+
+
+# -- hostile objects
+
+
+def test_problems_are_told_up_to_a_limit() -> None:
+    pod = make_pod(containers=[{}] * 50_000)
+    start = time.process_time()
+    assert len(run(pod).problems) == 1000
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        make_pod(
+            containers=[
+                {
+                    "name": "main",
+                    "image": "x",
+                    "volumeMounts": [{"name": "v", "mountPath": f"/{n}"} for n in range(5000)],
+                    "volumeDevices": [{"name": f"v{n}", "devicePath": f"/d{n}"} for n in range(5000)],
+                }
+            ],
+            volumes=[{"name": "v"}, *({"name": f"v{n}", "persistentVolumeClaim": {}} for n in range(5000))],
+        ),
+        make_pod(
+            affinity={
+                "podAffinity": {
+                    REQUIRED: [
+                        {
+                            "topologyKey": "z",
+                            "labelSelector": {},
+                            "matchLabelKeys": [f"a{n}" for n in range(20000)],
+                            "mismatchLabelKeys": [f"b{n}" for n in range(20000)],
+                        }
+                    ]
+                }
+            }
+        ),
+        make_pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}] * 20000),
+        make_pod(tolerations=[{"operator": "Exists"}] * 20000),
+    ],
+    ids=["mounts", "keys", "aliases", "tolerations"],
+)
+def test_cost_grows_with_size_and_not_faster(pod: Tree) -> None:
+    start = time.process_time()
+    settled = run(pod).tree
+    run(stored(settled), stored(settled))
+    assert time.process_time() - start < 5
+
+
+def test_many_statuses_cost_no_more_than_their_number() -> None:
+    ended = {"terminated": {"exitCode": 1}}
+    names = [f"c{number}" for number in range(10_000)]
+    old = stored(live_pod())
+    old["status"] |= {
+        "containerStatuses": [{"name": name, "state": ended} for name in names],
+        "ephemeralContainerStatuses": [{"name": name, "state": ended} for name in names],
+        "conditions": [{"type": "a/b", "observedGeneration": 1}] * 10_000,
+        "podIPs": [{"ip": "10.0.0.2"}] * 10_000,
+    }
+    start = time.process_time()
+    assert run(old, old, "status").tree["status"]["conditions"] == old["status"]["conditions"]
+    assert time.process_time() - start < 5
+
+
+def test_a_quota_of_many_scopes() -> None:
+    hard = {f"hugepages-{number}Ki": "1" for number in range(5000)}
+    tree = {**quota(), "spec": {"hard": hard, "scopes": ["BestEffort"] * 5000}}
+    start = time.process_time()
+    assert run(tree).problems
+    assert time.process_time() - start < 5
