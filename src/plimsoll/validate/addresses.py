@@ -7,6 +7,7 @@ and in a network no bit set beyond its length. Other than a canonical spelling i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from plimsoll.validate.problems import Path, Problem, Problems, invalid
@@ -17,6 +18,7 @@ _NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
+@lru_cache(maxsize=4096)
 def parse_address(text: str) -> str | None:
     """The canonical spelling of an address that may have leading zeros; None if it is none."""
     if len(text) > _LONGEST or "%" in text:

@@ -31,7 +31,7 @@ SUBRESOURCE_MAX = 256
 
 _PATH = Path("metadata")
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
-IMMUTABLE = "cannot be changed"
+IMMUTABLE = "field is immutable"  # clients look for these very words
 
 
 def check_metadata(
@@ -53,7 +53,7 @@ def check_metadata(
     elif meta.generate_name:
         yield from check_format(mask_dash(meta.generate_name), _PATH.child("generateName"), names)
     if not meta.name:
-        yield required(_PATH.child("name"), "must be given, or generateName instead")
+        yield required(_PATH.child("name"), "name or generateName is required")
     else:
         yield from check_format(meta.name, _PATH.child("name"), names)
     yield from _check_namespace(meta.namespace, namespaced)
@@ -74,7 +74,7 @@ def check_metadata_update(
             _PATH.child("finalizers"), "no finalizer can be added while the object is being deleted"
         )
     if not meta.resource_version:
-        yield invalid(_PATH.child("resourceVersion"), "", "must be given for an update")
+        yield invalid(_PATH.child("resourceVersion"), "", "must be specified for an update")
     if meta.generation < old.generation:
         yield invalid(_PATH.child("generation"), meta.generation, "must not get smaller")
     for field, now, before in (
