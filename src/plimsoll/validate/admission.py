@@ -50,6 +50,22 @@ def _with_spec(tree: Tree, **fields: Any) -> Tree:
     return {**tree, "spec": {**tree["spec"], **fields}}
 
 
+def admit_pod(pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None) -> Admitted:
+    """All the rules about a pod, in the order of Kubernetes.
+
+    `classes` are the priority classes of the cluster, `runtime_class` is the one the pod names, if it exists.
+    """
+    classes = tuple(classes)
+    if old is None:
+        pod = admit_account(pod).tree
+    admitted = admit_priority(pod, old, classes)
+    if not admitted.refusal:
+        admitted = admit_tolerations(admitted.tree)
+        if old is None:
+            admitted = admit_runtime_class(admitted.tree, runtime_class)
+    return admitted
+
+
 # -- namespaces
 
 

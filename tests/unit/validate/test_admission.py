@@ -9,6 +9,7 @@ import pytest
 
 from plimsoll.validate.admission import (
     admit_account,
+    admit_pod,
     admit_priority,
     admit_runtime_class,
     admit_tolerations,
@@ -165,6 +166,26 @@ def test_odd_pods_are_no_trouble(spec: Tree) -> None:
         lambda pod: admit_runtime_class(pod, RUNTIME),
     ):
         admit(_pod(**spec))
+
+
+def test_all_together() -> None:
+    pod = _pod(runtimeClassName="vm", priorityClassName="low")
+    spec = admit_pod(pod, None, iter(CLASSES), RUNTIME).tree["spec"]
+    assert (spec["serviceAccountName"], spec["priority"], spec["overhead"]) == (
+        "default",
+        -5,
+        {"cpu": "250m"},
+    )
+    assert [toleration["key"] for toleration in spec["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "vm",
+    ]
+    assert admit_pod(_pod(priorityClassName="x"), None, [], None).refusal
+    assert admit_pod(_pod(runtimeClassName="x"), None, [], None).refusal
+    updated = admit_pod(_pod(runtimeClassName="x"), _pod(priority=3), [], None)
+    assert updated.tree["spec"]["priority"] == 3
+    assert "serviceAccountName" not in updated.tree["spec"]
 
 
 def test_namespaces() -> None:
