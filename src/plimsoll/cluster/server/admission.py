@@ -16,9 +16,15 @@ from plimsoll.cluster.server.security.escalation import check_escalation
 from plimsoll.cluster.server.security.restriction import restrict_driver, restrict_node
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import forbidden, not_found
-from plimsoll.cluster.store import Key
+from plimsoll.cluster.store import Key, Stored
+from plimsoll.validate.admission import admit_pod, refuse_in_namespace, refuse_second_default
+from plimsoll.validate.quota_admission import charge_quotas
 
 Tree = dict[str, Any]
+
+_CLASSES = "priorityclasses.scheduling.k8s.io"
+_RUNTIMES = "runtimeclasses.node.k8s.io"
+_KNOWN = 1024
 
 
 class Admission:
@@ -27,25 +33,23 @@ class Admission:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._store = context.store
+        self._known: dict[Key, tuple[int, Tree]] = {}
 
     def admit_namespace(self, route: Route) -> None:
         """New objects need a namespace that exists and is not on its way out; ApiError 404 or 403."""
         if not route.resource.namespaced or not route.resource.stored:
             return
-        stored = self._store.get(Key("namespaces", "", route.namespace))
-        if stored is None:
-            raise not_found("", "namespaces", route.namespace)
-        if b'"deletionTimestamp"' in stored.raw and _is_ending(codec.decode_tree(stored.raw)):
-            why = (
-                f"unable to create new content in namespace {route.namespace} because it is being terminated"
-            )
+        refusal = refuse_in_namespace(route.namespace, self._find("namespaces", "", route.namespace))
+        if refusal is not None:
+            code, why = refusal
+            if code == 404:
+                raise not_found("", "namespaces", route.namespace)
             raise forbidden(route.group, route.plural, "", why)
 
-    def admit(
-        self, operation: str, route: Route, tree: Tree, old: Tree | None, user: User, dry_run: bool
-    ) -> list[str]:
-        """Ask all the rules about a write; returns warnings, raises ApiError. May fill in the tree."""
+    def admit(self, operation: str, route: Route, tree: Tree, old: Tree | None, user: User) -> Tree:
+        """Ask the rules about a write before it is prepared; the object as it goes on, or ApiError 403."""
         self._restrict(user, operation, route, tree, old)
+        name = tree["metadata"].get("name", "")
         check_escalation(
             user,
             route.resource.key,
@@ -53,9 +57,76 @@ class Admission:
             old,
             self._context.authorizer,
             namespace=route.namespace,
-            name=tree["metadata"].get("name", ""),
+            name=name,
         )
-        return []
+        key = route.resource.key
+        if key == "pods" and not route.subresource:
+            return self._admit_pod(route, tree, old)
+        if key == _CLASSES and (why := refuse_second_default(tree, old, self._list(_CLASSES))):
+            raise forbidden(route.group, route.plural, name, why)
+        return tree
+
+    def charge(self, route: Route, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+        """Charge a prepared write to the quotas of its namespace; ApiError 403 if one would be exceeded.
+
+        The quotas' new usage goes into the store right before the object, in the same group.
+        """
+        if not route.namespace:
+            return
+        quotas = self._list("resourcequotas", route.namespace)
+        if not quotas:
+            return
+        charged = charge_quotas(
+            quotas,
+            route.resource.key,
+            tree,
+            old,
+            self._context.now(),
+            subresource=route.subresource,
+            gates=self._context.gates,
+            extended=self._extended_resources(),
+        )
+        if charged.refusal:
+            raise forbidden(route.group, route.plural, tree["metadata"].get("name", ""), charged.refusal)
+        for quota in () if dry_run else charged.quotas:
+            key = Key("resourcequotas", route.namespace, quota["metadata"]["name"])
+            stored = self._store.get(key)
+            if stored is not None:
+                self._store.update(key, quota, stored.revision)
+
+    def _admit_pod(self, route: Route, tree: Tree, old: Tree | None) -> Tree:
+        spec = tree.get("spec")
+        runtime = spec.get("runtimeClassName") if isinstance(spec, dict) else None
+        runtime_class = self._find(_RUNTIMES, "", runtime) if isinstance(runtime, str) else None
+        admitted = admit_pod(tree, old, self._list(_CLASSES), runtime_class)
+        if admitted.refusal:
+            raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
+        return admitted.tree
+
+    def _extended_resources(self) -> dict[str, str]:
+        """The extended resources by which devices can be asked for, by class."""
+        found = {}
+        for tree in self._list("deviceclasses.resource.k8s.io"):
+            name = tree.get("spec", {}).get("extendedResourceName")
+            if name:
+                found[tree["metadata"]["name"]] = name
+        return found
+
+    def _find(self, resource: str, namespace: str, name: str) -> Tree | None:
+        stored = self._store.get(Key(resource, namespace, name))
+        return None if stored is None else self._read(stored)
+
+    def _list(self, resource: str, namespace: str | None = None) -> list[Tree]:
+        return [self._read(stored) for stored in self._store.list(resource, namespace).items]
+
+    def _read(self, stored: Stored) -> Tree:
+        """A stored object as a tree to look at; the few that every write asks for are decoded once."""
+        known = self._known.get(stored.key)
+        if known is None or known[0] != stored.revision:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            known = self._known[stored.key] = (stored.revision, codec.decode_tree(stored.raw))
+        return known[1]
 
     def admit_deletion(self, route: Route, tree: Tree, user: User) -> None:
         """Ask the rules about a deletion; raises ApiError."""
@@ -83,7 +154,3 @@ class Admission:
             allows=self._context.authorizer.allows,
         )
         restrict_driver(user, route.resource.key, tree, old)
-
-
-def _is_ending(namespace: Tree) -> bool:
-    return bool(namespace["metadata"].get("deletionTimestamp"))

@@ -17,14 +17,13 @@ from plimsoll.cluster.server.options import DeleteOptions
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.status import conflict, forbidden, success
 from plimsoll.cluster.store import Stored
+from plimsoll.validate.admission import refuse_namespace_deletion
 from plimsoll.validate.times import write_time
 
 Tree = dict[str, Any]
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _DEFAULT_GRACE = 30
-#: Namespaces the cluster cannot be without.
-_KEPT_NAMESPACES = {"default", "kube-system", "kube-public"}
 #: Kinds whose deletion answers with the object that is gone; the others answer with a Status.
 _SHOWN = frozenset(
     [
@@ -63,8 +62,9 @@ class Deleting:
         """Delete one object as far as it can be done now; ApiError 403, 409, 422."""
         tree = codec.decode_tree(stored.raw)
         self._check(route, tree, options)
-        if tree["kind"] == "Namespace" and tree["metadata"]["name"] in _KEPT_NAMESPACES:
-            raise forbidden("", "namespaces", tree["metadata"]["name"], "this namespace may not be deleted")
+        name = tree["metadata"]["name"]
+        if tree["kind"] == "Namespace" and (why := refuse_namespace_deletion(name)):
+            raise forbidden("", "namespaces", name, why)
         finalizers, grace = _finalizers(tree, options), _grace(tree, options)
         if not finalizers and not grace and not _is_kept(tree):
             tree["metadata"].pop("finalizers", None)

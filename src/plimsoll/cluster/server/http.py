@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.api import codec
 from plimsoll.cluster.server.api import Api
@@ -24,12 +25,23 @@ from plimsoll.cluster.server.status import to_status, too_large
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
+_wire_log = logging.getLogger("plimsoll.server.http")
 
 _BACKLOG = 1024
 #: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
 _PIECE = 1 << 20
 #: Less than what makes a write wait until the client has read.
 _SMALL = 32 << 10
+
+
+class _OurFaults(logging.Filter):
+    """Keeps what clients got wrong out of the log: anybody could fill it, and it would tell of tokens."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_wire_log.addFilter(_OurFaults())
 
 
 class HttpServer:
@@ -62,7 +74,7 @@ class HttpServer:
             max_headers=self._limits.headers,
             keepalive_timeout=float(self._limits.idle_timeout),
             access_log=None,
-            logger=_log,
+            logger=_wire_log,
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
@@ -103,7 +115,7 @@ class HttpServer:
             return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
 
     async def _read(self, request: web.BaseRequest) -> Call:
-        headers = {name.lower(): value for name, value in request.headers.items()}
+        headers = {name.lower(): _text(name, value) for name, value in request.headers.items()}
         certificate = None
         if self._tls is not None and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert") or None
@@ -111,7 +123,7 @@ class HttpServer:
         user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
         call = Call(request.method, request.path, user, query, headers)
-        if request.can_read_body:
+        if request.can_read_body and not user.anonymous:  # who may not write need not be listened to
             call.body = await self._read_body(request)
         return call
 
@@ -180,6 +192,16 @@ class HttpServer:
             if transport is not None:
                 transport.abort()
             raise
+
+
+def _text(name: str, value: str) -> str:
+    """A header's value; ApiError 400 if its bytes are no text."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ApiError(400, "BadRequest", f"the header {name} is not UTF-8") from None
+    return value
 
 
 def _headers(answer: Answer) -> dict[str, str]:

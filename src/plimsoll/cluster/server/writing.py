@@ -298,10 +298,11 @@ class Writing:
             key = key_of(route, metadata.get("name", ""))
             if not generated or self._store.get(key) is None:
                 break
-        job.warnings += self._admission.admit("create", route, tree, None, job.user, job.options.dry_run)
+        tree = self._admission.admit("create", route, tree, None, job.user)
         tree = self._prepare(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(route.group, route.plural, key.name)
+        self._admission.charge(route, tree, None, dry_run=job.options.dry_run)
         tree = self._attribute(job, None, tree)
         if job.options.dry_run:
             tree["metadata"].pop("resourceVersion", None)
@@ -331,11 +332,12 @@ class Writing:
         if "deletionTimestamp" in before:  # where there is none, validation refuses one
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
                 _carry(before, metadata, name)
-        job.warnings += self._admission.admit("update", route, tree, old, job.user, job.options.dry_run)
+        tree = self._admission.admit("update", route, tree, old, job.user)
         tree = self._prepare(job, tree, old)
         tree = self._attribute(job, old, tree)
         if tree == old:
             return Outcome(stored.raw, stored.revision, False, job.warnings)
+        self._admission.charge(route, tree, old, dry_run=job.options.dry_run)
         if job.options.dry_run:
             return Outcome(codec.encode(tree), 0, False, job.warnings)
         if is_done(tree):
