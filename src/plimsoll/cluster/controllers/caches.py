@@ -71,7 +71,7 @@ class Caches:
         if informer is None:
             view: Any = VIEWS.get(key, Object)
             decode = partial(codec.decode, view=view)
-            informer = Informer(self._client, endpoint, decode, sleep=self._sleep)
+            informer = Informer[Any](self._client, endpoint, decode, sleep=self._sleep)
             self._informers[key] = informer
         return informer
 

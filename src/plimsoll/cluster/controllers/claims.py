@@ -118,18 +118,20 @@ class ClaimController:
         if pod is None:
             return NOTHING
         await self._check_made(pod)
-        while True:
+        plan = self._plan_pod(pod)
+        creates = [action for action in plan.actions if isinstance(action, Create)]
+        for create in creates:
+            await self._create(pod, create)
+        if creates and not plan.trouble:
             plan = self._plan_pod(pod)
-            creates = [action for action in plan.actions if isinstance(action, Create)]
-            if not creates:
-                await self._context.performer.perform(plan.actions)
-                return plan
-            for create in creates:
-                await self._create(pod, create)
-            if plan.trouble:
-                rest = [action for action in plan.actions if not isinstance(action, Create)]
-                await self._context.performer.perform(rest)
-                return plan
+            if any(isinstance(action, Create) for action in plan.actions):
+                return Plan(
+                    trouble="claims were made, but not as they were meant: without owner or annotation"
+                )
+        await self._context.performer.perform(
+            action for action in plan.actions if not isinstance(action, Create)
+        )
+        return plan
 
     def _plan_pod(self, pod: Pod) -> Plan:
         namespace, uid = pod.metadata.namespace, pod.metadata.uid

@@ -5,6 +5,7 @@ Owns `Context`: the client, the clock, the shared caches, the one who carries ou
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.cluster.client.client import Client
@@ -46,6 +47,8 @@ class Context:
     caches: Caches
     settings: Settings
     served: tuple[Served, ...] = ()
+    #: What the API serves now, which may be more than at the start.
+    rediscover: Callable[[], Awaitable[Sequence[Served]]]
     watches_all: bool = False  #: whether some controller watches every kind anyway
     recorder: Recorder = field(init=False)
     performer: Performer = field(init=False)

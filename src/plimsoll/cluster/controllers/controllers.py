@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.cluster.client.client import Client
@@ -87,6 +87,7 @@ class Controllers:
             caches=self.caches,
             settings=self._settings,
             served=served,
+            rediscover=self._rediscover,
             watches_all=GarbageController.name in self._names or QuotaController.name in self._names,
         )
         self.controllers = [KINDS[name](context) for name in self._names]
@@ -125,6 +126,9 @@ class Controllers:
             await informer.synced(self._settings.patience)
         except ApiError as error:
             _log.warning("going on without %s, which cannot be listed: %s", endpoint.plural, error)
+
+    async def _rediscover(self) -> Sequence[Served]:
+        return await discover(self._client) if self._served is None else self._served
 
     async def _discover(self) -> list[Served]:
         failures = 0

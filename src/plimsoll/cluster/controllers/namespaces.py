@@ -52,7 +52,6 @@ class NamespaceController:
         self._namespaces = context.caches.of(NAMESPACES)
         self._namespaces.add_handler(Listener(self._hear))
         self.queue.add(_DEFAULTS_KEY)
-        self._kinds = [item for item in context.served if item.endpoint.namespaced and "delete" in item.verbs]
         if context.watches_all:
             for endpoint in collected(context.served):
                 if endpoint.namespaced:
@@ -117,8 +116,13 @@ class NamespaceController:
                 left[f"{kind.endpoint.plural}.{kind.endpoint.group}"] = len(rest)
                 estimates.append(estimate or (FINALIZING if held else 0))
 
-        pods = [kind for kind in self._kinds if kind.endpoint[:3] == PODS[:3]]
-        others = [kind for kind in self._kinds if kind not in pods]
+        try:
+            served = await self._context.rediscover()
+        except ApiError as error:
+            return Content(undiscovered=str(error))
+        kinds = [kind for kind in served if kind.endpoint.namespaced and "delete" in kind.verbs]
+        pods = [kind for kind in kinds if kind.endpoint[:3] == PODS[:3]]
+        others = [kind for kind in kinds if kind not in pods]
         for kind in pods:
             await empty(kind)
         if not left:

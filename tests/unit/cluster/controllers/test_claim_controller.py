@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.codec import decode_tree, encode
 from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
 from tests.unit.cluster.controllers.cluster import Cluster, play
@@ -118,6 +119,28 @@ def test_an_answer_that_got_lost_does_not_make_a_second_claim() -> None:
         await world.settle()
         assert len(await claims(world)) == 1
         assert set((await recorded(world)).values()) == set(await claims(world))
+
+    play(story, only=ONLY)
+
+
+def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
+    """Somebody on the way to the store takes the owner off every claim."""
+
+    async def story(world: Cluster) -> None:
+        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await world.client.create(PODS, pod("p", {"a": FROM_T}), "n")
+        send = world.transport.send
+
+        async def strip(request: Any) -> Any:
+            if request.method == "POST" and request.path.endswith("resourceclaims"):
+                tree = decode_tree(request.body)
+                del tree["metadata"]["ownerReferences"]
+                request = request._replace(body=encode(tree))
+            return await send(request)
+
+        world.transport.send = strip  # type: ignore[method-assign]
+        await world.settle(patience=0.05)
+        assert len(await claims(world)) < 8
 
     play(story, only=ONLY)
 

@@ -100,6 +100,14 @@ def test_failures_are_told_and_tried_again() -> None:
     assert plan.trouble
 
 
+def test_a_namespace_stays_while_it_is_not_known_what_is_in_it() -> None:
+    plan = plan_content(view(tree(), Namespace), tree(), Content(undiscovered="no answer"), 0.0)
+    told = conditions(plan.actions)["NamespaceDeletionDiscoveryFailure"]
+    assert told == ("True", "DiscoveryFailed", "no answer")
+    assert plan.trouble
+    assert not any(isinstance(action, Update) for action in plan.actions)
+
+
 def test_conditions_that_hold_are_not_told_again() -> None:
     content = Content({"pods.": 1}, {}, (), 30)
     first = plan_content(view(tree(), Namespace), tree(), content, 0.0)

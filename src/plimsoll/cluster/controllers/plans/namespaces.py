@@ -48,6 +48,7 @@ class Content:
     finalizers: Mapping[str, int] = field(default_factory=dict)  #: finalizer -> on how many
     failures: Sequence[str] = ()
     estimate: int = 0  #: seconds that what is left is expected to take
+    undiscovered: str = ""  #: why it is not known which kinds there are; then nothing was done
 
 
 def plan_defaults(known: Collection[str]) -> Plan:
@@ -85,8 +86,8 @@ def plan_content(namespace: Namespace, tree: Mapping[str, Any], content: Content
     conditions = _conditions(namespace.status.conditions, content, now)
     if conditions:
         actions.append(_patch_status(namespace, {"conditions": conditions}))
-    if content.failures:
-        return Plan(tuple(actions), trouble="; ".join(content.failures))
+    if content.undiscovered or content.failures:
+        return Plan(tuple(actions), trouble="; ".join((content.undiscovered, *content.failures)))
     if content.estimate:
         return Plan(tuple(actions), again=content.estimate // 2 + 1)
     if content.left:
@@ -104,6 +105,8 @@ def plan_content(namespace: Namespace, tree: Mapping[str, Any], content: Content
 def _conditions(old: Sequence[Condition], content: Content, now: float) -> list[dict[str, Any]]:
     """The conditions that are to be changed."""
     wrong: dict[str, tuple[str, str]] = {}
+    if content.undiscovered:
+        wrong["NamespaceDeletionDiscoveryFailure"] = ("DiscoveryFailed", content.undiscovered)
     if content.failures:
         text = ", ".join(sorted(content.failures))
         count = len(content.failures)
