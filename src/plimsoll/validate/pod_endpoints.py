@@ -86,7 +86,7 @@ def _prepare_status(job: Job[WholePod]) -> None:
     meta.pop("deletionTimestamp", None)
     meta.pop("ownerReferences", None)
     if "ownerReferences" in old_meta:
-        meta["ownerReferences"] = old_meta["ownerReferences"]
+        meta["ownerReferences"] = copy_tree(old_meta["ownerReferences"])
     status, old_status = job.tree.setdefault("status", {}), part(job.old_tree, "status")
     if not status.get("qosClass") and "qosClass" in old_status:
         status["qosClass"] = old_status["qosClass"]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plimsoll.api import names as formats
+from plimsoll.api.resource import DeviceAttribute
 from plimsoll.validate import names
+from plimsoll.validate.attributes import check_attribute, is_plain
 from plimsoll.validate.names import Format
 from plimsoll.validate.problems import Path
 
@@ -198,3 +202,41 @@ def test_formats_take_long_texts_in_their_stride(text: str) -> None:
     assert names.semantic_version(text)
     assert names.condition_reason(text)
     assert names.interface_address(text)
+
+
+# -- what is fine at a glance
+
+
+TEXTS = st.text(alphabet="aA0-_./é", max_size=12) | st.sampled_from(["", "a" * 63, "a" * 64, "a" * 254])
+
+
+@given(TEXTS)
+def test_names_are_remembered_as_they_are(text: str) -> None:
+    path = Path("x")
+    for check, format in (
+        (names.check_label, formats.dns_label),
+        (names.check_subdomain, formats.dns_subdomain),
+        (names.check_label_key, formats.label_key),
+    ):
+        for _ in range(2):
+            assert [problem.detail for problem in check(text, path)] == format(text)
+    once, twice = (list(names.check_qualified_name(text, path)) for _ in range(2))
+    assert once == twice
+
+
+@given(
+    st.builds(
+        DeviceAttribute,
+        string_value=st.none() | st.sampled_from(["", "x", "x" * 64, "x" * 65, "é" * 33]),
+        int_value=st.none() | st.just(1),
+        bool_value=st.none() | st.just(False),
+        version_value=st.none() | st.sampled_from(["1.2.3", "1.2", "1.2.3-" + "a" * 60]),
+        string_values=st.none() | st.just(()) | st.just(("a",)),
+    )
+)
+def test_plain_attributes_have_no_problems(attribute: DeviceAttribute) -> None:
+    problems = list(check_attribute(attribute, Path("x")))
+    if is_plain(attribute):
+        assert problems == []
+    elif attribute.string_values is None and (attribute.string_value or "").isascii():
+        assert problems != []

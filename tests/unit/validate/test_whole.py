@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from typing import Any
@@ -66,6 +67,37 @@ def _fuzz(seed: int) -> None:
         assert problem.field
         assert problem.detail
         str(problem)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_settled_object_can_be_taken_as_it_is(seed: int) -> None:
+    chance = random.Random(seed)
+    make, subresources = chance.choice(WHOLE)
+    whole, subresource = make(), chance.choice(subresources)
+    kind = whole["kind"]
+    old = stored(prepare(Write(kind, "update", stored(whole), NOW, stored(whole))).tree)
+    tree = _damage(old, chance)
+    given = copy.deepcopy((tree, old))
+    try:
+        slow = prepare(Write(kind, "update", tree, NOW, old, subresource))
+    except DecodeError:
+        return
+    assert prepare(Write(kind, "update", tree, NOW, old, subresource, old_settled=True)) == slow
+    try:
+        unchanged = (tree, old) == given
+    except RecursionError:
+        return
+    assert unchanged or _holds_no_json(tree)
+
+
+def _holds_no_json(tree: Any) -> bool:
+    """Whether something is in the tree that is not even equal to itself when it is copied."""
+    if isinstance(tree, dict):
+        return any(map(_holds_no_json, tree.values()))
+    if isinstance(tree, list):
+        return any(map(_holds_no_json, tree))
+    return type(tree) is object or tree != tree
 
 
 @settings(max_examples=400, deadline=None)
