@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.api import codec
@@ -38,7 +38,8 @@ class _OurFaults(logging.Filter):
     """Keeps what clients got wrong out of the log: anybody could fill it, and it would tell of tokens."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+        theirs = (HttpProcessingError, web.RequestPayloadError)
+        return not (record.exc_info and isinstance(record.exc_info[1], theirs))
 
 
 _wire_log.addFilter(_OurFaults())
@@ -161,7 +162,10 @@ class HttpServer:
     async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         frames = cast(AsyncGenerator[bytes, None], answer.body)
         response = web.StreamResponse(status=answer.status, headers=_headers(answer))
-        response.enable_chunked_encoding()
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        else:
+            response.force_close()
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)
