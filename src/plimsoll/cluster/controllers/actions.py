@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plimsoll.api.meta import ObjectReference
-from plimsoll.cluster.client.client import PatchType, Propagation
 from plimsoll.cluster.client.endpoints import Endpoint
+
+if TYPE_CHECKING:
+    from plimsoll.cluster.client.client import PatchType, Propagation
 
 NORMAL, WARNING = "Normal", "Warning"
 

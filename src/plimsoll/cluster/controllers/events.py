@@ -15,7 +15,8 @@ from plimsoll.api import codec
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import EVENTS
 from plimsoll.cluster.controllers.actions import Report
-from plimsoll.cluster.controllers.clock import Clock, write_moment
+from plimsoll.cluster.controllers.clock import Clock
+from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.controllers")

@@ -15,10 +15,10 @@ from plimsoll.api.meta import Object
 from plimsoll.cluster.client.endpoints import NAMESPACES, PODS, Endpoint
 from plimsoll.cluster.controllers.actions import NOTHING, Plan
 from plimsoll.cluster.controllers.caches import Listener
-from plimsoll.cluster.controllers.clock import read_moment
 from plimsoll.cluster.controllers.common import Context
 from plimsoll.cluster.controllers.discovery import Served
 from plimsoll.cluster.controllers.garbage import collected
+from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.cluster.controllers.plans.namespaces import (
     DEFAULTS,
     FINALIZING,

@@ -13,7 +13,6 @@ from plimsoll.api import codec
 from plimsoll.api.resource import AllocationDevice, DeviceTaintRule, ResourceSlice
 from plimsoll.cluster.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.cluster.controllers.actions import NOTHING, Delete, Patch, Report
-from plimsoll.cluster.controllers.clock import write_moment
 from plimsoll.cluster.controllers.plans.device_taints import (
     Eviction,
     claim_eviction,
@@ -22,6 +21,7 @@ from plimsoll.cluster.controllers.plans.device_taints import (
     published_taints,
     rule_taints,
 )
+from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.cluster.controllers.plans.taint_rules import Effects, describe, plan_rule, wait_for_rule
 from tests.unit.cluster.controllers.cluster import START, Cluster, play
 from tests.unit.cluster.controllers.makers import BY_NAME, BY_TEMPLATE, claim, metadata, pod, view

@@ -25,7 +25,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.controllers.actions import NOTHING, Action, Delete, Plan, Report
-from plimsoll.cluster.controllers.clock import read_moment
+from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.cluster.controllers.plans.pods import (
     claim_of,
     is_made_for,

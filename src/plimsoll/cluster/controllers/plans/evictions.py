@@ -16,7 +16,7 @@ from plimsoll.api.core import Pod, Taint, Toleration
 from plimsoll.api.meta import ObjectReference
 from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.controllers.actions import NOTHING, Action, Delete, Plan, Report
-from plimsoll.cluster.controllers.clock import read_moment
+from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.cluster.controllers.plans.pods import mark_disrupted
 
 COMPONENT = "taint-eviction-controller"

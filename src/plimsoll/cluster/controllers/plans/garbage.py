@@ -18,13 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.api import codec
 from plimsoll.api.meta import ObjectReference, OwnerReference
-from plimsoll.cluster.client.client import Propagation
 from plimsoll.cluster.controllers.actions import NOTHING, WARNING, Action, Delete, Patch, Plan, Report
 from plimsoll.cluster.controllers.plans.graph import DELETE_DEPENDENTS, ORPHAN_DEPENDENTS, Graph, Item
+
+if TYPE_CHECKING:
+    from plimsoll.cluster.client.client import Propagation
 
 COMPONENT = "garbage-collector-controller"
 

@@ -14,7 +14,7 @@ from typing import Any
 from plimsoll.api.meta import Condition
 from plimsoll.cluster.client.endpoints import NAMESPACES
 from plimsoll.cluster.controllers.actions import NOTHING, Action, Create, Patch, Plan, Update
-from plimsoll.cluster.controllers.clock import write_moment
+from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.cluster.controllers.plans.pods import is_finished
 from plimsoll.cluster.controllers.plans.views import Namespace, WatchedPod
 

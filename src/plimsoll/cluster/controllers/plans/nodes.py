@@ -18,7 +18,7 @@ from plimsoll.api.core import Node, Pod, Taint
 from plimsoll.api.meta import ObjectReference
 from plimsoll.cluster.client.endpoints import NODES
 from plimsoll.cluster.controllers.actions import WARNING, Action, Patch, Plan, Report
-from plimsoll.cluster.controllers.clock import read_moment, write_moment
+from plimsoll.cluster.controllers.plans.moments import read_moment, write_moment
 from plimsoll.cluster.controllers.plans.pods import find_condition, patch_status, reference, set_condition
 from plimsoll.cluster.controllers.plans.views import Lease
 

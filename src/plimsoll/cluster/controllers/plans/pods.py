@@ -12,7 +12,7 @@ from plimsoll.api.meta import Condition, ObjectMeta, ObjectReference
 from plimsoll.api.resource import ClaimConsumer, ResourceClaim
 from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.controllers.actions import Patch
-from plimsoll.cluster.controllers.clock import write_moment
+from plimsoll.cluster.controllers.plans.moments import write_moment
 
 #: What a claim generated for a pod carries: the name it has inside the pod.
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"

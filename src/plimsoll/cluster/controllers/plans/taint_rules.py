@@ -12,8 +12,8 @@ from typing import NamedTuple
 from plimsoll.api.resource import DeviceTaintRule
 from plimsoll.cluster.client.endpoints import DEVICE_TAINT_RULES
 from plimsoll.cluster.controllers.actions import NOTHING, Patch, Plan
-from plimsoll.cluster.controllers.clock import read_moment, write_moment
 from plimsoll.cluster.controllers.plans.device_taints import COMPONENT, NO_EFFECT, NO_EXECUTE
+from plimsoll.cluster.controllers.plans.moments import read_moment, write_moment
 from plimsoll.cluster.controllers.plans.pods import find_condition
 
 CONDITION = "EvictionInProgress"

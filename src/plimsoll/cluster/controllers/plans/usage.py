@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim
-from plimsoll.cluster.controllers.clock import read_moment
+from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.cluster.controllers.plans.pods import is_finished, owning_pod
 from plimsoll.cluster.controllers.plans.views import Service, VolumeClaim
 from plimsoll.ledger.amounts import is_huge_page
