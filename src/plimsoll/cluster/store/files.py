@@ -39,6 +39,7 @@ def copy_pages(path: Path, fresh: Path) -> None:
     """Copy one moment of a store, page by page."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
+    fresh.touch(0o600)
     with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(fresh)) as copy:
         source.backup(copy)
         for (text,) in copy.execute("PRAGMA integrity_check(1)"):

@@ -115,11 +115,14 @@ class Log:
 
     def __init__(self, path: Path, durability: Durability) -> None:
         self.flushed = durability == "full"
-        self._connection = connection = connect(path)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={durability.upper()}")
-        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
-        connection.execute(f"PRAGMA journal_size_limit={4 * CHECKPOINT * PAGE_SIZE}")
+        self._connection = connect(path)
+        try:
+            self._set(f"synchronous={durability.upper()}")
+            self._set(f"wal_autocheckpoint={CHECKPOINT}")
+            self._set(f"journal_size_limit={4 * CHECKPOINT * PAGE_SIZE}")
+        except BaseException:
+            self._connection.close()
+            raise
 
     def append(self, rows: Sequence[Row]) -> None:
         """Commit a group of rows; raises sqlite3.Error, and then none of them counts."""
@@ -162,6 +165,9 @@ class Log:
         if free > _MUCH_FREE and free * 4 > pages:
             # As a script it is run to its end; `execute` would stop after the first page.
             connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM})")
+
+    def _set(self, pragma: str) -> None:
+        self._connection.execute(f"PRAGMA {pragma}").fetchall()
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

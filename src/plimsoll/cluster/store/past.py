@@ -62,8 +62,9 @@ class Past:
             undoing.states.setdefault(event.key[1:], event.before)
             undoing.upto = event.revision
         self._kept[resource, at] = undoing
-        if len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        floor = self._history.floor
+        for old in [place for place in self._kept if place[1] < floor] or [*self._kept][:-_MOST_KEPT]:
+            del self._kept[old]
         return undoing.states
 
 

@@ -80,6 +80,7 @@ class _Pages:
         self.count = os.fstat(self._file).st_size // self.size
         self._frames = self._find_frames()
         self._newest = dict(self._frames)
+        self.octets = (self.count + len(self._frames)) * self.size
 
     def __enter__(self) -> _Pages:
         return self
@@ -189,7 +190,7 @@ def _payload(pages: _Pages, data: bytes, offset: int, length: int) -> bytes:
     following = int.from_bytes(data[offset + local : offset + local + 4])
     parts = [payload]
     left = length - local
-    if left > pages.size * (pages.count + 1_000_000):
+    if left > pages.octets:
         raise IndexError
     while left > 0:
         page = pages.page(following)

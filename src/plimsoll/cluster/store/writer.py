@@ -85,9 +85,11 @@ class Writer:
                 work = self._queue.get()
             else:
                 work = self._commit(work)
-        self._log.close()
-        self._lock.close()
-        self._tell(Ended())
+        try:
+            self._log.close()
+        finally:
+            self._lock.close()
+            self._tell(Ended())
 
     def _commit(self, batch: Batch) -> Batch | Chunk | None:
         """Commit a batch and those that wait behind it; gives what comes next."""
