@@ -87,8 +87,8 @@ def _unfold(tree: Any, source: str, document: int, line: int, place: str) -> Ite
     if not isinstance(kind, str) or not kind:
         raise InputError(f"{where}: kind is missing")
     items = tree.get("items")
-    if kind.endswith("List") and isinstance(items, list):
-        for number, item in enumerate(items):
+    if kind.endswith("List") and "items" in tree and (items is None or isinstance(items, list)):
+        for number, item in enumerate(items or ()):
             if isinstance(item, dict) and "kind" not in item:
                 item = {"apiVersion": tree.get("apiVersion", ""), "kind": kind.removesuffix("List"), **item}
             yield from _unfold(item, source, document, line, f"{place}, items[{number}]")

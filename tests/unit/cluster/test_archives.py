@@ -62,6 +62,11 @@ def test_items_are_named_when_they_are_broken() -> None:
         list(parse_objects('{"kind":"List","items":[{"kind":"List","items":[{"kind":""}]}]}', "f"))
 
 
+def test_empty_lists_hold_nothing() -> None:
+    assert found('{"kind":"PodList","items":null}{"kind":"PodList","items":[]}') == []
+    assert found('{"kind":"AllowList","metadata":{"name":"a"}}') == [("a", 1, 1)]
+
+
 # -- archives
 
 POD = b"kind: Pod\nmetadata: {name: p}\n"
