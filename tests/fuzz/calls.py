@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ USERS = (
     User("somebody").authenticated(),
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-ODD_METHODS = ("OPTIONS", "CONNECT", "TRACE", "get", "PROPFIND", "", "X" * 100)
+ODD_METHODS = ("OPTIONS", "get", "PROPFIND", "")
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 PATCHES = {
     "json": "application/json-patch+json",
@@ -170,9 +171,8 @@ class Caller:
         schema = schema_for(row.group, version, row.kind)
         key, tree = self._pick(row)
         tree = {**tree, "apiVersion": row.api_version(version)}
-        method = dice.choice(("GET", "POST", "POST", "PUT", "PATCH", "PATCH", "PATCH", "DELETE"))
-        subresource = dice.choice(row.subresources) if row.subresources and dice.random() < 0.25 else ""
-        named = method in ("PUT", "PATCH") or bool(subresource) or (method != "POST" and dice.random() < 0.7)
+        method, subresource = self._method(row, key)
+        named = method in ("PUT", "PATCH") or bool(subresource) or (method != "POST" and dice.random() < 0.8)
         path = _path(row, version, key, named, subresource, everywhere=dice.random() < 0.2)
         if dice.random() < 0.02:
             path = self._spoil(path)
@@ -198,6 +198,17 @@ class Caller:
             body = self._encode(sent, media)
         return Call(method, path, user, self._query(), headers, body)
 
+    def _method(self, row: Resource, key: Key) -> tuple[str, str]:
+        """What is done to an object, and which subresource of it is meant."""
+        dice = self.dice
+        if self._store.get(key) is None and dice.random() < 0.9:
+            return "POST", ""
+        subresource = dice.choice(row.subresources) if row.subresources and dice.random() < 0.25 else ""
+        if subresource and dice.random() < 0.95:
+            verbs = {"get": "GET", "patch": "PATCH", "update": "PUT", "create": "POST"}
+            return verbs[dice.choice(SUBRESOURCES[subresource].verbs)], subresource
+        return dice.choice((*("GET", "POST", "PUT", "PUT") * 2, *("PATCH",) * 8, "DELETE")), subresource
+
     def _pick(self, row: Resource) -> tuple[Key, Any]:
         """An object that is there, or one that could be."""
         dice = self.dice
@@ -215,7 +226,7 @@ class Caller:
     def _made(self, row: Resource) -> Any:
         template = TEMPLATES.get(row.key)
         if template and self.dice.random() < 0.7:
-            return {"kind": row.kind, "metadata": {}, **template[3]}
+            return {"kind": row.kind, "metadata": {}, **copy.deepcopy(template[3])}
         schema = schema_for(row.group, row.versions[0], row.kind)
         tree = self.grower.value(schema)
         return {**(tree if isinstance(tree, dict) else {}), "kind": row.kind, "metadata": {}}

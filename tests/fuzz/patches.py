@@ -88,7 +88,7 @@ def _direct(grower: Grower, patch: Any) -> None:
         if isinstance(place[step], dict | list):
             place = place[step]
     directive = dice.choice(DIRECTIVES)
-    value = dice.choice(("delete", "replace", "merge", "bad", ["name"], [{"name": "main"}], None, {}))
+    value: Any = dice.choice(("delete", "replace", "merge", "bad", ["name"], [{"name": "main"}], None, {}))
     if isinstance(place, dict):
         lists = [name for name, value in place.items() if isinstance(value, list)]
         if lists and dice.random() < 0.5:

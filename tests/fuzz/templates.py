@@ -80,6 +80,7 @@ _POD: Tree = {
         {"name": "gpu", "resourceClaimTemplateName": "t"},
         {"name": "own", "resourceClaimName": "c"},
     ],
+    "serviceAccountName": "default",
     "nodeSelector": {"a": "b"},
     "affinity": {
         "nodeAffinity": {

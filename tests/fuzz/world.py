@@ -97,7 +97,7 @@ class World:
                 seen.add(stored.revision)
 
     async def check_unchanged(self, user: User = ROOT) -> None:
-        """What is stored can be written again as it is, and then nothing changes."""
+        """What is stored can be written again as it is, and (once it has all defaults) nothing changes."""
         for row in RESOURCES:
             if row.stored_as or "update" not in row.verbs:
                 continue
@@ -108,9 +108,22 @@ class World:
                 path += f"/{row.plural}/{stored.key.name}"
                 with told(f"PUT {path} {stored.raw!r}"):
                     answer = await self.send(Call("PUT", path, user, (), {}, stored.raw))
+                    if answer.status == 422 and _is_loose(row.kind, answer):
+                        continue
                     assert answer.status == 200, answer.body
                     after = self.store.get(stored.key)
-                    assert after == stored, after
+                    if after is None or after == stored:
+                        continue
+                    await self.send(Call("PUT", path, user, (), {}, after.raw))
+                    assert self.store.get(stored.key) == after
+
+
+def _is_loose(kind: str, answer: Answer) -> bool:
+    """The first version and the status of a node, and the last word on a namespace, may bring what the
+    object itself may not, in Kubernetes as well."""
+    assert isinstance(answer.body, bytes)
+    fields = [cause["field"] for cause in json.loads(answer.body)["details"]["causes"]]
+    return kind in ("Node", "Namespace") and all(name.startswith(("metadata.", "status.")) for name in fields)
 
 
 def check_answer(answer: Answer) -> None:

@@ -1,0 +1,428 @@
+"""Raw bytes over HTTP and TLS: every connection gets an answer or its end, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import os
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from plimsoll.cluster.server.http import HttpServer
+from plimsoll.cluster.server.security.limits import Limits
+from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from tests.fuzz.wire import CLOSED, Reply, Wire, exchange, trusting
+
+T = TypeVar("T")
+LIMITS = Limits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1)
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Target:
+    """A server in a thread of its own, over TLS and, for what TLS would hide, without."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="server")
+        self.thread.start()
+        self.server, self.plain, self.token = self.run(self._start())
+        self.port = self.plain.port
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    async def _start(self) -> tuple[RunningServer, HttpServer, str]:
+        server = await start_server(ServerSettings(controllers=False, limits=LIMITS))
+        plain = HttpServer(server.api, limits=LIMITS)
+        await plain.start()
+        return server, plain, server._token
+
+    def stop(self) -> None:
+        self.run(self.plain.stop())
+        self.run(self.server.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+    def request(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+        """A good request, as bytes."""
+        lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.token}", *headers]
+        if body and not any(header.lower().startswith("transfer-encoding") for header in headers):
+            lines.append(f"Content-Length: {len(body)}")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+    def create(self, name: str, *headers: str) -> bytes:
+        body = json.dumps({"metadata": {"name": name}}).encode()
+        return self.request("POST", MAPS, "Content-Type: application/json", *headers, body=body)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    found = Target()
+    yield found
+    found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _unharmed(target: Target, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """After each test the server answers, and it has logged no fault."""
+    caplog.set_level(logging.WARNING)
+    yield
+    reply = asyncio.run(exchange(target.port, [target.request("GET", "/readyz")]))
+    assert (reply.status, reply.body) == (200, b"ok")
+    records = [*caplog.get_records("call"), *caplog.records]
+    faults = [record for record in records if record.levelno >= logging.ERROR]
+    assert not faults, faults[0].getMessage()
+
+
+def send(target: Target, *pieces: bytes, tls: ssl.SSLContext | None = None) -> Reply:
+    port = target.server.port if tls else target.port
+    return asyncio.run(exchange(port, pieces, tls=tls))
+
+
+HEAD = b"GET /api HTTP/1.1\r\nHost: x\r\n"
+BAD = {
+    "nothing": b"",
+    "garbage": bytes(range(256)) * 4,
+    "newlines": b"\r\n" * 2000,
+    "tls to plain": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200,
+    "http/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "old": b"GET /\r\n\r\n",
+    "version": b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+    "no colon": HEAD + b"Bad header\r\n\r\n",
+    "space before colon": HEAD + b"Name : x\r\n\r\n",
+    "nul in header": HEAD + b"X: a\x00b\r\n\r\n",
+    "folded": HEAD + b"X: a\r\n b\r\n\r\n",
+    "long header": HEAD + b"X: " + b"a" * 300_000 + b"\r\n\r\n",
+    "long name": HEAD + b"X" * 300_000 + b": a\r\n\r\n",
+    "many headers": HEAD + b"".join(b"X%d: a\r\n" % i for i in range(20_000)) + b"\r\n",
+    "long url": b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "long method": b"G" * 100_000 + b" / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "negative length": HEAD + b"Content-Length: -1\r\n\r\n",
+    "length of words": HEAD + b"Content-Length: many\r\n\r\n",
+    "huge length": HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n",
+    "length and chunks": HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "unknown encoding": HEAD + b"Transfer-Encoding: rot13\r\n\r\n",
+    "chunk without size": HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "negative chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+    "endless size": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 10_000,
+    "chunk extensions": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;" + b"a" * 100_000,
+    "endless trailers": HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: y\r\n" * 50_000,
+    "half a request": b"GET /api HTTP/1.1\r\nHost",
+}
+
+
+@pytest.mark.parametrize("tls", [None, trusting()], ids=["plain", "tls"])
+def test_bad_bytes_are_refused_or_cut_off(target: Target, tls: ssl.SSLContext | None) -> None:
+    port = target.server.port if tls else target.port
+
+    async def story() -> list[Reply]:
+        return await asyncio.gather(*(exchange(port, [data], tls=tls) for data in BAD.values()))
+
+    for name, reply in zip(BAD, asyncio.run(story()), strict=True):
+        assert reply is CLOSED or 400 <= reply.status < 500, (name, reply)
+
+
+def test_what_is_not_tls_is_cut_off(target: Target) -> None:
+    assert send(target, target.request("GET", "/readyz"), tls=trusting()).status == 200
+
+    async def story() -> None:
+        wire = await Wire.open(target.server.port)
+        await wire.send(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert await wire.reader.read(100) in (b"", b"\x15\x03\x01\x00\x02\x02F"), "at most an alert"
+        await wire.close()
+
+    asyncio.run(story())
+
+
+def test_a_request_byte_by_byte(target: Target) -> None:
+    whole = target.create("split")
+    assert send(target, *(whole[i : i + 1] for i in range(len(whole)))).status == 201
+
+
+def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
+    async def story() -> None:
+        wire = await Wire.open(target.port)
+        paths = ["/version", "/readyz", "/api/v1/nodes/none", MAPS, "/nowhere"] * 40
+        await wire.send(b"".join(target.request("GET", path) for path in paths))
+        async with asyncio.timeout(20):
+            found = [(await wire.reply()).status for _ in paths]
+        assert found == [200, 200, 404, 200, 404] * 40
+        await wire.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("length", [64 * 1024 + 1, 10**9])
+def test_bodies_that_are_too_long(target: Target, length: int) -> None:
+    head = target.request("POST", MAPS, f"Content-Length: {length}")
+    reply = send(target, head + b"x" * 1000)
+    assert reply.status == 413
+    chunk = b"8000\r\n%s\r\n" % (b"x" * 0x8000)
+    request = target.request("POST", MAPS, "Transfer-Encoding: chunked")
+    assert send(target, request, chunk, chunk, chunk).status == 413
+
+
+def test_bodies_that_are_compressed(target: Target) -> None:
+    good = gzip.compress(json.dumps({"metadata": {"name": "zipped"}}).encode())
+    bomb = gzip.compress(b"x" * 50_000_000)
+    for body, wanted in ((good, {201}), (good[:-9], {400}), (b"none", {400}), (bomb, {413})):
+        request = target.request("POST", MAPS, "Content-Encoding: gzip", body=body)
+        assert send(target, request).status in wanted, body[:20]
+    for name in ("br", "deflate", "zstd", "rot13", "gzip, gzip"):
+        request = target.request("POST", MAPS, f"Content-Encoding: {name}", body=b"{}" * 20)
+        assert 400 <= send(target, request).status < 500, name
+
+
+def test_bodies_that_do_not_come(target: Target) -> None:
+    """Told after a second, or cut off; and others are not kept waiting."""
+
+    async def story() -> None:
+        slow = [await Wire.open(target.port) for _ in range(30)]
+        for number, wire in enumerate(slow):
+            await wire.send(target.request("POST", MAPS, "Content-Length: 1000"), b"{" * (number % 3))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert (await exchange(target.port, [target.request("GET", "/readyz")])).status == 200
+        assert loop.time() - began < 1
+        async with asyncio.timeout(5):
+            assert {reply.status for reply in await asyncio.gather(*(wire.reply() for wire in slow))} <= {
+                408,
+                0,
+            }
+        for wire in slow:
+            await wire.close()
+
+    asyncio.run(story())
+
+
+def test_clients_that_leave_half_way(target: Target) -> None:
+    async def story() -> None:
+        whole = target.create("left")
+        for end in range(0, len(whole), 7):
+            wire = await Wire.open(target.port)
+            await wire.send(whole[:end])
+            if end % 2:
+                wire.writer.write_eof()
+                async with asyncio.timeout(5):
+                    await wire.reader.read()
+            else:
+                wire.writer.transport.abort()
+            await wire.close()
+
+    asyncio.run(story())
+
+
+def test_paths_of_all_sorts(target: Target) -> None:
+    for path in (
+        *(
+            "/%00",
+            "/%ff%fe",
+            "/api/v1/namespaces/%2e%2e/pods",
+            "/api/v1/namespaces/default/pods/a%2fb",
+            "/%",
+            "/%zz",
+        ),
+        *(
+            "/api/v1/../../etc/passwd",
+            "//api",
+            "/api?%ff=%fe",
+            "/api/v1/pods?watch=%00&limit=%",
+            "http://x/api",
+            "*",
+        ),
+        *(
+            "/api/v1/pods?" + "a=b&" * 4000,
+            "/api/v1/pods?labelSelector=%E2%80%A8",
+            "/\u00e9",
+            "/a b",
+            "/api#x",
+            "",
+        ),
+        *(
+            "/api/v1/pods?fieldSelector=" + "%5c" * 5000,
+            "/api/v1/pods?continue=" + "A" * 20000,
+            "x:y",
+            "/;a=b",
+            "?",
+        ),
+    ):
+        reply = send(target, target.request("GET", path))
+        assert reply is CLOSED or reply.status < 500, path
+
+
+def test_credentials_of_all_sorts(target: Target) -> None:
+    for value in (
+        *(
+            "Bearer",
+            "Bearer ",
+            "Bearer  x",
+            "bearer " + target.token,
+            "Basic YTpi",
+            "Basic ?",
+            "Negotiate",
+            "\xff",
+            "",
+        ),
+        *(
+            "Bearer a.b.c",
+            "Bearer eyJhbGciOiJub25lIn0.e30.",
+            "Bearer " + "a." * 2000,
+            "Bearer " + "a" * 60000,
+        ),
+        *(
+            "Bearer eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOjF9.AAAA",
+            "Bearer " + "eyJ" * 5000 + ".e30.x",
+            "Bearer \xe9",
+        ),
+    ):
+        head = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n" % value.encode("latin-1")
+        assert send(target, head).status in (200, 400, 401, 403), value
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Impersonate-User: a"],
+        ["Impersonate-User: "],
+        ["Impersonate-User: a", "Impersonate-User: b"],
+        ["Impersonate-Group: a"],
+        ["Impersonate-User: system:serviceaccount:a:b:c:d"],
+        ["Impersonate-User: a", "Impersonate-Extra-%ff%00: x", "Impersonate-Extra-: y"],
+        ["Impersonate-User: \xff\xfe", "Impersonate-Uid: \xff"],
+        ["Impersonate-User: a"] + [f"Impersonate-Group: g{i}" for i in range(200)],
+    ],
+)
+def test_impersonation_of_all_sorts(target: Target, headers: list[str]) -> None:
+    assert send(target, target.request("GET", "/api/v1/pods", *headers)).status in (200, 400, 403)
+
+
+def test_upgrades_and_expectations(target: Target) -> None:
+    upgrade = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Key: x",
+        "Sec-WebSocket-Version: 13",
+    ]
+    assert send(target, target.request("GET", "/api", *upgrade)).status == 200
+    assert send(target, target.create("expected", "Expect: 100-continue")).status in (201, 409)
+    assert send(target, target.create("unexpected", "Expect: miracles")).status < 500
+
+
+def test_answers_to_head_and_options(target: Target) -> None:
+    for method in ("HEAD", "OPTIONS", "TRACE", "CONNECT", "PURGE"):
+        reply = send(target, target.request(method, MAPS, "Connection: close"))
+        assert reply is CLOSED or reply.status < 500, method
+
+
+# -- random bytes
+
+
+def mutate(dice: Random, whole: bytes) -> list[bytes]:
+    """A good request with something wrong, in pieces."""
+    data = bytearray(whole)
+    for _ in range(dice.choice((1, 1, 2, 4))):
+        place = dice.randrange(len(data) + 1)
+        what = dice.randrange(6)
+        if what == 0:
+            data[place : place + 1] = bytes([dice.randrange(256)])
+        elif what == 1:
+            data[place:place] = dice.choice(
+                (b"\r\n", b"\x00", b":", b" ", b"%", b"\xff", b"0\r\n\r\n", b"{" * 50)
+            )
+        elif what == 2:
+            del data[place : place + dice.randrange(30)]
+        elif what == 3:
+            start = dice.randrange(len(data) + 1)
+            data[place:place] = data[start : start + dice.randrange(60)]
+        elif what == 4:
+            del data[place:]
+        else:
+            data[place:place] = dice.randbytes(dice.randrange(40))
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice((0, 0, 1, 3))))
+    return [bytes(data[a:b]) for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def shoot(target: Target, seed: int, count: int) -> dict[int, int]:
+    """Send random requests, a hundred at a time; how often each code came back."""
+    dice = Random(seed)
+    good: list[Callable[[], bytes]] = [
+        lambda: target.request("GET", MAPS),
+        lambda: target.create(f"r{dice.randrange(50)}"),
+        lambda: target.request("GET", f"{MAPS}?watch=1&timeoutSeconds=1"),
+        lambda: target.request("DELETE", f"{MAPS}/r{dice.randrange(50)}", body=b"{}"),
+        lambda: target.request(
+            "PATCH",
+            f"{MAPS}/r{dice.randrange(50)}",
+            "Content-Type: application/merge-patch+json",
+            "Transfer-Encoding: chunked",
+            body=b'f\r\n{"data":{"a":1}\r\n1\r\n}\r\n0\r\n\r\n',
+        ),
+    ]
+
+    async def one(gate: asyncio.Semaphore) -> int:
+        pieces = mutate(dice, dice.choice(good)())
+        async with gate:
+            try:
+                reply = await exchange(target.port, pieces, whole=False)
+            except TimeoutError:
+                raise AssertionError(f"no answer and no end: {pieces}") from None
+        assert reply.status < 500 or reply.status in (503, 504), (pieces, reply)
+        return reply.status
+
+    async def run() -> list[int]:
+        gate = asyncio.Semaphore(100)
+        return await asyncio.gather(*(one(gate) for _ in range(count)))
+
+    found = asyncio.run(run())
+    return {status: found.count(status) for status in set(found)}
+
+
+def test_random_bytes(target: Target) -> None:
+    found = shoot(target, 1, 600)
+    assert len(found) > 3, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 100 + int(os.environ.get("PLIMSOLL_FUZZ_SEEDS", "6"))))
+def test_many_random_bytes(target: Target, seed: int) -> None:
+    shoot(target, seed, 8000)
+
+
+# -- watches under fire
+
+
+@asynccontextmanager
+async def watching(target: Target) -> AsyncIterator[Wire]:
+    wire = await Wire.open(target.port)
+    await wire.send(target.request("GET", f"{MAPS}?watch=1"))
+    await wire.reader.readuntil(b"\r\n\r\n")
+    yield wire
+    await wire.close()
+
+
+def test_watchers_come_and_go(target: Target) -> None:
+    async def story() -> None:
+        async def follow(number: int) -> None:
+            async with watching(target) as wire:
+                if number % 3:
+                    await wire.reader.read(100)
+                if number % 2:
+                    wire.writer.transport.abort()
+
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(follow(number) for number in range(150)))
+            await exchange(target.port, [target.create("seen")])
+
+    asyncio.run(story())
+    assert target.plain._watches.open < 150

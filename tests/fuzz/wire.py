@@ -1,0 +1,107 @@
+"""Raw bytes to an HTTP server: what comes back, or that the connection was closed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_LENGTH = re.compile(rb"^content-length:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
+_CHUNKED = re.compile(rb"^transfer-encoding:\s*chunked\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+class Reply(NamedTuple):
+    """One answer; status 0: the connection was closed without one."""
+
+    status: int
+    head: bytes = b""
+    body: bytes = b""
+
+
+CLOSED = Reply(0)
+
+
+def trusting() -> ssl.SSLContext:
+    """TLS for tests that are not about certificates."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @staticmethod
+    async def open(port: int, tls: ssl.SSLContext | None = None) -> Wire:
+        return Wire(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 24))
+
+    async def send(self, *pieces: bytes, pause: float = 0.0) -> None:
+        """Send pieces one by one; a server that has closed by now is no news."""
+        try:
+            for piece in pieces:
+                self.writer.write(piece)
+                await self.writer.drain()
+                if pause or len(pieces) > 1:
+                    await asyncio.sleep(pause)
+        except (ConnectionError, ssl.SSLError):
+            return
+
+    async def reply(self, *, whole: bool = True) -> Reply:
+        """The next answer; of a stream, which may never end, only the head unless it is wanted whole."""
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            while head.startswith(b"HTTP/1.1 100"):
+                head = await self.reader.readuntil(b"\r\n\r\n")
+            status = int(head.split(b" ", 2)[1])
+            lines = head.replace(b"\r", b"")
+            if found := _LENGTH.search(lines):
+                return Reply(status, head, await self.reader.readexactly(int(found[1])))
+            if not whole:
+                return Reply(status, head)
+            return Reply(
+                status, head, await (self._chunks() if _CHUNKED.search(lines) else self.reader.read())
+            )
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            return CLOSED
+
+    async def _chunks(self) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            size = int(await self.reader.readline(), 16)
+            piece = await self.reader.readexactly(size + 2)
+            if not size:
+                return b"".join(pieces)
+            pieces.append(piece[:-2])
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            async with asyncio.timeout(1):
+                await self.writer.wait_closed()
+        except (ConnectionError, ssl.SSLError, TimeoutError):
+            return
+
+
+async def exchange(
+    port: int,
+    pieces: Iterable[bytes],
+    *,
+    tls: ssl.SSLContext | None = None,
+    seconds: float = 8.0,
+    whole: bool = True,
+) -> Reply:
+    """Send bytes on a new connection; the first answer. TimeoutError if there is neither answer nor end."""
+    wire = await Wire.open(port, tls)
+    try:
+        async with asyncio.timeout(seconds):
+            await wire.send(*pieces)
+            return await wire.reply(whole=whole)
+    finally:
+        await wire.close()
