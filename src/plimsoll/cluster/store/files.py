@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from plimsoll.cluster.store.log import Row, State, connect, create_file
+from plimsoll.cluster.store.log import Row, State, connect, create_file, write_identity
 from plimsoll.errors import StoreError
 
 _COMPANIONS = ("-wal", "-shm")
@@ -42,6 +42,7 @@ def copy_pages(path: Path, fresh: Path) -> None:
     fresh.touch(0o600)
     with closing(connect(path, read_only=True)) as source, closing(sqlite3.connect(fresh)) as copy:
         source.backup(copy)
+        write_identity(copy)
         for (text,) in copy.execute("PRAGMA integrity_check(1)"):
             if text != "ok":
                 raise StoreError(f"{path} is damaged: {' '.join(text.split())}")

@@ -22,7 +22,7 @@ from plimsoll.cluster.store.compaction import Compaction
 from plimsoll.cluster.store.files import complete_aside, files_aside, make_file, set_aside
 from plimsoll.cluster.store.head import Head, Place
 from plimsoll.cluster.store.history import Change, History
-from plimsoll.cluster.store.lock import Lock
+from plimsoll.cluster.store.lock import Lock, Mark
 from plimsoll.cluster.store.log import (
     APPLICATION,
     DELETED,
@@ -33,6 +33,7 @@ from plimsoll.cluster.store.log import (
     Log,
     State,
     connect,
+    read_identity,
     read_rows,
     read_state,
 )
@@ -63,6 +64,7 @@ class Opened(NamedTuple):
     path: Path
     log: Log
     lock: Lock
+    identity: int
 
 
 def open_file(
@@ -95,7 +97,9 @@ def open_file(
         if reading.jumped:
             with closing(Log(path, "full")) as log:
                 log.compact(compaction.state(revision), ())
-        return Opened(path, Log(path, durability), lock)
+        log = Log(path, durability)
+        lock.write_mark(Mark(revision, log.flushed, reading.identity))
+        return Opened(path, log, lock, reading.identity)
     except (OSError, sqlite3.Error) as error:
         lock.close()
         raise StoreError(f"{path} cannot be opened: {error}") from None
@@ -125,14 +129,18 @@ def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
 def _check_end(reading: Reading, lock: Lock) -> int:
     """The revision to go on from."""
     mark = lock.mark
-    if reading.problems or reading.revision >= mark.revision:
+    copied = mark.identity != reading.identity and mark.revision >= max(1, reading.state.floor)
+    if reading.problems or (reading.revision >= mark.revision and not copied):
         return reading.revision
-    if mark.flushed:
+    if mark.flushed and not copied:
         reading.problems.append(f"it ends at revision {reading.revision}, and had reached {mark.revision}")
         return reading.revision
-    # The disk was not waited for, and the power went: what was lost had been seen.
-    reading.drop_history(mark.revision + 1)
-    return mark.revision + 1
+    # A copy was put in the place of the file, or the power went while the disk was not waited for: there were
+    # revisions that somebody has seen and that are not these. They are not used again, and whoever follows
+    # must list anew.
+    floor = max(mark.revision, reading.revision) + 1
+    reading.drop_history(floor)
+    return floor
 
 
 def _look_at_header(path: Path, *, known: bool) -> None:
@@ -162,6 +170,7 @@ class Reading:
         self.rows = 0
         self.total = 0  # the sum of all revisions
         self.jumped = False
+        self.identity = 0
         self._head = head
         self._compaction = compaction
         self._shelves: dict[str, dict[Place, Stored]] = {}
@@ -192,11 +201,11 @@ class Reading:
                 self.problems.append(" ".join(text.split()))
         if self.problems:
             return
-        state = read_state(connection)
-        if state is None:
+        state, identity = read_state(connection), read_identity(connection)
+        if state is None or identity is None:
             self.problems.append("the state of the log is damaged")
             return
-        self.state = state
+        self.state, self.identity = state, identity
         self._compaction.begin_with(state)
         for rows in read_rows(connection):
             self.rows += len(rows)

@@ -20,14 +20,15 @@ from plimsoll.errors import StoreError
 _PID = 0
 _MARK = 32
 _PID_LINE = re.compile(rb"process (\d+)")
-_MARK_LINE = re.compile(rb"(full  |normal) (\d{20}) ([0-9a-f]{8})\n")
+_MARK_LINE = re.compile(rb"((full  |normal) (\d{20}) ([0-9a-f]{16})) ([0-9a-f]{8})\n")
 
 
 class Mark(NamedTuple):
-    """The last revision committed, and whether the disk was waited for."""
+    """The last revision committed, whether the disk was waited for, and in which file."""
 
     revision: int
     flushed: bool
+    identity: int
 
 
 class Lock:
@@ -48,9 +49,9 @@ class Lock:
 
     def write_mark(self, mark: Mark) -> None:
         """Note that everything up to a revision is committed."""
-        digits = b"%020d" % mark.revision
         kind = b"full  " if mark.flushed else b"normal"
-        self._write(_MARK, b"%b %b %08x" % (kind, digits, crc32(kind + digits)), 0)
+        line = b"%b %020d %016x" % (kind, mark.revision, mark.identity)
+        self._write(_MARK, b"%b %08x" % (line, crc32(line)), 0)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -91,6 +92,6 @@ def _holder(path: Path) -> str:
 
 def _read_mark(text: bytes) -> Mark:
     line = _MARK_LINE.match(text)
-    if line is None or int(line[3], 16) != crc32(line[1] + line[2]):
-        return Mark(0, False)
-    return Mark(int(line[2]), line[1] == b"full  ")
+    if line is None or int(line[5], 16) != crc32(line[1]):
+        return Mark(0, False, 0)
+    return Mark(int(line[3]), line[2] == b"full  ", int(line[4], 16))

@@ -9,6 +9,8 @@ is written down with the floor.
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -45,6 +47,11 @@ CREATE TABLE log (
   name TEXT NOT NULL,
   value BLOB NOT NULL,           -- the object as JSON
   crc INTEGER NOT NULL           -- CRC-32 of all of the above
+);
+CREATE TABLE origin (
+  id INTEGER PRIMARY KEY,
+  identity INTEGER NOT NULL,     -- of this file; a copy gets another
+  crc INTEGER NOT NULL
 );
 CREATE TABLE state (
   id INTEGER PRIMARY KEY,
@@ -104,6 +111,7 @@ def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
         connection.execute(f"PRAGMA user_version={FORMAT}")
         connection.executescript(_SCHEMA)
         connection.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?)", (*state, state_checksum(state)))
+        write_identity(connection)
         connection.execute("BEGIN")
         _insert(connection, rows)
         connection.execute("COMMIT")
@@ -115,6 +123,8 @@ class Log:
 
     def __init__(self, path: Path, durability: Durability) -> None:
         self.flushed = durability == "full"
+        if self.flushed:
+            _flush(path.with_name(path.name + "-wal"))
         self._connection = connect(path)
         try:
             self._set(f"synchronous={durability.upper()}")
@@ -174,6 +184,18 @@ class Log:
             self._connection.execute("ROLLBACK")
 
 
+def _flush(path: Path) -> None:
+    """Wait for the disk: what a killed process wrote there can be read, and may not be on the disk yet."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     start = 0
     for count, statement in _INSERTS:
@@ -194,6 +216,22 @@ def read_state(connection: sqlite3.Connection) -> State | None:
     floor, count, total, crc = rows[0]
     state = State(floor, count, total)
     return state if state_checksum(state) == crc else None
+
+
+def write_identity(connection: sqlite3.Connection) -> None:
+    """Tell this file from all others, those it was copied from among them."""
+    identity = secrets.randbits(62)
+    connection.execute("INSERT OR REPLACE INTO origin VALUES (1, ?, ?)", (identity, crc32(b"%d" % identity)))
+    connection.commit()
+
+
+def read_identity(connection: sqlite3.Connection) -> int | None:
+    """The identity, or None when it is damaged."""
+    rows = connection.execute("SELECT identity, crc FROM origin").fetchall()
+    if len(rows) != 1 or not isinstance(rows[0][0], int) or crc32(b"%d" % rows[0][0]) != rows[0][1]:
+        return None
+    identity: int = rows[0][0]
+    return identity
 
 
 def read_rows(connection: sqlite3.Connection) -> Iterator[list[CheckedRow]]:

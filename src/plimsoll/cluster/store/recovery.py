@@ -16,7 +16,7 @@ from plimsoll.cluster.store.compaction import Compaction
 from plimsoll.cluster.store.files import complete_aside, copy_pages, files_aside, make_file, new_file
 from plimsoll.cluster.store.head import Head
 from plimsoll.cluster.store.loading import Reading
-from plimsoll.cluster.store.lock import Lock
+from plimsoll.cluster.store.lock import Lock, Mark
 from plimsoll.cluster.store.log import DELETED, Log, Row, State
 from plimsoll.cluster.store.salvage import Salvage
 from plimsoll.errors import StoreError
@@ -62,12 +62,13 @@ def restore(backup: Path, path: Path, *, after: int = 0) -> int:
         reading.read(fresh)
         if reading.problems:
             raise StoreError(f"{backup} is damaged: {'; '.join(reading.problems)}")
-        seen = max(lock.mark.revision, after)
-        if seen <= reading.revision:
-            return reading.revision
-        with closing(Log(fresh, "full")) as log:
-            log.compact(State(seen + 1, reading.rows, reading.total), ())
-        return seen + 1
+        revision, seen = reading.revision, max(lock.mark.revision, after)
+        if seen > revision:
+            revision = seen + 1
+            with closing(Log(fresh, "full")) as log:
+                log.compact(State(revision, reading.rows, reading.total), ())
+        lock.write_mark(Mark(revision, True, reading.identity))
+        return revision
 
 
 def _choose(salvage: Salvage) -> tuple[list[Row], list[str]]:

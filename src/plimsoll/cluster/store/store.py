@@ -74,7 +74,7 @@ class Store:
         self._commits = self._committed_rows = self._failures = 0
         self._observers: list[Observer] = []
         self._trouble = ""
-        self._writer = Writer(opened.log, opened.lock, self._report) if opened else None
+        self._writer = Writer(opened.log, opened.lock, opened.identity, self._report) if opened else None
 
     @classmethod
     def open(

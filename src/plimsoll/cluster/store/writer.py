@@ -63,10 +63,11 @@ Outcome = Committed | Failed | Compacted | Ended
 class Writer:
     """Hand over batches and chunks; read the outcomes when `report` was called."""
 
-    def __init__(self, log: Log, lock: Lock, report: Callable[[], None]) -> None:
+    def __init__(self, log: Log, lock: Lock, identity: int, report: Callable[[], None]) -> None:
         self.outcomes: deque[Outcome] = deque()
         self._log = log
         self._lock = lock
+        self._identity = identity
         self._report = report
         self._queue: SimpleQueue[Batch | Chunk | None] = SimpleQueue()
         self._broken = -1  # the epoch of the last failure
@@ -117,7 +118,7 @@ class Writer:
             self._broken = epoch
             self._tell(Failed(epoch, str(error) or repr(error)))
             return
-        self._lock.write_mark(Mark(rows[-1][0], self._log.flushed))
+        self._lock.write_mark(Mark(rows[-1][0], self._log.flushed, self._identity))
         self._tell(Committed(rows[-1][0], len(rows)))
 
     def _compact(self, chunk: Chunk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -62,16 +63,16 @@ def test_a_lock_file_that_is_removed_is_made_anew(tmp_path: Path) -> None:
 
 def test_a_mark_is_believed_only_whole(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "s")
-    lock.write_mark(Mark(123, True))
+    lock.write_mark(Mark(123, True, 77))
     lock.close()
     lock = Lock(tmp_path / "s")
-    assert lock.mark == Mark(123, True)
+    assert lock.mark == Mark(123, True, 77)
     lock.close()
     text = bytearray(lock.path.read_bytes())
     for place in range(32, len(text)):
         lock.path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
         damaged = Lock(tmp_path / "s")
-        assert damaged.mark == Mark(0, False)
+        assert damaged.mark == Mark(0, False, 0)
         damaged.close()
 
 
@@ -219,6 +220,31 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     assert (store.revision, store.floor) == (22, 0)
     close(store)
     assert restore(copy, tmp_path / "third", after=500) == 501
+
+
+def test_a_copy_put_in_place_by_hand_does_not_reuse_revisions(tmp_path: Path) -> None:
+    path, copy = tmp_path / "s", tmp_path / "copy"
+    store = fill(path)
+    asyncio.run(store.settled(22))
+    asyncio.run(store.backup(copy))
+    store.create(Key("pods", "", "late"), {})
+    close(store)
+    shutil.copy(copy, path)
+    for _ in range(2):  # told once, not every time
+        store = Store.open(path)
+        assert len(contents(store)) == 19
+        assert (store.revision, store.floor) == (24, 24)
+        close(store)
+    with pytest.raises(ApiError):
+        store.watch("pods", 23)
+    # The file itself, as it was at an earlier time, has lost its end.
+    store = Store.open(path)
+    shutil.copy(path, tmp_path / "old")
+    store.create(Key("pods", "", "later"), {})
+    close(store)
+    shutil.copy(tmp_path / "old", path)
+    with pytest.raises(StoreError, match="it ends at revision 24, and had reached 25"):
+        Store.open(path)
 
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
