@@ -16,6 +16,7 @@ from plimsoll.validate.node_objects import fill_node
 from plimsoll.validate.pod_defaults import fill_pod
 from plimsoll.validate.priority_classes import fill_priority_class
 from plimsoll.validate.quotas import fill_quota
+from plimsoll.validate.stored_kinds import rules_of
 from plimsoll.validate.trees import Tree, part
 
 
@@ -27,6 +28,8 @@ def fill_defaults(kind: str, tree: Tree, now: str, gates: Gates) -> None:
     fill = _BY_KIND.get(kind)
     if fill is not None:
         fill(tree, now)
+    else:
+        rules_of(kind).fill(tree)
 
 
 def _fill_slice(tree: Tree, now: str) -> None:

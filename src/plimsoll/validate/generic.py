@@ -1,26 +1,26 @@
-"""Objects of kinds that have no rules of their own here: services, config maps, deployments and the like.
+"""Objects of kinds that are kept for others: services, config maps, deployments and the like.
 
 Owns what holds for all of them: metadata, names in the format of the kind, a generation that grows with the
-object where the kind has one, a status that is written by way of `status` alone. Everything else is taken as
-it comes.
+object where the kind has one, a status that is written by way of `status` alone. What a kind brings along
+beside that is in `stored_kinds.py`: upstream's defaults, and the rules a controller relies on.
 
-DIFF: the fields of these kinds are neither checked nor given defaults
-(test_kinds_without_rules_keep_what_they_say).
+DIFF: the rest of such an object is taken as it comes (test_kinds_without_rules_keep_what_they_say).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from plimsoll.api.meta import Object
 from plimsoll.api.names import byte_length, dns_label, dns_subdomain
 from plimsoll.validate.equality import same_tree
 from plimsoll.validate.job import Job
 from plimsoll.validate.metadata import check_metadata, check_metadata_update, reset_for_status
 from plimsoll.validate.names import Format
 from plimsoll.validate.problems import Problems
-from plimsoll.validate.trees import Tree, copy_tree, part
+from plimsoll.validate.stored_kinds import rules_of
+from plimsoll.validate.trees import copy_tree, part
 
 _CRON_JOB_NAME_MAX = 52
 _STATUS_LIKE = ("approval", "status")
@@ -106,33 +106,58 @@ _UNCOUNTED = frozenset(
     )
 )
 
-_FIRST_STATUS: Mapping[str, Tree] = {
-    "PersistentVolume": {"phase": "Pending"},
-    "PersistentVolumeClaim": {"phase": "Pending"},
-}
+#: Kinds whose metadata is written along with the status, as it has always been.
+_WHOLE_STATUS = frozenset(
+    (
+        "CertificateSigningRequest",
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "Job",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "ReplicaSet",
+        "ReplicationController",
+        "Service",
+        "StatefulSet",
+    )
+)
 
 
-def prepare_object(job: Job[Object], kind: str, subresource: str, traits: Traits) -> None:
-    counted = kind not in _UNCOUNTED if traits.counted is None else traits.counted
-    if job.creates:
-        if traits.has_status:
-            job.tree["status"] = dict(_FIRST_STATUS.get(kind, {}))
-        if counted:
-            job.set_generation(1)
-    elif traits.has_status and subresource in _STATUS_LIKE:
-        for name in [name for name in job.tree if name not in _HEAD]:
-            del job.tree[name]
-        job.take_back(*(name for name in job.old_tree if name not in _HEAD))
-        reset_for_status(job.meta_tree(), copy_tree(part(job.old_tree, "metadata")))
-    else:
-        if traits.has_status:
-            job.take_back("status")
+def prepare_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> None:
+    rules = rules_of(kind)
+    if traits.has_status and subresource in _STATUS_LIKE:
+        _prepare_status(job, kind)
+        rules.prepare_status(job, subresource)
+        return
+    if traits.has_status and job.creates:
+        job.tree["status"] = copy_tree(rules.first_status)
+    elif traits.has_status:
+        job.take_back("status")
+    rules.prepare(job)
+    if kind not in _UNCOUNTED if traits.counted is None else traits.counted:
         before = part(job.old_tree, "metadata").get("generation", 0)
-        if counted:
-            job.set_generation(before + _has_changed(job, kind))
+        job.set_generation(1 if job.creates else before + _has_changed(job, kind))
 
 
-def _has_changed(job: Job[Object], kind: str) -> bool:
+def _prepare_status(job: Job[Any], kind: str) -> None:
+    """Of all that is sent only the status is taken, and with some kinds the metadata."""
+    for name in [name for name in job.tree if name not in _HEAD]:
+        del job.tree[name]
+    job.take_back(*(name for name in job.old_tree if name not in _HEAD))
+    old_meta = copy_tree(part(job.old_tree, "metadata"))
+    if kind not in _WHOLE_STATUS:
+        reset_for_status(job.meta_tree(), old_meta)
+    elif kind == "Deployment":
+        job.meta_tree().pop("labels", None)
+        if "labels" in old_meta:
+            job.meta_tree()["labels"] = old_meta["labels"]
+
+
+def _has_changed(job: Job[Any], kind: str) -> bool:
     tree, old = (
         {name: value for name, value in whole.items() if name not in _HEAD}
         for whole in (job.tree, job.old_tree)
@@ -144,7 +169,7 @@ def _has_changed(job: Job[Object], kind: str) -> bool:
     return not same_tree(old, tree)
 
 
-def check_object(job: Job[Object], kind: str, traits: Traits) -> Problems:
+def check_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> Problems:
     names = NAMES.get(kind, dns_subdomain)
     if job.creates:
         yield from check_metadata(
@@ -152,3 +177,5 @@ def check_object(job: Job[Object], kind: str, traits: Traits) -> Problems:
         )
     else:
         yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=True)
+    if subresource not in _STATUS_LIKE:
+        yield from rules_of(kind).check(job)

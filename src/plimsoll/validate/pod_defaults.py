@@ -41,7 +41,7 @@ def fill_pod(tree: Tree, gates: Gates) -> None:
         for container in spec.get(group, ()):
             _copy_limits(container)
             if spec.get("hostNetwork"):
-                _open_on_host(container)
+                open_on_host(container)
     if "resources" in spec and gates.enabled("PodLevelResources"):
         _fill_pod_level(tree, spec["resources"])
     spec.setdefault("enableServiceLinks", True)
@@ -142,7 +142,7 @@ def fill_container(container: Tree) -> None:
         _fill_handler(part(container, "lifecycle", name))
 
 
-def _open_on_host(container: Tree) -> None:
+def open_on_host(container: Tree) -> None:
     """On the network of the node a port is the port of the node."""
     for port in container.get("ports", ()):
         if not port.get("hostPort") and port.get("containerPort"):

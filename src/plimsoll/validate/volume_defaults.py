@@ -40,12 +40,7 @@ def fill_volume(volume: Tree) -> None:
     if not kinds:
         volume["emptyDir"] = {}
     for kind in kinds:
-        source = volume[kind]
-        for name, value in _IF_MISSING.get(kind, {}).items():
-            source.setdefault(name, value)
-        for name, value in _IF_EMPTY.get(kind, {}).items():
-            if not source.get(name):
-                source[name] = value
+        fill_source(kind, volume[kind])
     if "image" in volume and not volume["image"].get("pullPolicy"):
         volume["image"]["pullPolicy"] = default_pull_policy(volume["image"].get("reference", ""))
     _fill_files(part(volume, "downwardAPI"))
@@ -55,10 +50,24 @@ def fill_volume(volume: Tree) -> None:
             projection["serviceAccountToken"].setdefault("expirationSeconds", _HOUR)
     template = part(volume, "ephemeral").get("volumeClaimTemplate")
     if template is not None:
-        spec = template.setdefault("spec", {})
-        spec.setdefault("volumeMode", "Filesystem")
-        for name in ("limits", "requests"):
-            round_amounts(part(spec, "resources").get(name))
+        template.setdefault("metadata", {})
+        fill_claim_spec(template.setdefault("spec", {}))
+
+
+def fill_claim_spec(spec: Tree) -> None:
+    """Fill in a claim for storage, wherever it stands."""
+    spec.setdefault("volumeMode", "Filesystem")
+    for name in ("limits", "requests"):
+        round_amounts(part(spec, "resources").get(name))
+
+
+def fill_source(kind: str, source: Tree) -> None:
+    """Fill in what a source of this kind is never without, in a pod or in a persistent volume."""
+    for name, value in _IF_MISSING.get(kind, {}).items():
+        source.setdefault(name, value)
+    for name, value in _IF_EMPTY.get(kind, {}).items():
+        if not source.get(name):
+            source[name] = value
 
 
 def _fill_files(source: Tree) -> None:

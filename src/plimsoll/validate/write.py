@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
-from plimsoll.api.meta import Object, Wire
+from plimsoll.api.meta import Wire
 from plimsoll.errors import InputError
 from plimsoll.validate.defaults import fill_defaults
 from plimsoll.validate.endpoints import ENDPOINTS
@@ -31,6 +31,7 @@ from plimsoll.validate.intake import take_in
 from plimsoll.validate.job import Endpoint, Job
 from plimsoll.validate.permissions import Caller
 from plimsoll.validate.problems import Problem
+from plimsoll.validate.stored_kinds import rules_of
 from plimsoll.validate.times import write_time
 from plimsoll.validate.trees import Tree
 
@@ -129,7 +130,7 @@ def _generic_endpoint(write: Write) -> Endpoint:
         what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
         raise InputError(f"there is no {write.operation} of {what}")
     return Endpoint(
-        Object,
+        rules_of(write.kind).view,
         lambda job: prepare_object(job, write.kind, write.subresource, traits),
-        lambda job: check_object(job, write.kind, traits),
+        lambda job: check_object(job, write.kind, write.subresource, traits),
     )

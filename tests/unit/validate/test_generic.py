@@ -18,29 +18,43 @@ def _object(kind: str, **fields: Any) -> Tree:
 def _write(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepared:
     operation: Any = "create" if old is None else "update"
     write = Write(kind, operation, tree, NOW, old, subresource)
-    return prepare_generic(write, namespaced=True, has_status=kind != "ConfigMap")
+    return prepare_generic(write, namespaced=True, has_status=kind != "ControllerRevision")
 
 
 def test_kinds_without_rules_keep_what_they_say() -> None:
-    given = _object("ConfigMap", data={"k": "v", "n": 1}, odd=[None, {"x": 1.5}])
-    prepared = _write("ConfigMap", given)
+    given = _object("ControllerRevision", data={"k": "v", "n": 1}, odd=[None, {"x": 1.5}])
+    prepared = _write("ControllerRevision", given)
     assert prepared.problems == ()
     assert prepared.tree == given
 
 
 def test_the_generation_counts_changes_outside_of_status() -> None:
-    first = _write("ReplicaSet", _object("ReplicaSet", spec={"replicas": 1}, status={"replicas": 9})).tree
+    first = _write("Widget", _object("Widget", spec={"replicas": 1}, status={"replicas": 9})).tree
     assert first["metadata"]["generation"] == 1
     assert first["status"] == {}
-    second = _write("ReplicaSet", edit(first, {"spec.replicas": 2, "status.replicas": 9}), first).tree
+    second = _write("Widget", edit(first, {"spec.replicas": 2, "status.replicas": 9}), first).tree
     assert second["metadata"]["generation"] == 2
     assert second["status"] == {}
     changed = edit(second, {"spec.replicas": 3, "status.replicas": 2, "metadata.labels": {"a": "b"}})
-    third = _write("ReplicaSet", changed, second, "status").tree
+    third = _write("Widget", changed, second, "status").tree
     assert third["metadata"] == second["metadata"]
     assert (third["spec"], third["status"]) == ({"replicas": 2}, {"replicas": 2})
     labelled = edit(third, {"metadata.labels": {"a": "b"}, "metadata.generation": 7})
-    assert _write("ReplicaSet", labelled, third).tree["metadata"]["generation"] == 2
+    assert _write("Widget", labelled, third).tree["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [("ReplicaSet", {"a": "b"}), ("Job", {"a": "b"}), ("Deployment", None), ("Widget", None)],
+)
+def test_some_kinds_take_metadata_with_the_status(kind: str, labels: Tree | None) -> None:
+    """Of a deployment everything but the labels."""
+    first = _write(kind, _object(kind, spec={})).tree
+    first["metadata"].pop("labels", None)
+    changed = edit(first, {"metadata.labels": {"a": "b"}, "metadata.annotations": {"c": "d"}})
+    metadata = _write(kind, changed, first, "status").tree["metadata"]
+    assert metadata.get("labels") == labels
+    assert metadata.get("annotations", {}).get("c") == (None if kind == "Widget" else "d")
 
 
 def test_annotations_of_a_deployment_count() -> None:
@@ -67,7 +81,8 @@ def test_names_by_kind(kind: str, name: str, fine: bool) -> None:
     write = Write(
         kind, "create", {"kind": kind, "metadata": {"name": name}}, NOW, traits=Traits(False, False)
     )
-    assert (not prepare(write).problems) is fine
+    found = [problem for problem in prepare(write).problems if problem.field == "metadata.name"]
+    assert (not found) is fine
 
 
 def test_scope() -> None:

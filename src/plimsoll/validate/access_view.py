@@ -1,0 +1,69 @@
+"""Views of configuration and of the kinds behind access: config maps, secrets, bindings of roles, accounts,
+requests for certificates.
+
+Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
+as it came.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.meta import ObjectMeta, Wire
+
+
+class ConfigMap(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Secret(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    string_data: dict[str, str] = {}
+    type: str = ""
+
+
+class RoleReference(Wire, frozen=True):
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class Subject(Wire, frozen=True):
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleBinding(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    role_ref: RoleReference = RoleReference()
+    subjects: tuple[Subject, ...] = ()
+
+
+class SecretReference(Wire, frozen=True):
+    name: str = ""
+
+
+class ServiceAccount(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    secrets: tuple[SecretReference, ...] = ()
+
+
+class RequestCondition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    last_update_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class RequestStatus(Wire, frozen=True):
+    conditions: tuple[RequestCondition, ...] = ()
+
+
+class CertificateRequest(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: RequestStatus = RequestStatus()

@@ -1,0 +1,97 @@
+"""Views of policies about pods: disruption budgets, autoscalers, limit ranges, runtime classes.
+
+Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
+as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.core import ResourceList
+from plimsoll.api.meta import LabelSelector, ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.validate.views import Int32
+
+
+class BudgetSpec(Wire, frozen=True):
+    min_available: Any = None  #: a number or a percentage
+    max_unavailable: Any = None  #: a number or a percentage
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class Budget(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BudgetSpec = BudgetSpec()
+
+
+class MetricTarget(Wire, frozen=True):
+    value: Quantity | None = None
+    average_value: Quantity | None = None
+
+
+class MetricSource(Wire, frozen=True):
+    target: MetricTarget = MetricTarget()
+
+
+class Metric(Wire, frozen=True):
+    """A metric of any type; each has a target."""
+
+    object: MetricSource | None = None
+    pods: MetricSource | None = None
+    resource: MetricSource | None = None
+    container_resource: MetricSource | None = None
+    external: MetricSource | None = None
+
+
+class ScalingRules(Wire, frozen=True):
+    stabilization_window_seconds: Int32 | None = None
+    select_policy: str | None = None
+    policies: tuple[Any, ...] = ()
+    tolerance: Quantity | None = None
+
+
+class ScalingBehavior(Wire, frozen=True):
+    scale_up: ScalingRules | None = None
+    scale_down: ScalingRules | None = None
+
+
+class AutoscalerSpec(Wire, frozen=True):
+    min_replicas: Int32 | None = None
+    max_replicas: Int32 = 0
+    metrics: tuple[Metric, ...] = ()
+    behavior: ScalingBehavior | None = None
+
+
+class Autoscaler(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: AutoscalerSpec = AutoscalerSpec()
+
+
+class LimitRangeItem(Wire, frozen=True):
+    type: str = ""
+    max: ResourceList = {}
+    min: ResourceList = {}
+    default: ResourceList = {}
+    default_request: ResourceList = {}
+    max_limit_request_ratio: ResourceList = {}
+
+
+class LimitRangeSpec(Wire, frozen=True):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class Overhead(Wire, frozen=True):
+    pod_fixed: ResourceList = {}
+
+
+class RuntimeClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    overhead: Overhead | None = None
