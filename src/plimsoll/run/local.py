@@ -1,0 +1,272 @@
+"""A cluster of one's own inside a Python process, for tests and scripts.
+
+Owns `LocalCluster`: the API server in a thread with its own loop, a kubeconfig file, and clients. Promises:
+it answers when `start` returns, leaves nothing behind when it stops, and any number of them can run side by
+side. The pytest fixtures of `pytest_plugin` are this class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.gates import Gates
+from plimsoll.cluster.client import Client, ClientConfig, Endpoint
+from plimsoll.cluster.client.blocking import BlockingClient, Kind, Tree
+from plimsoll.cluster.client.endpoints import NAMESPACES
+from plimsoll.cluster.controllers.discovery import Served, discover
+from plimsoll.cluster.dump import parse_objects, read_objects
+from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.errors import ApiError, InputError
+from plimsoll.run.server import RunningServer, ServerSettings, start_server
+
+R = TypeVar("R")
+#: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
+Manifest = str | Path | Mapping[str, Any]
+_MANAGER = "plimsoll-test"
+
+
+class LocalCluster:
+    """A running API server and what a test needs to talk to it; use it with `with`."""
+
+    def __init__(
+        self, *, data: Path | None = None, controllers: bool = True, feature_gates: str = "", port: int = 0
+    ) -> None:
+        """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on."""
+        self._settings = ServerSettings(
+            data=data,
+            controllers=controllers,
+            gates=Gates.parse(feature_gates),
+            port=port,
+            durability="normal",
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._server: RunningServer | None = None
+        self._client: BlockingClient | None = None
+        self._served: list[Served] = []
+
+    # -- life
+
+    def start(self) -> LocalCluster:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="plimsoll-cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._server = self._wait(start_server(self._settings))
+            self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
+            self._server.write_kubeconfig(self.kubeconfig)
+            self._client = BlockingClient(self._server.client(), self._loop, self.find)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the server; what was in memory is gone."""
+        if self._loop is None or self._thread is None:
+            return
+        if self._server is not None:
+            self._wait(self._server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._loop = self._thread = self._server = self._folder = self._client = None
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- ways in
+
+    @property
+    def url(self) -> str:
+        return self._running().url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file with the administrator's rights, for kubectl and any other client."""
+        assert self._folder is not None, "the cluster is not running"
+        return Path(self._folder.name) / "kubeconfig"
+
+    @property
+    def config(self) -> ClientConfig:
+        return find_config(self.kubeconfig, environ={})
+
+    @property
+    def client(self) -> BlockingClient:
+        """Calls that wait for their answer, for ordinary tests."""
+        assert self._client is not None, "the cluster is not running"
+        return self._client
+
+    def connect(self) -> Client:
+        """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
+        return Client.connect(self.config)
+
+    # -- what tests do
+
+    def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
+        """Create or change objects (server-side apply); what the server made of them, status included."""
+        made = []
+        for tree in _read(manifests):
+            endpoint = self._endpoint_of(tree)
+            metadata = tree.get("metadata")
+            name = metadata.get("name") if isinstance(metadata, dict) else None
+            if not name:
+                made.append(self.client.create(endpoint, tree, _namespace(tree, namespace)))
+                continue
+            status = tree.get("status")
+            bare = {key: value for key, value in tree.items() if key != "status"}
+            place = _namespace(tree, namespace)
+            options: dict[str, Any] = {"type": "apply", "field_manager": _MANAGER, "force": True}
+            result = self.client.patch(endpoint, str(name), bare, place, **options)
+            if status:
+                body = {key: tree[key] for key in ("apiVersion", "kind", "status")}
+                result = self.client.patch(endpoint, str(name), body, place, subresource="status", **options)
+            made.append(result)
+        return made
+
+    def delete(self, *manifests: Manifest, namespace: str = "default") -> None:
+        """Delete objects; those that are not there are no mistake."""
+        for tree in reversed(list(_read(manifests))):
+            try:
+                self.client.delete(
+                    self._endpoint_of(tree), str(tree["metadata"]["name"]), _namespace(tree, namespace)
+                )
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    def wait_for(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "default",
+        condition: Callable[[Tree], bool] | None = None,
+        *,
+        gone: bool = False,
+        timeout: float = 10.0,
+    ) -> Tree:
+        """Wait until an object is there, fulfils a condition, or is `gone`; what it was last."""
+        endpoint = self.find(kind) if isinstance(kind, str) else kind
+        return self._wait(self._await_state(endpoint, name, namespace, condition, gone, timeout))
+
+    def new_namespace(self, prefix: str = "test") -> str:
+        """A namespace that no other test uses, for clusters that several tests share."""
+        name = f"{prefix}-{secrets.token_hex(4)}"
+        self.client.create(NAMESPACES, {"metadata": {"name": name}})
+        return name
+
+    def find(self, word: str) -> Endpoint:
+        """The kind behind a word: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
+        for attempt in (1, 2):
+            for item in self._served:
+                endpoint = item.endpoint
+                names = (endpoint.plural, endpoint.kind, f"{endpoint.plural}.{endpoint.group}")
+                if word.lower() in (each.lower() for each in names):
+                    return endpoint
+            if attempt == 1:
+                self._served = self._wait(discover(self._running().client()))
+        raise InputError(f"{word}: the cluster serves no such kind")
+
+    # -- inside
+
+    def _endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
+        api_version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
+        group, _, version = api_version.rpartition("/")
+        for attempt in (1, 2):
+            for item in self._served:
+                if (item.endpoint.group, item.endpoint.kind) == (group, kind) and version in item.versions:
+                    return item.endpoint.at(version)
+            if attempt == 1:
+                self._served = self._wait(discover(self._running().client()))
+        raise InputError(f"{api_version} {kind}: the cluster serves no such kind")
+
+    async def _await_state(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        namespace: str,
+        condition: Callable[[Tree], bool] | None,
+        gone: bool,
+        timeout: float,
+    ) -> Tree:
+        last: Tree = {}
+        client = self._running().client()
+        place = namespace if endpoint.namespaced else None
+        fields = f"metadata.name={name}"
+
+        def is_done(there: bool) -> bool:
+            if gone or not there:
+                return gone and not there
+            try:
+                return condition is None or condition(last)
+            except (KeyError, IndexError):
+                return False  # a field that has not been written yet
+
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    listing = await client.list(endpoint, place, fields=fields)
+                    last = codec.decode_tree(listing.items[0]) if listing.items else last
+                    if is_done(bool(listing.items)):
+                        return last
+                    since = listing.revision
+                    with suppress(ApiError):  # the watch ended: look again
+                        async with aclosing(
+                            client.watch(endpoint, place, since=since, fields=fields)
+                        ) as events:
+                            async for event in events:
+                                if event.type == "BOOKMARK":
+                                    continue
+                                last = codec.decode_tree(event.raw)
+                                if is_done(event.type != "DELETED"):
+                                    return last
+        except TimeoutError:
+            wanted = "gone" if gone else "as wanted" if condition is not None else "there"
+            state = f"last seen: {last}" if last else "it was never there"
+            raise AssertionError(
+                f"{endpoint.kind} {namespace}/{name} is not {wanted} after {timeout:g} s; {state}"
+            ) from None
+
+    def _running(self) -> RunningServer:
+        assert self._server is not None, "the cluster is not running"
+        return self._server
+
+    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
+        assert self._loop is not None, "the cluster is not running"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _read(manifests: tuple[Manifest, ...]) -> Iterator[Tree]:
+    for manifest in manifests:
+        if isinstance(manifest, Mapping):
+            yield dict(manifest)
+            continue
+        if isinstance(manifest, Path):
+            found = read_objects([manifest])
+        else:
+            found = parse_objects(textwrap.dedent(manifest), "manifest")
+        yield from (each.tree for each in found)
+
+
+def _namespace(tree: Mapping[str, Any], namespace: str) -> str:
+    metadata = tree.get("metadata")
+    own = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return str(own or namespace)
