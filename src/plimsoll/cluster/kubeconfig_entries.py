@@ -78,11 +78,12 @@ class Entry:
 def read_user(user: Entry, cluster: Entry, config: ClientConfig) -> ClientConfig:
     """The configuration with the user's credentials in it."""
     config = replace(config, impersonation=_impersonation(user))
+    # DIFF: of the old auth-providers kubectl still has `oidc`. test_mistakes_name_their_place_and_their_fix
     if user.body.get("auth-provider") is not None:
         name = user.body["auth-provider"].get("name") if isinstance(user.body["auth-provider"], dict) else ""
         raise ConfigError(
-            f"{user.where}: auth-provider{f' {name!r}' if name else ''} is no longer supported by Kubernetes "
-            "clients; use an exec plugin instead, such as the one your cloud's command line installs"
+            f"{user.where}: auth-provider{f' {name!r}' if name else ''} is no longer supported; "
+            "use an exec plugin instead, such as the one your cloud's command line installs"
         )
     certificate, key = user.material("client-certificate"), user.material("client-key")
     if certificate is not None and key is None:

@@ -343,7 +343,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     (
         "auth-provider",
         kubeconfig(user={"auth-provider": {"name": "gcp"}}),
-        "auth-provider 'gcp' is no longer supported .* use an exec plugin",
+        "auth-provider 'gcp' is no longer supported; use an exec plugin",
     ),
     ("auth-provider type", kubeconfig(user={"auth-provider": 1}), "auth-provider is no longer supported"),
     ("groups without as", kubeconfig(user={"as-groups": ["a"]}), "need a user to act as"),

@@ -35,6 +35,8 @@ class Backoff:
 
 def may_repeat(error: ApiError, *, harmless: bool) -> bool:
     """Whether the call that failed like this may be made again."""
+    # DIFF: client-go repeats writes after any 5xx that carries Retry-After, and no read after one that does
+    # not. test_what_may_be_repeated
     if isinstance(error, UnreachableError):
         return harmless or not error.sent
     if error.code == 429:
