@@ -84,7 +84,8 @@ ALLOCATE_ARROWS: dict[str, set[str]] = {
 #: way that leads from them to it is the client of a server in the same process).
 CLUSTER_ARROWS: dict[str, set[str]] = {
     "yaml": set(),
-    "dump": {"yaml"},
+    "archives": set(),
+    "dump": {"archives", "yaml"},
     "store": set(),
     "kinds": set(),
     "patch": {"kinds"},
