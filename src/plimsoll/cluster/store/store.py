@@ -362,6 +362,7 @@ class Store:
             for observer in self._observers:
                 observer(event.key, tree)
         self._revision = self._history.durable
+        assert last, "a commit failed that nobody asked for"
         if self._gaps and self._gaps[-1][1] == first - 1:
             first = self._gaps.pop()[0]
         self._gaps.append((first, last, reason))
