@@ -17,6 +17,7 @@ from plimsoll.cluster.server.security.restriction import restrict_driver, restri
 from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import forbidden, not_found
 from plimsoll.cluster.store import Key, Stored
+from plimsoll.errors import ApiError
 from plimsoll.validate.admission import admit_pod, refuse_in_namespace, refuse_second_default
 from plimsoll.validate.quota_admission import charge_quotas
 
@@ -44,7 +45,7 @@ class Admission:
             code, why = refusal
             if code == 404:
                 raise not_found("", "namespaces", route.namespace)
-            raise forbidden(route.group, route.plural, "", why)
+            raise _ending(forbidden(route.group, route.plural, "", why), route.namespace)
 
     def admit(self, operation: str, route: Route, tree: Tree, old: Tree | None, user: User) -> Tree:
         """Ask the rules about a write before it is prepared; the object as it goes on, or ApiError 403."""
@@ -154,3 +155,14 @@ class Admission:
             allows=self._context.authorizer.allows,
         )
         restrict_driver(user, route.resource.key, tree, old)
+
+
+def _ending(refusal: ApiError, namespace: str) -> ApiError:
+    """A refusal with the cause by which controllers know that trying again is of no use."""
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    details = {**(refusal.details or {}), "causes": [cause]}
+    return ApiError(refusal.code, refusal.reason, refusal.message, details)
