@@ -19,7 +19,7 @@ def pod(name: str, *, node: str = "", labels: dict[str, str] | None = None, **sp
     metadata: Tree = {"name": name}
     if labels:
         metadata["labels"] = labels
-    container = {"name": "main", "image": "example.org/main:1", "ports": [{"containerPort": 80}]}
+    container: Tree = {"name": "main", "image": "example.org/main:1", "ports": [{"containerPort": 80}]}
     container["resources"] = {"requests": {"cpu": "100m", "memory": "16Mi"}}
     whole: Tree = {"containers": [container], **spec}
     if node:

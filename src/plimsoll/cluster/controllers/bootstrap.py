@@ -1,17 +1,19 @@
-"""What every cluster begins with: its namespaces and the priority classes of the system.
+"""What every cluster begins with: its namespaces, the priority classes of the system, the age of its tokens.
 
 Owns making them where they are missing; running it again changes nothing.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NAMESPACES, PRIORITY_CLASSES, Endpoint
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS, NAMESPACES, PRIORITY_CLASSES, Endpoint
 from plimsoll.errors import ApiError
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
 _PRIORITIES = {
     "system-cluster-critical": (
         2_000_000_000,
@@ -39,6 +41,11 @@ async def bootstrap(client: Client) -> None:
             "description": text,
         }
         await _ensure(client, PRIORITY_CLASSES, tree)
+    # kube-controller-manager deletes tokens that nobody has used, and asks since when that is known.
+    since = datetime.now(UTC).date().isoformat()
+    metadata = {"name": _TRACKING, "namespace": "kube-system"}
+    tracking = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": since}}
+    await _ensure(client, CONFIG_MAPS, tracking)
 
 
 async def _ensure(client: Client, endpoint: Endpoint, tree: dict[str, Any]) -> None:

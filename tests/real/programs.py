@@ -1,0 +1,64 @@
+"""Programs of Kubernetes itself as processes, with their default settings, against our server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.smoke.process import ServerProcess
+
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+_SECONDS = 20.0
+#: What they say at any server.
+_USUAL = re.compile("The manifest file is empty, ignoring")
+#: What they say while a server is away.
+_AWAY = re.compile(
+    "connection refused|connection reset|EOF|Error retrieving lease lock|http2: client connection lost"
+)
+
+
+def missing(*names: str) -> str:
+    """Why a test cannot run, or nothing."""
+    absent = [name for name in names if not (ASSETS / name).is_file()]
+    return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a folder with them" if absent else ""
+
+
+class Program:
+    """kube-scheduler or kube-controller-manager as the administrator of a server."""
+
+    def __init__(self, name: str, server: ServerProcess, *options: str) -> None:
+        self.name = name
+        self.log = server.folder / f"{name}.log"
+        kinds = ("", "authentication-", "authorization-")
+        command = [str(ASSETS / name), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "--secure-port=0", *options], stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def complaints(self, *, away: bool = False) -> list[str]:
+        """Errors and panics in its log; `away`: the server was not there for a while."""
+        found = []
+        for line in self.text().splitlines():
+            if not re.match(r"E\d{4} |panic:|fatal error:", line) or _USUAL.search(line):
+                continue
+            if not (away and _AWAY.search(line)):
+                found.append(line)
+        return found
