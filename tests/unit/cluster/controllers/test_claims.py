@@ -178,6 +178,7 @@ def test_a_pod_that_came_to_its_node_without_the_scheduler_is_added() -> None:
         namespace="n",
         subresource="status",
     )
+    assert plan(of) == NOTHING, "not there"
     assert plan(of, claim("mine")) == NOTHING, "not allocated"
     assert plan(of, claim("mine", allocated=True, pods=["p"])) == NOTHING, "reserved already"
     assert plan(pod(claims={"a": (BY_NAME, "mine")}), claim("mine", allocated=True)) == NOTHING, "no node"

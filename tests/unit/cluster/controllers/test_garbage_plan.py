@@ -198,3 +198,6 @@ def test_the_graph_answers_as_if_built_from_what_is_left(steps: list[tuple[bool,
             ]
             assert made.dependents(asked) == naive
         assert len(made) == len(left)
+    for uid in list(left):
+        made.take(uid)
+    assert not made._owned, "nothing is remembered of objects that are gone"

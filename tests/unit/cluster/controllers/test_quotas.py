@@ -242,6 +242,30 @@ def test_volume_claims_count_by_size_and_class() -> None:
     }
 
 
+def test_volume_claims_are_in_the_scope_of_their_attributes() -> None:
+    def volume(wanted: str | None, current: str | None) -> VolumeClaim:
+        return view(
+            {
+                "metadata": metadata("v"),
+                "spec": {"volumeAttributesClassName": wanted},
+                "status": {"currentVolumeAttributesClassName": current},
+            },
+            VolumeClaim,
+        )
+
+    def counted(of: ResourceQuota, item: VolumeClaim) -> bool:
+        return used(of, Contents(volume_claims=[item])) == {"persistentvolumeclaims": "1"}
+
+    any_class = quota("persistentvolumeclaims", scopes=["VolumeAttributesClass"])
+    assert counted(any_class, volume("gold", None))
+    assert counted(any_class, volume(None, "gold"))
+    assert not counted(any_class, volume(None, None))
+    gold = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
+    assert counted(quota("persistentvolumeclaims", selector=[gold]), volume("silver", "gold"))
+    assert not counted(quota("persistentvolumeclaims", selector=[gold]), volume("silver", None))
+    assert not counted(quota("persistentvolumeclaims", scopes=["BestEffort"]), volume("gold", None))
+
+
 def test_services_count_by_type_and_ports() -> None:
     def service(kind: str, **fields: Any) -> Service:
         ports = [{"nodePort": 0}, {"nodePort": 30000}]
@@ -253,12 +277,13 @@ def test_services_count_by_type_and_ports() -> None:
         service("NodePort"),
         service("LoadBalancer"),
         service("LoadBalancer", allocateLoadBalancerNodePorts=False),
+        service("LoadBalancer", allocateLoadBalancerNodePorts=False),
     ]
     assert used(quota(*names), Contents(services=services)) == {
-        "services": "4",
-        "count/services": "4",
-        "services.nodeports": "5",
-        "services.loadbalancers": "2",
+        "services": "5",
+        "count/services": "5",
+        "services.nodeports": "6",
+        "services.loadbalancers": "3",
     }
 
 
@@ -298,6 +323,18 @@ def test_a_changed_limit_is_taken_over_and_dropped_ones_go() -> None:
         "hard": {"pods": "100", "cpu": None},
         "used": {"pods": "1", "cpu": None},
     }
+
+
+def test_a_quota_that_was_just_charged_is_not_lowered() -> None:
+    """What it was charged for may not be in sight yet."""
+    known = quota("pods", "cpu", hard={"pods": "100", "cpu": "100"}, used={"pods": "2", "cpu": "1"})
+    contents = Contents(pods=[sized()])
+    early = plan_quota(known, contents, AT, quiet=0.25)
+    assert not early.actions
+    assert early.again == 0.75
+    assert plan_quota(known, contents, AT, quiet=1.0).actions
+    low = quota("pods", hard={"pods": "100"}, used={"pods": "0"})
+    assert plan_quota(low, contents, AT, quiet=0.0).actions, "raising does no harm"
 
 
 def test_what_cannot_be_measured_stays_as_it_was() -> None:

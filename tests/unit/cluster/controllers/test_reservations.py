@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.cluster.controllers.actions import NOTHING, Delete, Patch, Plan
 from plimsoll.cluster.controllers.plans.reservations import FINALIZER, find_doubtful, plan_claim
-from tests.unit.cluster.controllers.makers import claim, claim_tree, pod, view
+from tests.unit.cluster.controllers.makers import claim, claim_tree, owner, pod, view
 
 DELETED = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
 
@@ -138,6 +138,9 @@ def test_a_claim_made_for_a_pod_that_is_done_is_deleted() -> None:
     assert plan(claim(of="p")) == NOTHING, "a pod that is gone is for the garbage collector"
     assert plan(claim(of="p", **DELETED), pod("p", phase="Failed")) == NOTHING, "deleted already"
     assert plan(claim(), pod("p", phase="Failed")) == NOTHING, "made by a user"
+    for other in ({"kind": "Job"}, {"apiVersion": "example.com/v1"}, {"controller": False}):
+        owners = [{**owner("p", controller=True), **other}]
+        assert plan(claim(ownerReferences=owners), pod("p", phase="Failed")) == NOTHING, other
 
 
 def test_a_claim_made_for_a_pod_is_given_back_and_deleted_in_one_go() -> None:
