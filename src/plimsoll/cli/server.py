@@ -150,6 +150,18 @@ def run_backup(data: Path, out: Path) -> None:
     click.echo(f"copied to {out}")
 
 
+@store_commands.command(name="restore")
+@click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
+@click.option("--from", "source", type=_FILE, required=True, metavar="FILE", help="A copy made by backup.")
+def run_restore(data: Path, source: Path) -> None:
+    """Make a store of a copy where there is none. The server must not run."""
+    from plimsoll.cluster.store import restore
+    from plimsoll.run.server import STORE_FILE
+
+    revision = restore(source, data / STORE_FILE)
+    click.echo(f"restored; goes on from revision {revision}")
+
+
 @store_commands.command(name="recover")
 @click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
 def run_recover(data: Path) -> None:

@@ -77,13 +77,22 @@ class Api:
         try:
             return await self._handle(call)
         except ApiError as error:
-            return _refusal(error)
+            return await self._refuse(error)
         except StoreError as error:
             return _refusal(unavailable(f"the store cannot be written: {error}"))
         except PlimsollError as error:
             return _refusal(ApiError(400, "BadRequest", str(error)))
         except RecursionError:
             return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
+
+    async def _refuse(self, error: ApiError) -> Answer:
+        """A refusal may rest upon a write that is not durable yet (an object that is gone, or there)."""
+        if self._store.durable < self._store.revision:
+            try:
+                await self._store.settled(self._store.revision)
+            except StoreError as trouble:
+                return _refusal(unavailable(f"the store cannot be written: {trouble}"))
+        return _refusal(error)
 
     async def _handle(self, call: Call) -> Answer:
         query = as_mapping(call.query)
