@@ -20,10 +20,14 @@ from plimsoll.validate.write import Prepared, Write, prepare, prepare_generic
 
 Tree = dict[str, Any]
 
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+
 
 def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, user: User) -> Prepared:
     """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
     resource = route.resource
+    if resource.key == _REQUESTS and old is None:
+        tree = _with_requester(tree, user)
     write = Write(
         resource.kind,
         "create" if old is None else "update",
@@ -45,6 +49,19 @@ def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, 
         raise bad_request(
             f'{resource.kind} in version "{route.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None
+
+
+def _with_requester(tree: Tree, user: User) -> Tree:
+    """A request for a certificate with the one who makes it, whatever it says itself."""
+    given = tree.get("spec")
+    spec = dict(given) if isinstance(given, dict) else {}
+    extra = {name: list(values) for name, values in user.extra.items()}
+    who = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    for name, value in who.items():
+        spec.pop(name, None)
+        if value:
+            spec[name] = value
+    return {**tree, "spec": spec}
 
 
 def _is_claim_status(route: Route) -> bool:

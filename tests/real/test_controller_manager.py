@@ -1,0 +1,307 @@
+"""A real kube-controller-manager at work on our server: what it makes of workloads, and that it finishes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    STATEFUL_SETS,
+    Endpoint,
+)
+from plimsoll.errors import ApiError
+from tests.real.machines import Machines, Tree
+from tests.smoke.process import ServerProcess
+
+PROGRAM = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere") / "kube-controller-manager"
+pytestmark = pytest.mark.skipif(
+    not PROGRAM.is_file(), reason="no kube-controller-manager: set KUBEBUILDER_ASSETS to a folder with one"
+)
+
+CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", True)
+ENDPOINT_SLICES = Endpoint("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
+SECONDS = 60.0
+LABELS = {"app": "web"}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
+    """A server without controllers of its own, and the real ones."""
+    folder = tmp_path_factory.mktemp("kcm")
+    server = ServerProcess(folder, "--no-controllers", durable=False)
+    server.start()
+    path = str(server.kubeconfig)
+    with (folder / "manager.log").open("wb") as log:
+        manager = subprocess.Popen(
+            [
+                str(PROGRAM),
+                *(f"--{name}kubeconfig={path}" for name in ("", "authentication-", "authorization-")),
+                "--secure-port=0",
+                "--leader-elect=false",
+                "--use-service-account-credentials=false",
+                "--node-monitor-grace-period=10m",  # nobody here renews the leases of nodes
+                "--node-startup-grace-period=10m",
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield server.config()
+        finally:
+            manager.send_signal(signal.SIGTERM)
+            manager.wait(SECONDS)
+            server.stop()
+    assert "Traceback" not in server.complaints()
+    assert "panic" not in (folder / "manager.log").read_text(errors="replace")
+
+
+class Stage:
+    """Where a story is told: a namespace of its own on three machines."""
+
+    def __init__(self, client: Client, namespace: str, machines: Machines) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.machines = machines
+
+    async def create(self, endpoint: Endpoint, name: str, **fields: Any) -> Tree:
+        head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind, "metadata": {"name": name}}
+        return await self.client.create(endpoint, head | fields, self.namespace)
+
+    async def create_workload(self, endpoint: Endpoint, **spec: Any) -> None:
+        pod = {"containers": [{"name": "main", "image": "img:1", "ports": [{"containerPort": 80}]}]}
+        template = {"metadata": {"labels": LABELS}, "spec": pod}
+        spec = {"selector": {"matchLabels": LABELS}, "template": template, **spec}
+        await self.create(endpoint, "web", spec=spec)
+
+    async def get(self, endpoint: Endpoint, name: str) -> Tree:
+        return await self.client.get(endpoint, name, self.namespace)
+
+    async def all(self, endpoint: Endpoint) -> list[Tree]:
+        listing = await self.client.list(endpoint, self.namespace)
+        return [codec.decode_tree(raw) for raw in listing.items]
+
+    async def ready_pods(self) -> list[Tree]:
+        return [
+            pod
+            for pod in await self.all(PODS)
+            if "deletionTimestamp" not in pod["metadata"] and has_condition(pod, "Ready")
+        ]
+
+    async def await_gone(self, endpoint: Endpoint, name: str) -> None:
+        async def gone() -> bool:
+            try:
+                await self.get(endpoint, name)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                return True
+            return False
+
+        await until(gone)
+
+    async def await_none(self, *endpoints: Endpoint) -> None:
+        async def none() -> bool:
+            return not [found for endpoint in endpoints for found in await self.all(endpoint)]
+
+        await until(none)
+
+    async def await_pods(self, endpoint: Endpoint, count: int, image: str = "img:1") -> None:
+        """All pods ready, none of another image, and the status of the workload says so."""
+
+        async def settled() -> bool:
+            pods = await self.ready_pods()
+            status = (await self.get(endpoint, "web")).get("status") or {}
+            images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+            counts = {status.get(name, 0) for name in ("replicas", "readyReplicas", "updatedReplicas")}
+            return len(pods) == count and images <= {image} and counts == {count}
+
+        await until(settled)
+
+
+def run(config: ClientConfig, namespace: str, story: Callable[[Stage], Awaitable[None]]) -> None:
+    """Tell a story; a namespace is in order once it has the account that pods run under."""
+
+    async def tell() -> None:
+        async with Client.connect(config) as client:
+            head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            await client.create(NAMESPACES, head)
+            async with Machines(client, "n1", "n2", "n3").running() as machines:
+                stage = Stage(client, namespace, machines)
+                await until(lambda: stage.all(SERVICE_ACCOUNTS))
+                await story(stage)
+
+    asyncio.run(tell())
+
+
+def has_condition(tree: Tree, kind: str) -> bool:
+    conditions = (tree.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == (kind, "True") for one in conditions)
+
+
+async def until(fine: Callable[[], Awaitable[Any]]) -> None:
+    """Ask until the answer is yes."""
+    async with asyncio.timeout(SECONDS):
+        while not await fine():
+            await asyncio.sleep(0.05)
+
+
+# -- the stories
+
+
+def test_a_deployment_grows_rolls_and_goes(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        client, namespace = stage.client, stage.namespace
+        await stage.create_workload(DEPLOYMENTS, replicas=3)
+        await stage.await_pods(DEPLOYMENTS, 3)
+        scale = {"spec": {"replicas": 5}}
+        await client.patch(DEPLOYMENTS, "web", scale, namespace, subresource="scale")
+        await stage.await_pods(DEPLOYMENTS, 5)
+        image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "img:2"}]
+        await client.patch(DEPLOYMENTS, "web", image, namespace, type="json")
+        await stage.await_pods(DEPLOYMENTS, 5, "img:2")
+        counts = sorted(one["spec"]["replicas"] for one in await stage.all(REPLICA_SETS))
+        assert counts == [0, 5]
+        after = await stage.get(DEPLOYMENTS, "web")
+        assert after["status"]["observedGeneration"] == after["metadata"]["generation"]
+        await client.delete(DEPLOYMENTS, "web", namespace, propagation="Foreground")
+        await stage.await_gone(DEPLOYMENTS, "web")
+        await stage.await_none(REPLICA_SETS, PODS)
+
+    run(config, "deployments", story)
+
+
+def test_what_is_owned_stays_or_goes_after_its_owner(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.create_workload(DEPLOYMENTS, replicas=2)
+        await stage.await_pods(DEPLOYMENTS, 2)
+        await stage.client.delete(DEPLOYMENTS, "web", stage.namespace, propagation="Orphan")
+        await stage.await_gone(DEPLOYMENTS, "web")
+        (left,) = await stage.all(REPLICA_SETS)
+        assert "ownerReferences" not in left["metadata"]
+        name = left["metadata"]["name"]
+        await stage.client.delete(REPLICA_SETS, name, stage.namespace, propagation="Background")
+        await stage.await_none(REPLICA_SETS, PODS)
+
+    run(config, "garbage", story)
+
+
+def test_a_stateful_set_starts_in_order(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.create_workload(STATEFUL_SETS, replicas=3, serviceName="web")
+        await stage.await_pods(STATEFUL_SETS, 3)
+        order = [name for name in stage.machines.order if name.startswith("stateful/")]
+        assert order == ["stateful/web-0", "stateful/web-1", "stateful/web-2"]
+
+    run(config, "stateful", story)
+
+
+def test_a_daemon_set_has_a_pod_on_every_node(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.create_workload(DAEMON_SETS)
+
+        async def everywhere() -> bool:
+            status = (await stage.get(DAEMON_SETS, "web")).get("status") or {}
+            return status.get("numberReady") == status.get("desiredNumberScheduled") == 3
+
+        await until(everywhere)
+        assert sorted(pod["spec"]["nodeName"] for pod in await stage.all(PODS)) == ["n1", "n2", "n3"]
+
+    run(config, "daemons", story)
+
+
+def test_jobs_come_to_an_end(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "img"}]}
+        template = {"spec": {"completions": 3, "parallelism": 2, "template": {"spec": pod}}}
+        await stage.create(JOBS, "once", **template)
+        often = {"schedule": "* * * * *", "suspend": True, "jobTemplate": template}
+        made = await stage.create(CRON_JOBS, "often", spec=often)
+        # As if the last run had been a while ago: the next one is due now, not in a minute.
+        before = datetime.now(UTC) - timedelta(seconds=90)
+        made["status"] = {"lastScheduleTime": before.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        await stage.client.update(CRON_JOBS, made, subresource="status")
+        await stage.client.patch(CRON_JOBS, "often", {"spec": {"suspend": False}}, stage.namespace)
+
+        async def both_complete() -> bool:
+            done = [
+                job["metadata"]["name"] for job in await stage.all(JOBS) if has_condition(job, "Complete")
+            ]
+            return "once" in done and any(name.startswith("often-") for name in done)
+
+        await until(both_complete)
+        assert (await stage.get(JOBS, "once"))["status"]["succeeded"] == 3
+
+    run(config, "jobs", story)
+
+
+def test_services_find_ready_pods_and_budgets_count_them(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.create_workload(DEPLOYMENTS, replicas=3)
+        await stage.create(
+            SERVICES, "web", spec={"selector": LABELS, "ports": [{"port": 8080, "targetPort": 80}]}
+        )
+        budget = {"selector": {"matchLabels": LABELS}, "maxUnavailable": "34%"}
+        await stage.create(POD_DISRUPTION_BUDGETS, "web", spec=budget)
+        await stage.await_pods(DEPLOYMENTS, 3)
+
+        async def found() -> bool:
+            addresses = {
+                address
+                for one in await stage.all(ENDPOINT_SLICES)
+                for endpoint in one.get("endpoints") or ()
+                for address in endpoint["addresses"]
+                if (endpoint.get("conditions") or {}).get("ready")
+            }
+            return addresses == {pod["status"]["podIP"] for pod in await stage.ready_pods()}
+
+        async def counted() -> bool:
+            status = (await stage.get(POD_DISRUPTION_BUDGETS, "web")).get("status") or {}
+            wanted = {"expectedPods": 3, "currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2}
+            return wanted.items() <= status.items()
+
+        await until(found)
+        await until(counted)
+        name = (await stage.ready_pods())[0]["metadata"]["name"]
+        head = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        await stage.client.post(PODS, name, "eviction", head, stage.namespace)
+        await stage.await_gone(PODS, name)
+        await stage.await_pods(DEPLOYMENTS, 3)
+        await until(found)
+
+    run(config, "services", story)
+
+
+@pytest.mark.slow  # its controller waits before it looks again whether the pods are gone
+def test_a_namespace_ends_with_all_that_is_in_it(config: ClientConfig) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.create_workload(DEPLOYMENTS, replicas=2)
+        await stage.await_pods(DEPLOYMENTS, 2)
+        await stage.client.delete(NAMESPACES, stage.namespace)
+        await until(lambda: _is_gone(stage))
+        await stage.await_none(DEPLOYMENTS, REPLICA_SETS, PODS, SERVICE_ACCOUNTS)
+
+    run(config, "ending", story)
+
+
+async def _is_gone(stage: Stage) -> bool:
+    spaces = (await stage.client.list(NAMESPACES)).items
+    return stage.namespace not in {codec.decode_tree(raw)["metadata"]["name"] for raw in spaces}
