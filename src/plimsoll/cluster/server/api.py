@@ -36,7 +36,7 @@ from plimsoll.cluster.server.options import (
     list_options,
     write_options,
 )
-from plimsoll.cluster.server.pods import Eviction, binding_key
+from plimsoll.cluster.server.pods import Binding, Eviction
 from plimsoll.cluster.server.public import Public
 from plimsoll.cluster.server.reading import Reading, find_stored, select
 from plimsoll.cluster.server.route import Route, find_route
@@ -66,6 +66,7 @@ class Api:
         self._writing = Writing(context, self._admission)
         self._deleting = Deleting(context)
         self._eviction = Eviction(context, self._deleting)
+        self._binding = Binding(context)
         self._documents = Documents(context)
         self._public = Public(context)
         self._reviews = Reviews(context.authorizer, context.authenticator)
@@ -256,9 +257,8 @@ class Api:
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted, body: Any
     ) -> Answer:
         options = self._write_options(call, query)
-        key = binding_key(route, body)
         self._admission.admit_namespace(route)
-        revision = self._writing.bind(key, body, options)
+        revision = self._binding.bind(route, body, options)
         await self._store.settled(revision)
         return answer_tree(success(code=201), accepted, 201)
 

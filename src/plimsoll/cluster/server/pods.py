@@ -17,9 +17,10 @@ from plimsoll.cluster.server.options import WriteOptions, delete_options
 from plimsoll.cluster.server.reading import find_stored
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.selectors import LabelSelector, Requirement
-from plimsoll.cluster.server.status import bad_request, conflict, forbidden, invalid, too_many
+from plimsoll.cluster.server.status import bad_request, conflict, forbidden, invalid, not_found, too_many
 from plimsoll.cluster.store import Key, Stored
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, DecodeError
+from plimsoll.validate.binding import bind_pod, read_binding
 from plimsoll.validate.eviction import BUDGET_CAUSE, Refusal, judge_eviction
 
 Tree = dict[str, Any]
@@ -108,7 +109,39 @@ def label_selector(tree: Tree) -> LabelSelector:
     return LabelSelector(tuple(wanted))
 
 
-def binding_key(route: Route, body: Any) -> Key:
+class Binding:
+    """Bindings: a pod gets its node, once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+
+    def bind(self, route: Route, body: Any, options: WriteOptions) -> int:
+        """Bind a pod to a node; the revision to wait for."""
+        key = _binding_key(route, body)
+        stored = self._store.get(key)
+        if stored is None:
+            raise not_found("", "pods", key.name)
+        try:
+            labels = self._node_labels(read_binding(body).target.name)
+            bound = bind_pod(codec.decode_tree(stored.raw), body, self._context.now(), labels)
+        except DecodeError as error:
+            raise bad_request(f"the body is no Binding: {error}") from None
+        if bound.problems:
+            raise invalid("", "Binding", key.name, bound.problems)
+        if bound.conflict:
+            raise conflict("", "pods/binding", key.name, bound.conflict)
+        if options.dry_run:
+            return stored.revision
+        return self._store.update(key, bound.tree, stored.revision).revision
+
+    def _node_labels(self, name: str) -> dict[str, str]:
+        node = self._store.get(Key("nodes", "", name))
+        labels: dict[str, str] = codec.decode_tree(node.raw)["metadata"].get("labels") or {} if node else {}
+        return labels
+
+
+def _binding_key(route: Route, body: Any) -> Key:
     """The pod a binding is for: from the path, or from the body posted to `bindings`."""
     name = route.name
     if not name and isinstance(body, dict) and isinstance(body.get("metadata"), dict):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.kinds.schema import check_fields, check_text, schema_for
+from plimsoll.cluster.kinds.schema import schema_for
 from plimsoll.cluster.patch import (
     apply_json_patch,
     apply_merge_patch,
@@ -23,10 +23,10 @@ from plimsoll.cluster.patch import (
     conflict_causes,
     conflict_message,
     keep_idle_times,
-    settle,
     track_update,
 )
 from plimsoll.cluster.server.admission import Admission
+from plimsoll.cluster.server.bodies import read_object
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.options import WriteOptions
 from plimsoll.cluster.server.preparation import prepare_write
@@ -46,12 +46,8 @@ from plimsoll.cluster.server.status import (
     unprocessable,
     unsupported_media,
 )
-from plimsoll.cluster.store import Key, Stored
-from plimsoll.errors import ApiError, DecodeError, PatchError
-from plimsoll.validate.binding import bind_pod, read_binding
-from plimsoll.validate.generic import path_segment
-from plimsoll.validate.problems import Path, Problem, required
-from plimsoll.validate.problems import invalid as invalid_value
+from plimsoll.cluster.store import Stored
+from plimsoll.errors import ApiError, PatchError
 from plimsoll.validate.times import write_time
 
 Tree = dict[str, Any]
@@ -60,8 +56,6 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell no
 _SUFFIX = 5
 _PREFIX_MAX = 63 - _SUFFIX
 _NAME_ATTEMPTS = 8
-#: Parts of metadata that are there only if there is something in them.
-_NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
 #: Kinds whose objects come into being by PUT where there is none yet.
 _CREATED_BY_UPDATE = {"leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints", "services"}
 
@@ -89,6 +83,12 @@ class _Job:
     managed: Any = None
     warnings: list[str] = field(default_factory=list)
 
+    def read(self, body: Any, current: Any = None) -> Tree:
+        """The body as an object in the stored version; what is odd about it is a warning or ApiError 400."""
+        tree, odd = read_object(self.route, body, self.options.validation, text=self.text, current=current)
+        self.warnings += odd
+        return tree
+
 
 class Writing:
     """Writes for requests."""
@@ -105,14 +105,14 @@ class Writing:
     ) -> Outcome:
         """Create an object. `text` is its JSON, where fields may come twice and the client asks about it."""
         job = _Job(route, options, user, text)
-        tree = self._read(job, body)
+        tree = job.read(body)
         return self._create(job, tree)
 
     def update(
         self, route: Route, body: Any, options: WriteOptions, user: User, text: bytes = b""
     ) -> Outcome:
         job = _Job(route, options, user, text)
-        tree = self._read(job, body)
+        tree = job.read(body)
         stored = self._store.get(key_of(route))
         if stored is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
@@ -134,7 +134,7 @@ class Writing:
         if kind == "strategic" and isinstance(patched, dict):
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
         try:
-            tree = self._read(job, patched, current)
+            tree = job.read(patched, current)
         except ApiError as error:  # the patch was readable; what it makes of the object is not
             raise unprocessable(f"patch: {error.message}") if error.code == 400 else error from None
         return self._update(job, tree, stored)
@@ -153,116 +153,6 @@ class Writing:
         except PatchError as error:
             raise _bad_patch(error) from None
         raise unsupported_media(["application/json-patch+json", "application/merge-patch+json"])
-
-    def bind(self, key: Key, body: Any, options: WriteOptions) -> int:
-        """Bind a pod to a node; the revision to wait for."""
-        stored = self._store.get(key)
-        if stored is None:
-            raise not_found("", "pods", key.name)
-        try:
-            target = read_binding(body).target.name
-            bound = bind_pod(
-                codec.decode_tree(stored.raw), body, self._context.now(), self._node_labels(target)
-            )
-        except DecodeError as error:
-            raise bad_request(f"the body is no Binding: {error}") from None
-        if bound.problems:
-            raise invalid("", "Binding", key.name, bound.problems)
-        if bound.conflict:
-            raise conflict("", "pods/binding", key.name, bound.conflict)
-        if options.dry_run:
-            return stored.revision
-        return self._store.update(key, bound.tree, stored.revision).revision
-
-    def _node_labels(self, name: str) -> dict[str, str]:
-        node = self._store.get(Key("nodes", "", name))
-        labels: dict[str, str] = codec.decode_tree(node.raw)["metadata"].get("labels") or {} if node else {}
-        return labels
-
-    # -- reading the body
-
-    def _read(self, job: _Job, body: Any, current: Any = None) -> Tree:
-        """The body as an object of its kind in the stored version; ApiError 400.
-
-        Unknown fields that the object had before (`current`) are nobody's news.
-        """
-        route = job.route
-        if not isinstance(body, dict):
-            raise bad_request(f"the body must be a {route.resource.kind} object")
-        version, kind = body.get("apiVersion") or route.api_version, body.get("kind") or route.resource.kind
-        if kind != route.resource.kind:
-            raise bad_request(
-                f"the object provided is unrecognized: it is a {kind!r}, "
-                f"expected {route.resource.kind!r} in {route.api_version}"
-            )
-        if version != route.api_version:
-            raise bad_request(
-                f"the API version in the data ({version}) does not match the expected API version "
-                f"({route.api_version})"
-            )
-        self._check_fields(job, body, current)
-        if not route.resource.full:  # the others are settled by their own rules
-            body = settle(body, schema_for(route.group, route.version, route.resource.kind))
-        tree = from_version(body, route.resource)
-        metadata = tree["metadata"]
-        if metadata is None:
-            metadata = {}
-        if not isinstance(metadata, dict):
-            raise bad_request("metadata must be an object")
-        tree["metadata"] = metadata = {
-            name: value for name, value in metadata.items() if value or name not in _NEVER_EMPTY
-        }
-        self._check_place(route, metadata)
-        return tree
-
-    def _check_fields(self, job: _Job, body: Tree, current: Any) -> None:
-        route = job.route
-        schema = schema_for(route.group, route.version, route.resource.kind)
-        if schema is None:
-            return
-        report = check_text(job.text, schema) if job.text else check_fields(body, schema)
-        if report.wrong:
-            shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
-            raise bad_request(_cannot_be(route, shown))
-        if not report.strict:
-            return
-        known = set(check_fields(current, schema).strict) if current is not None else set()
-        texts = [text for text in report.strict if text not in known]
-        if texts and job.options.validation == "Strict":
-            raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts[:32])}"))
-        if job.options.validation == "Warn":
-            job.warnings += texts[:32]
-
-    def _check_place(self, route: Route, metadata: Tree) -> None:
-        for name in ("name", "namespace", "generateName", "resourceVersion", "uid"):
-            value = metadata.get(name)
-            if value is None:
-                metadata.pop(name, None)
-            elif not isinstance(value, str):
-                raise bad_request(f"metadata.{name} must be a string")
-        namespace = metadata.get("namespace", "")
-        if route.resource.namespaced:
-            if namespace and namespace != route.namespace:
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
-            metadata["namespace"] = route.namespace
-        elif namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        if route.name:
-            name = metadata.get("name", "")
-            if not name and route.verb == "update":
-                raise bad_request(
-                    f"the name of the object ({route.name} based on URL) was undeterminable: "
-                    "name must be provided"
-                )
-            if name and name != route.name:
-                raise bad_request(
-                    f"the name of the object ({name}) does not match the name on the URL ({route.name})"
-                )
-            metadata["name"] = route.name
 
     # -- create
 
@@ -366,7 +256,7 @@ class Writing:
             raise bad_request("an apply patch must have apiVersion and kind")
         if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        applied = tree_to_version(self._read(job, body), route.resource, route.version)
+        applied = tree_to_version(job.read(body), route.resource, route.version)
         stored = self._store.get(key_of(route))
         live = None
         if stored is not None:
@@ -440,11 +330,6 @@ def _bad_patch(error: PatchError) -> ApiError:
     if error.code == 413:
         return too_large(str(error))
     return bad_request(str(error)) if error.code == 400 else unprocessable(str(error))
-
-
-def _cannot_be(route: Route, why: str) -> str:
-    kind = route.resource.kind
-    return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'
 
 
 def _check_name(name: str) -> list[Problem]:
