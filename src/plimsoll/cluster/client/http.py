@@ -103,6 +103,10 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
             )
+            # aiohttp would send PUT and DELETE again by itself when a kept connection breaks; whether that
+            # is safe only the client can tell. There is no public switch: the test of this would notice.
+            if hasattr(self._session, "_retry_connection"):
+                self._session._retry_connection = False
         return self._session
 
     async def _chunks(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -399,3 +399,23 @@ def test_plain_text_where_tls_is_expected() -> None:
 def test_an_address_that_is_none(server: str) -> None:
     with pytest.raises(ConfigError, match="write https://HOST:PORT"):
         HttpTransport(ClientConfig(server))
+
+
+def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
+    """Whether it was carried out nobody knows; a read is simply sent again."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if seen.target.endswith("/last"):
+            writer.close()
+        else:
+            writer.write(said(OBJECT))
+
+    async def story(wire: Wire, client: Client) -> None:
+        for call in (client.delete, client.get):
+            await client.get(CONFIG_MAPS, "first")
+            sent = len(wire.requests)
+            with pytest.raises(UnreachableError):
+                await call(CONFIG_MAPS, "last")
+            assert len(wire.requests) - sent == (1 if call == client.delete else 2)
+
+    tell(answer, story, attempts=2)
