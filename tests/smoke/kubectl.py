@@ -92,6 +92,7 @@ class Kubectl:
 
 
 def manifest(given: Any) -> str:
-    """One tree or a list of them as a file for -f; JSON is YAML."""
-    trees = given if isinstance(given, list) else [given]
-    return "\n---\n".join(json.dumps(tree) for tree in trees)
+    """One tree or a list of them as a file for -f, or a patch."""
+    return json.dumps(
+        {"apiVersion": "v1", "kind": "List", "items": given} if isinstance(given, list) else given
+    )
