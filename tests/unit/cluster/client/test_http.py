@@ -419,3 +419,50 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
             assert len(wire.requests) - sent == (1 if call == client.delete else 2)
 
     tell(answer, story, attempts=2)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "cluster.example"])
+def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
+    """The proxy sees where to, and nothing else; certificates are checked as without it."""
+    authority, tls = server_tls(tmp_path, (name,))
+    pair = authority.issue_client(User("jane"))
+    asked: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.decode().split("\r\n")[0])
+        host, _, port = head.split(b" ")[1].partition(b":")
+        far_reader, far_writer = await asyncio.open_connection(host.decode(), int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        tasks.extend(map(asyncio.ensure_future, (pump(reader, far_writer), pump(far_reader, writer))))
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peercert") or {}
+        writer.write(said(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode()))
+
+    async def run() -> None:
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        async with server, serving(answer, tls) as wire:
+            config = ClientConfig(
+                wire.url,
+                authority=Material(authority.certificate),
+                certificate=Material(pair.certificate),
+                key=Material(pair.key),
+                proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+                tls_server_name="" if name == "127.0.0.1" else name,
+            )
+            async with Client.connect(config) as client:
+                found = await client.get(CONFIG_MAPS, "a")
+            assert "jane" in found["peer"]
+            assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
+            assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
+        await asyncio.wait(tasks)
+
+    asyncio.run(run())

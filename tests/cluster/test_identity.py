@@ -1,0 +1,67 @@
+"""Who a client is to the server: tokens, and acting as somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, ClientConfig, Endpoint, Impersonation, Material
+from plimsoll.cluster.client.endpoints import NAMESPACES, SECRETS
+from tests.cluster.conftest import CONNECTED
+from tests.cluster.stories import refused
+from tests.cluster.target import Target
+
+REVIEWS = Endpoint("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+
+
+def ask(config: ClientConfig) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        async with Client.connect(config) as client:
+            answer = await client.create(REVIEWS, {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind})
+            user: dict[str, Any] = answer["status"]["userInfo"]
+            return user
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("target", CONNECTED, indirect=True)
+def test_acting_as_somebody_else(target: Target) -> None:
+    assert target.config is not None
+    who = Impersonation("jane", ("devs", "system:authenticated"), "u-7", {"acme.com/Project": ("a", "b")})
+    user = ask(replace(target.config, impersonation=who))
+    assert user["username"] == "jane"
+    assert user["uid"] == "u-7"
+    assert set(user["groups"]) == {"devs", "system:authenticated"}
+    assert user["extra"] == {"acme.com/project": ["a", "b"]}
+
+
+@pytest.mark.parametrize("target", CONNECTED, indirect=True)
+def test_what_a_nobody_may_do(target: Target) -> None:
+    assert target.config is not None
+    config = replace(target.config, impersonation=Impersonation("jane"))
+
+    async def run() -> None:
+        async with Client.connect(config) as client:
+            error = await refused(client.list(SECRETS, "default"))
+            assert (error.code, error.reason) == (403, "Forbidden")
+            assert 'User "jane" cannot list resource "secrets"' in error.message
+            error = await refused(client.create(NAMESPACES, {"metadata": {"name": "x"}}))
+            assert error.code == 403
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("target", CONNECTED, indirect=True)
+def test_a_wrong_token(target: Target) -> None:
+    assert target.config is not None
+    config = replace(target.config, token=Material(b"wrong"))
+
+    async def run() -> None:
+        async with Client.connect(config) as client:
+            error = await refused(client.list(NAMESPACES))
+            assert (error.code, error.reason) == (401, "Unauthorized")
+
+    asyncio.run(run())
