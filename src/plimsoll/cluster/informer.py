@@ -213,9 +213,9 @@ class Informer(Generic[T]):
         self._synced.set()
 
     async def _take(self, replacement: Replacement[T]) -> None:
-        self._stale = False
         self.error = None
         await self._tell(replacement.commit())
+        self._stale = False  # not before: half a listing is no state to go on from
 
     async def _watch(self) -> None:
         async with aclosing(self._events(self.revision)) as events:
@@ -260,8 +260,11 @@ class Informer(Generic[T]):
 
     async def _tell(self, changes: Iterable[Change]) -> None:
         for count, change in enumerate(changes, 1):
-            for told in self._told:
+            # All are told in one go; a handler that joins meanwhile has been shown the change already.
+            present = tuple(self._told)
+            for told in present:
                 told.hear(change, self._cache)
+            for told in present:
                 if told.full:
                     await told.room()
             if not count % _BATCH:
@@ -320,8 +323,12 @@ class _Told(Generic[T]):
 
     async def room(self) -> None:
         """Wait until the handler has caught up by half."""
+        began = reported = time.monotonic()
         while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:
             await asyncio.sleep(0.01)
+            if (now := time.monotonic()) - reported > _SLOW_ASYNC_SECONDS:
+                reported = now
+                self._fault(f"{self._name()} is {_QUEUE} changes behind for {now - began:.0f} s")
 
     def start(self) -> None:
         if self._queue is not None and self._task is None:

@@ -462,3 +462,85 @@ def test_what_a_watch_asks_for() -> None:
             }
 
     asyncio.run(story())
+
+
+def test_a_handler_that_joins_in_the_middle_hears_nothing_twice() -> None:
+    """It joins from within another handler, while a change is being told."""
+
+    class Inviting(Handler[Tree]):
+        def __init__(self, informer: Informer[Tree]) -> None:
+            self.informer = informer
+            self.guests: list[Mirror] = []
+
+        def on_added(self, new: Tree) -> None:
+            guest = Mirror()
+            self.guests.append(guest)
+            self.informer.add_handler(guest)
+
+    async def story() -> None:
+        world = World()
+        world.put("a", "1")
+        informer = make(world)
+        inviting = Inviting(informer)
+        informer.add_handler(inviting)
+        async with running(informer):
+            world.put("b", "1")
+            world.put("a", "2")
+            await settle()
+            assert len(inviting.guests) == 2
+            assert informer.faults == 0
+            assert all(guest.objects == world.objects for guest in inviting.guests)
+
+    asyncio.run(story())
+
+
+def test_an_informer_stopped_half_way_through_a_listing_begins_it_again() -> None:
+    async def story() -> None:
+        world = World()
+        for n in range(1500):
+            world.put(f"c{n:04}")
+        informer = make(world, page=0)
+        mirror, gate = Mirror(), asyncio.Event()
+
+        class Stuck(Handler[Tree]):
+            async def on_added(self, new: Tree) -> None:
+                await gate.wait()
+
+        informer.add_handler(mirror)
+        informer.add_handler(Stuck())
+        async with running(informer):
+            assert 900 < len(mirror.objects) < 1100
+        world.put("c0000", "changed")
+        world.remove("c1400")
+        gate.set()
+        async with running(informer):
+            while len(mirror.objects) < 1499:
+                await asyncio.sleep(0.001)
+            await settle()
+            assert mirror.objects == world.objects
+            assert informer.faults == 0
+            assert informer.listings == 2
+
+    asyncio.run(story())
+
+
+def test_a_handler_that_hangs_is_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plimsoll.cluster.informer._SLOW_ASYNC_SECONDS", 0.02)
+
+    class Stuck(Handler[Tree]):
+        async def on_added(self, new: Tree) -> None:
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        world = World()
+        for n in range(1500):
+            world.put(f"c{n:04}")
+        informer = make(world)
+        informer.add_handler(Stuck())
+        async with running(informer):
+            while "Stuck is 1000 changes behind" not in caplog.text:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(story())
