@@ -108,6 +108,15 @@ def test_entries_are_applied_together() -> None:
     }
 
 
+def test_entries_without_a_claim_are_kept() -> None:
+    of = pod(claims=TWO, statuses={"a": None})
+    (action,) = plan(of, claim("p-b-1", of="p", entry="b")).actions
+    assert isinstance(action, Patch)
+    assert action.patch["status"] == {
+        "resourceClaimStatuses": [{"name": "a"}, {"name": "b", "resourceClaimName": "p-b-1"}]
+    }
+
+
 def test_a_claim_that_was_deleted_is_made_again() -> None:
     (action,) = plan(pod(claims=ONE, statuses={"a": "p-a-1"})).actions
     assert isinstance(action, Create)

@@ -235,6 +235,23 @@ def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
     assert delete == Delete(PODS, "p", "n", uid="uid-p")
 
 
+@pytest.mark.parametrize(("status", "since"), [("True", "2024-01-01T00:00:00Z"), ("False", T0)])
+def test_a_mark_of_another_reason_is_replaced(status: str, since: str) -> None:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": status,
+        "reason": "PreemptionByScheduler",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    }
+    before = [{"type": "Ready", "status": "True"}, condition, {"type": "Other", "status": "True"}]
+    _, mark, _ = plan_eviction(pod("p", node="w", status={"conditions": before}), AT).actions
+    assert isinstance(mark, Patch)
+    (changed,) = mark.patch["status"]["conditions"]
+    assert (changed["reason"], changed["lastTransitionTime"]) == ("DeletionByDeviceTaintManager", since)
+    order = [item["type"] for item in mark.patch["status"]["$setElementOrder/conditions"]]
+    assert order == ["Ready", "DisruptionTarget", "Other"]
+
+
 def test_a_marked_pod_is_not_marked_again() -> None:
     condition = {
         "type": "DisruptionTarget",

@@ -127,6 +127,8 @@ def test_conditions_become_taints() -> None:
 
 def test_taints_follow_conditions_and_others_stay() -> None:
     mine = {"key": "mine", "effect": "NoExecute"}
+    assert taints(node(taints=[mine, {"key": "mine", "effect": "NoSchedule"}])) is None
+    assert taints(node(taints=[{"key": NOT_READY, "effect": "PreferNoSchedule"}])) is None
     had = [mine, {"key": UNREACHABLE, "effect": "NoSchedule"}, {"key": UNREACHABLE, "effect": "NoExecute"}]
     assert taints(node(taints=had)) == [("mine", "NoExecute")]
     assert taints(node("Unknown", taints=had)) is None

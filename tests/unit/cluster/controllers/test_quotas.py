@@ -100,22 +100,25 @@ def test_a_pod_past_its_time_only_counts_as_an_object() -> None:
     ("scope", "names"),
     [
         ("Terminating", "deadline"),
-        ("NotTerminating", "best, class, far"),
+        ("NotTerminating", "best, class, far, wide"),
         ("BestEffort", "best"),
-        ("NotBestEffort", "class, deadline, far"),
+        ("NotBestEffort", "class, deadline, far, wide"),
         ("PriorityClass", "class"),
-        ("CrossNamespacePodAffinity", "far"),
+        ("CrossNamespacePodAffinity", "far, wide"),
         ("Unheard", ""),
     ],
 )
 def test_scopes(scope: str, names: str) -> None:
     term = {"topologyKey": "zone", "namespaces": ["elsewhere"]}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    preferred = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "namespaceSelector": {}}}
+    wide = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
     pods = {
         "best": pod("best"),
         "class": sized("class", spec={"priorityClassName": "high"}),
         "deadline": sized("deadline", spec={"activeDeadlineSeconds": 0}),
         "far": sized("far", spec={"affinity": affinity}),
+        "wide": sized("wide", spec={"affinity": wide}),
     }
     matching = [
         name
@@ -201,6 +204,9 @@ def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
     status = {"extendedResourceClaimStatus": {"resourceClaimName": "other", "requestMappings": []}}
     other = Contents(pods=[sized(status=status)], claims=[asking(extended=True)], extended=extended)
     assert used(quota(name), other) == {name: "5"}
+    plain = asking(ownerReferences=[owner("p", controller=True)])
+    unrelated = Contents(pods=[sized()], claims=[plain], extended=extended)
+    assert used(quota(name), unrelated) == {name: "5"}, "not made for its extended resources"
     first = asking("a", extended=True), asking("b", extended=True)
     twice = Contents(pods=[sized()], claims=first, extended=extended)
     assert used(quota(name), twice) == {name: "6"}, "only one of them can be the pod's"
@@ -333,6 +339,8 @@ def test_a_quota_that_was_just_charged_is_not_lowered() -> None:
     assert not early.actions
     assert early.again == 0.75
     assert plan_quota(known, contents, AT, quiet=1.0).actions
+    changed = quota("pods", hard={"pods": "5"}, used={"pods": "1"})
+    assert plan_quota(changed, contents, AT, quiet=0.0).actions, "nothing is lowered"
     low = quota("pods", hard={"pods": "100"}, used={"pods": "0"})
     assert plan_quota(low, contents, AT, quiet=0.0).actions, "raising does no harm"
 

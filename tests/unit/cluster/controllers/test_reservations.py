@@ -89,9 +89,10 @@ def test_only_the_api_can_tell_of_pods_the_cache_does_not_have() -> None:
 def test_consumers_of_other_kinds_stay() -> None:
     tree = claim_tree(allocated=True)
     other = {"apiGroup": "example.com", "resource": "jobs", "name": "j", "uid": "u"}
-    tree["status"]["reservedFor"] = [other, *reserved("p")]
+    foreign = {"apiGroup": "example.com", "resource": "pods", "name": "f", "uid": "v"}
+    tree["status"]["reservedFor"] = [other, foreign, *reserved("p")]
     result = plan(view(tree, type(claim())), deleted=frozenset({"uid-p"}))
-    assert statuses(result) == [{"reservedFor": [other]}]
+    assert statuses(result) == [{"reservedFor": [other, foreign]}]
 
 
 def test_an_allocation_that_was_never_reserved_stays() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plimsoll.api.meta import ObjectMeta, OwnerReference
+from plimsoll.api.meta import ObjectMeta
 from plimsoll.cluster.client.endpoints import Endpoint
 
 #: The finalizers that tell what is to become of the objects that a deleted object owns.
@@ -35,9 +35,6 @@ class Item(NamedTuple):
     def is_waiting(self) -> bool:
         """Whether it goes as soon as what it owns is gone."""
         return self.is_deleting and DELETE_DEPENDENTS in self.metadata.finalizers
-
-    def owned_by(self, uid: str) -> OwnerReference | None:
-        return next((owner for owner in self.metadata.owner_references if owner.uid == uid), None)
 
     def blocks(self, uid: str) -> bool:
         """Whether an owner that waits for what it owns waits for this object."""
