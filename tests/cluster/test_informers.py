@@ -146,7 +146,9 @@ def test_selectors_of_an_informer(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 33))]
+)
 def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
     async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         dice = Random(seed)
