@@ -65,11 +65,13 @@ class NodeController:
                 self.queue.add(node.metadata.name)
 
     def _hear_lease(self, old: Lease | None, new: Lease | None) -> None:
-        """A renewal only moves the time at which the node would be missed: there is nothing to do now."""
+        """A renewal only moves the time at which the node would be missed; the first lease begins it."""
         if new is not None and new.metadata.namespace == _LEASES_OF_NODES:
             node: Node | None = self._nodes.get("", new.metadata.name)
             if node is not None:
                 self._feel(node)
+                if old is None:  # from now on it can be missed
+                    self.queue.add(node.metadata.name)
 
     def _hear_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):

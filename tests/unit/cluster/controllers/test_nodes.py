@@ -71,7 +71,14 @@ def test_a_node_that_never_spoke_is_as_old_as_its_object() -> None:
 
 
 def silence(of: Node, seconds: float) -> Any:
-    return plan_silence(of, Pulse(AT), AT + seconds, grace=50.0, startup_grace=60.0)
+    pulse = Pulse(AT, renewed=write_micro_moment(AT))
+    return plan_silence(of, pulse, AT + seconds, grace=50.0, startup_grace=60.0)
+
+
+def test_a_node_without_a_lease_is_taken_at_its_word() -> None:
+    plan = plan_silence(node(), Pulse(AT, heartbeat=T0), AT + 1e6, grace=50.0, startup_grace=60.0)
+    assert not plan.actions
+    assert plan.again is None
 
 
 def test_a_silent_node_is_unknown() -> None:
@@ -287,10 +294,12 @@ async def beat(world: Cluster, name: str, status: str = "True") -> None:
 
 
 async def settle_in(world: Cluster, *tolerations: dict[str, Any]) -> None:
-    """Two nodes, one of which renews its lease, and a pod on the other."""
+    """Two nodes that have leases, and a pod on one of them."""
     for name in ("w", "v"):
         await world.client.create(NODES, {"metadata": {"name": name}})
         await beat(world, name)
+        spec = {"holderIdentity": name, "renewTime": write_micro_moment(world.clock.now())}
+        await world.client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
     container = {"name": "c", "image": "i"}
     spec = {"containers": [container], "nodeName": "w", "tolerations": list(tolerations)}
     await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")

@@ -101,7 +101,13 @@ class Roll:
 
 
 def plan_silence(node: Node, pulse: Pulse, now: float, *, grace: float, startup_grace: float) -> Plan:
-    """Say of a node that has been silent for too long that nothing is known of it; else when to look."""
+    """Say of a node that has been silent for too long that nothing is known of it; else when to look.
+
+    DIFF: a node that never had a lease has no kubelet: somebody made it by hand, to test or to simulate, and
+    it stays as it is (test_a_node_without_a_lease_is_taken_at_its_word).
+    """
+    if pulse.renewed is None:
+        return Plan()
     ready = find_condition(node.status.conditions, "Ready")
     left = pulse.seen + (startup_grace if ready is None else grace) - now
     if left > 0:
