@@ -106,6 +106,12 @@ _UNCOUNTED = frozenset(
     )
 )
 
+#: Kinds that begin to count with the first change.
+_COUNTED_LATER = frozenset(("CSIDriver",))
+
+#: Kinds with a part of metadata whose changes count too: annotations of a deployment go on to its sets.
+_COUNTED_METADATA: Mapping[str, str] = {"Deployment": "annotations", "EndpointSlice": "labels"}
+
 #: Kinds whose metadata is written along with the status, as it has always been.
 _WHOLE_STATUS = frozenset(
     (
@@ -141,6 +147,8 @@ def prepare_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -
     if kind not in _UNCOUNTED if traits.counted is None else traits.counted:
         before = part(job.old_tree, "metadata").get("generation", 0)
         job.set_generation(1 if job.creates else before + _has_changed(job, kind))
+    elif kind in _COUNTED_LATER and not job.creates and _has_changed(job, kind):
+        job.set_generation(part(job.old_tree, "metadata").get("generation", 0) + 1)
 
 
 def _prepare_status(job: Job[Any], kind: str) -> None:
@@ -162,10 +170,9 @@ def _has_changed(job: Job[Any], kind: str) -> bool:
         {name: value for name, value in whole.items() if name not in _HEAD}
         for whole in (job.tree, job.old_tree)
     )
-    if kind == "Deployment":  # whose annotations take part in rollouts
-        tree["annotations"], old["annotations"] = (
-            part(whole, "metadata", "annotations") for whole in (job.tree, job.old_tree)
-        )
+    counts = _COUNTED_METADATA.get(kind)
+    if counts is not None:
+        tree[counts], old[counts] = (part(whole, "metadata", counts) for whole in (job.tree, job.old_tree))
     return not same_tree(old, tree)
 
 

@@ -169,12 +169,13 @@ def _check_job_update(write: Write[Job]) -> Problems:
     for name in _NEVER_CHANGE:
         if not same_tree(before.get(name), now.get(name)):
             yield invalid(_SPEC.child(name), None, IMMUTABLE)
-    templates = part(before, "template"), part(now, "template")
+    templates, at = (part(before, "template"), part(now, "template")), _SPEC.child("template")
     if before.get("suspend"):
+        at = at.child("spec")
         started = "startTime" in part(write.old_tree, "status")
         templates = _settled(templates[0], not started), _settled(templates[1], not started)
     if not same_under(PodTemplateSpec, *templates):
-        yield invalid(_SPEC.child("template"), None, IMMUTABLE)
+        yield invalid(at, None, IMMUTABLE)
 
 
 def _settled(template: Tree, placement: bool) -> Tree:

@@ -12,7 +12,7 @@ from plimsoll.api.names import dns_label, dns_subdomain
 from plimsoll.validate.addresses import check_address
 from plimsoll.validate.job import Job
 from plimsoll.validate.kind_rules import Rules
-from plimsoll.validate.metadata import check_labels
+from plimsoll.validate.metadata import IMMUTABLE, check_labels
 from plimsoll.validate.names import check_format, port_name, port_number
 from plimsoll.validate.problems import (
     Path,
@@ -205,12 +205,20 @@ def _check_traffic(spec: ServiceSpec, is_open: bool) -> Problems:
         yield not_supported(_SPEC.child("internalTrafficPolicy"), inside, _TRAFFIC)
 
 
+def _check_endpoint_slice(job: Job[EndpointSlice]) -> Problems:
+    kind = job.decode().address_type
+    if not kind:
+        yield required(Path("addressType"))
+    elif not job.creates and kind != job.old.address_type:
+        yield invalid(Path("addressType"), kind, IMMUTABLE)
+
+
 SERVICE_RULES: Mapping[str, Rules] = {
     "Service": Rules(
         Service, fill_service, settle_service, _check_service, first_status={"loadBalancer": {}}
     ),
     "Endpoints": Rules(Endpoints, fill_endpoints),
-    "EndpointSlice": Rules(EndpointSlice, fill_endpoint_slice, settle_endpoint_slice),
+    "EndpointSlice": Rules(EndpointSlice, fill_endpoint_slice, settle_endpoint_slice, _check_endpoint_slice),
     "NetworkPolicy": Rules(NetworkPolicy, fill_network_policy),
     "IngressClass": Rules(IngressClass, fill_ingress_class),
     "Ingress": Rules(first_status={"loadBalancer": {}}),

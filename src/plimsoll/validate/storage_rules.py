@@ -110,7 +110,16 @@ def _check_class(job: Job[StorageClass]) -> Problems:
         return
     for name in _CLASS_STAYS:
         if not same_tree(job.old_tree.get(name), job.tree.get(name)):
-            yield forbidden(Path(name), IMMUTABLE)
+            yield invalid(Path(name), None, IMMUTABLE)
+
+
+def _check_driver(job: Job[CsiDriver]) -> Problems:
+    if job.creates:
+        return
+    spec, old = (part(tree, "spec") for tree in (job.tree, job.old_tree))
+    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes",) * 2):
+        if not same_tree(old.get(name), spec.get(name)):
+            yield invalid(_SPEC.child(shown), None, IMMUTABLE)
 
 
 def _check_attachment(job: Job[Any]) -> Problems:
@@ -135,7 +144,7 @@ STORAGE_RULES: Mapping[str, Rules] = {
         {"phase": "Pending"},
     ),
     "StorageClass": Rules(StorageClass, fill_storage_class, check=_check_class),
-    "CSIDriver": Rules(CsiDriver, fill_driver),
+    "CSIDriver": Rules(CsiDriver, fill_driver, check=_check_driver),
     "CSIStorageCapacity": Rules(CsiStorageCapacity),
     "VolumeAttachment": Rules(check=_check_attachment, first_status={"attached": False}),
 }

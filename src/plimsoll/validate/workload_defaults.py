@@ -54,7 +54,8 @@ def fill_daemon_set(tree: Tree) -> None:
     spec = tree.setdefault("spec", {})
     _fill_template(spec)
     _fill_rolling_update(spec.setdefault("updateStrategy", {}), maxUnavailable=1, maxSurge=0)
-    fill_missing(part(spec, "updateStrategy", "rollingUpdate"), maxUnavailable=0, maxSurge=0)
+    if "rollingUpdate" in spec["updateStrategy"]:
+        fill_missing(spec["updateStrategy"]["rollingUpdate"], maxUnavailable=0, maxSurge=0)
     fill_missing(spec, revisionHistoryLimit=10)
 
 

@@ -118,8 +118,8 @@ def test_classes_and_drivers() -> None:
     made_class = made("StorageClass")
     assert (made_class["reclaimPolicy"], made_class["volumeBindingMode"]) == ("Delete", "Immediate")
     assert found(edit(made_class, {"provisioner": "q", "parameters": {"a": "b"}}), made_class) == [
-        "parameters Forbidden",
-        "provisioner Forbidden",
+        "parameters Invalid",
+        "provisioner Invalid",
     ]
     assert found(minimal("StorageClass", {"provisioner": ""})) == ["provisioner Required"]
     assert made("CSIDriver")["spec"] == {
