@@ -327,40 +327,42 @@ def test_numbers_are_not_negative() -> None:
     ]
 
 
-def test_wrong_types_are_no_workloads() -> None:
-    for changes in (
+@pytest.mark.parametrize(
+    "changes",
+    [
         {"spec.strategy": {"rollingUpdate": {"maxSurge": 1.5}}},
         {"spec.strategy": {"rollingUpdate": {"maxSurge": 2**31}}},
         {"spec.replicas": "3"},
         {"spec.template": []},
         {"spec.template.spec.containers": {}},
-    ):
-        with pytest.raises(DecodeError):
-            write(minimal("Deployment", changes))
+    ],
+)
+def test_wrong_types_are_no_workloads(changes: dict[str, Any]) -> None:
+    with pytest.raises(DecodeError):
+        write(minimal("Deployment", changes))
 
 
 # -- StatefulSet
 
 
-def test_a_stateful_set_stays_what_it_is() -> None:
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"spec.replicas": 3}, []),
+        ({"spec.template.spec.containers.0.image": "new"}, []),
+        ({"spec.updateStrategy": {"type": "OnDelete"}}, []),
+        ({"spec.ordinals": {"start": 4}}, []),
+        ({"spec.minReadySeconds": 4}, []),
+        ({"spec.revisionHistoryLimit": 4}, []),
+        ({"spec.persistentVolumeClaimRetentionPolicy.whenScaled": "Delete"}, []),
+        ({"spec.serviceName": "t"}, ["spec Forbidden"]),
+        ({"spec.podManagementPolicy": "Parallel"}, ["spec Forbidden"]),
+        ({"spec.volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {}}]}, ["spec Forbidden"]),
+    ],
+)
+def test_a_stateful_set_stays_what_it_is(changes: dict[str, Any], problems: list[str]) -> None:
     old = made("StatefulSet", {"spec.serviceName": "s"})
-    for changes in (
-        {"spec.replicas": 3},
-        {"spec.template.spec.containers.0.image": "new"},
-        {"spec.updateStrategy": {"type": "OnDelete"}},
-        {"spec.ordinals": {"start": 4}},
-        {"spec.minReadySeconds": 4},
-        {"spec.revisionHistoryLimit": 4},
-        {"spec.persistentVolumeClaimRetentionPolicy.whenScaled": "Delete"},
-    ):
-        assert found(edit(old, changes), old) == [], changes
-    claims = [{"metadata": {"name": "v"}, "spec": {}}]
-    for changes in (
-        {"spec.serviceName": "t"},
-        {"spec.podManagementPolicy": "Parallel"},
-        {"spec.volumeClaimTemplates": claims},
-    ):
-        assert found(edit(old, changes), old) == ["spec Forbidden"]
+    assert found(edit(old, changes), old) == problems
 
 
 def test_pods_of_a_stateful_set_have_volumes_and_names_of_their_own() -> None:
