@@ -1,0 +1,171 @@
+"""kill -9 of the whole server, at any moment, under writers, watchers and informers over HTTP.
+
+No acknowledged write is lost, no revision stands for two writes, watches resume without gaps and without
+repetitions, informers converge to the truth, and every restart finds the store in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.cluster.client.retries import Backoff
+from plimsoll.cluster.informer import Handler, Informer
+from tests.chaos.forked_server import ForkedServer
+from tests.chaos.server_load import LABEL, NS, Follower, Ledger, Tree, Writer
+
+WRITERS = 4
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ForkedServer]:
+    found = ForkedServer(tmp_path)
+    found.start()
+    yield found
+    found.close()
+    assert "Traceback" not in found.log.read_text()
+
+
+class Heard(Handler[Tree]):
+    """What an informer tells, checked for order."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, int] = {}
+        self.told = 0
+
+    def on_added(self, new: Tree) -> None:
+        name = new["metadata"]["name"]
+        assert name not in self.objects
+        self._put(new)
+
+    def on_changed(self, old: Tree, new: Tree) -> None:
+        name = new["metadata"]["name"]
+        assert self.objects[name] == int(old["metadata"]["resourceVersion"])
+        assert self.objects[name] < int(new["metadata"]["resourceVersion"])
+        self._put(new)
+
+    def on_removed(self, old: Tree) -> None:
+        del self.objects[old["metadata"]["name"]]
+        self.told += 1
+
+    def _put(self, tree: Tree) -> None:
+        self.objects[tree["metadata"]["name"]] = int(tree["metadata"]["resourceVersion"])
+        self.told += 1
+
+
+async def torment(server: ForkedServer, kills: int, seed: int) -> Ledger:
+    dice, ledger = Random(seed), Ledger()
+    config = replace(server.config(), attempts=1, timeout=10.0)
+    stopped = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client.connect(config))
+        writers = [Writer(number, client, ledger, Random(seed + number)) for number in range(WRITERS)]
+        followers = [Follower(client, ledger, labels=labels) for labels in ("", "", f"{LABEL}=true")]
+        informers, heard = [], []
+        for streamed in (False, True):
+            informer: Informer[Tree] = Informer(
+                client,
+                CONFIG_MAPS,
+                json.loads,
+                namespace=NS,
+                streamed=streamed,
+                backoff=Backoff(first=0.01, most=0.1),
+            )
+            heard.append(Heard())
+            informer.add_handler(heard[-1])
+            informers.append(informer)
+        for follower in followers:
+            await follower.begin()
+        background = [asyncio.create_task(follower.run()) for follower in followers]
+        background += [asyncio.create_task(informer.run()) for informer in informers]
+        for informer in informers:
+            await informer.synced(10)
+        working = [asyncio.create_task(writer.run(stopped)) for writer in writers]
+        for _ in range(kills):
+            await asyncio.sleep(dice.choice((0.0, 0.1, 0.3, 0.6, 1.0)) * dice.random())
+            await asyncio.to_thread(server.kill)
+            if dice.random() < 0.2:  # and once more while it starts
+                await asyncio.to_thread(server.launch)
+                await asyncio.sleep(0.2 * dice.random())
+                await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            failed = [task for task in (*working, *background) if task.done()]
+            for task in failed:
+                task.result()
+        await asyncio.sleep(0.3)
+        stopped.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*working)
+            for writer in writers:
+                await writer.check()
+            await converge(client, writers, followers, informers, heard)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+    check_followers(ledger, followers)
+    assert all(informer.faults == 0 for informer in informers)
+    assert all(informer.listings == 1 for informer in informers), "a watch is resumed, not begun anew"
+    return ledger
+
+
+async def converge(
+    client: Client,
+    writers: list[Writer],
+    followers: list[Follower],
+    informers: list[Informer[Tree]],
+    heard: list[Heard],
+) -> None:
+    """All come to know the same, which is what is there."""
+    listing = await client.list(CONFIG_MAPS, NS)
+    truth = {}
+    for raw in listing.items:
+        tree = json.loads(raw)
+        truth[tree["metadata"]["name"]] = int(tree["metadata"]["resourceVersion"])
+    written = {
+        name: state.revision for writer in writers for name, state in writer.known.items() if state.value
+    }
+    assert {name: revision for name, revision in truth.items() if name.startswith("w")} == written
+    while True:
+        known = [follower.objects for follower in followers[:2]]
+        known += [one.objects for one in heard]
+        known += [
+            {tree["metadata"]["name"]: int(tree["metadata"]["resourceVersion"]) for tree in informer.items()}
+            for informer in informers
+        ]
+        if all(one == truth for one in known) and followers[2].objects == written:
+            return
+        await asyncio.sleep(0.02)
+
+
+def check_followers(ledger: Ledger, followers: list[Follower]) -> None:
+    """None has missed what was acknowledged or what another has seen, and none has seen anything twice."""
+    end = min(follower.revision for follower in followers)
+    for follower in followers:
+        seen = set(follower.seen)
+        assert len(seen) == len(follower.seen)
+        expected = {one for one in ledger.writes if follower.since < one <= end}
+        assert expected <= seen, sorted(expected - seen)
+        assert {one for one in ledger.acknowledged if follower.since < one <= end} <= seen
+
+
+def test_a_few_kills(server: ForkedServer) -> None:
+    ledger = asyncio.run(torment(server, 12, 1))
+    assert ledger.counts["acknowledged"] > 50
+    assert ledger.counts["watches broken"] > 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_hundreds_of_kills(server: ForkedServer, seed: int) -> None:
+    ledger = asyncio.run(torment(server, 150, 100 + seed))
+    assert ledger.counts["done all the same"] > 0, "some answers were lost on their way"
+    assert ledger.counts["lost"] > 10
