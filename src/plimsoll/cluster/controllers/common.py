@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.cluster.client.client import Client
+from plimsoll.cluster.client.endpoints import Endpoint
 from plimsoll.cluster.controllers.caches import Caches
 from plimsoll.cluster.controllers.clock import Clock
 from plimsoll.cluster.controllers.discovery import Served
@@ -52,6 +53,14 @@ class Context:
     watches_all: bool = False  #: whether some controller watches every kind anyway
     recorder: Recorder = field(init=False)
     performer: Performer = field(init=False)
+
+    def serves(self, endpoint: Endpoint) -> bool:
+        """Whether the API has a kind at the version we read."""
+        return any(
+            (item.endpoint.group, item.endpoint.plural) == (endpoint.group, endpoint.plural)
+            and endpoint.version in (item.versions or (item.endpoint.version,))
+            for item in self.served
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recorder", Recorder(self.client, self.clock))

@@ -13,6 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.cluster.client.client import Client
+from plimsoll.cluster.client.endpoints import (
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    Endpoint,
+)
 from plimsoll.cluster.controllers import loop
 from plimsoll.cluster.controllers.caches import VIEWS, Caches
 from plimsoll.cluster.controllers.claims import ClaimController
@@ -33,19 +44,17 @@ _log = logging.getLogger("plimsoll.controllers")
 #: The longest wait between two attempts to read what the API serves.
 _LONGEST_DELAY = 30.0
 
-#: The controllers by the names that kube-controller-manager gives them.
-KINDS: Mapping[str, Callable[[Context], loop.Controller]] = {
-    kind.name: kind
-    for kind in (
-        ClaimController,
-        DeviceTaintController,
-        GarbageController,
-        NamespaceController,
-        NodeController,
-        PodGarbageController,
-        QuotaController,
-        TaintEvictionController,
-    )
+
+#: The controllers by the names kube-controller-manager gives them, with the kinds they cannot do without.
+KINDS: Mapping[str, tuple[Callable[[Context], loop.Controller], tuple[Endpoint, ...]]] = {
+    ClaimController.name: (ClaimController, (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)),
+    DeviceTaintController.name: (DeviceTaintController, (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)),
+    GarbageController.name: (GarbageController, ()),
+    NamespaceController.name: (NamespaceController, (NAMESPACES,)),
+    NodeController.name: (NodeController, (NODES, PODS, LEASES)),
+    PodGarbageController.name: (PodGarbageController, (NODES, PODS)),
+    QuotaController.name: (QuotaController, (RESOURCE_QUOTAS,)),
+    TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
 
@@ -90,7 +99,14 @@ class Controllers:
             rediscover=self._rediscover,
             watches_all=GarbageController.name in self._names or QuotaController.name in self._names,
         )
-        self.controllers = [KINDS[name](context) for name in self._names]
+        self.controllers = []
+        for name in self._names:
+            make, needs = KINDS[name]
+            missing = [endpoint.plural for endpoint in needs if not context.serves(endpoint)]
+            if missing:
+                _log.warning("%s is left out: the API does not serve %s", name, ", ".join(missing))
+            else:
+                self.controllers.append(make(context))
 
     async def run(self) -> None:
         """Run all controllers until cancelled."""

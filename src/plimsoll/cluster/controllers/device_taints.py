@@ -61,9 +61,7 @@ class DeviceTaintController:
         self._pods = caches.of(PODS)
         self._claims = caches.of(RESOURCE_CLAIMS)
         self._slices = caches.of(RESOURCE_SLICES)
-        served = {(item.endpoint.group, item.endpoint.plural) for item in context.served}
-        has_rules = (DEVICE_TAINT_RULES.group, DEVICE_TAINT_RULES.plural) in served
-        self._rules = caches.of(DEVICE_TAINT_RULES) if has_rules else None
+        self._rules = caches.of(DEVICE_TAINT_RULES) if context.serves(DEVICE_TAINT_RULES) else None
         self._pools: Index[ResourceSlice, PoolId] = Index(_pool_of)
         self._users: Index[ResourceClaim, PoolId] = Index(_pools_of)
         self._taints: dict[PoolId, dict[str, list[tuple[Cause, DeviceTaint, float]]]] = {}

@@ -46,7 +46,7 @@ class QuotaController:
         self.queue: WorkQueue[Ref] = WorkQueue(context.clock)
         caches = context.caches
         self._quotas = caches.of(RESOURCE_QUOTAS)
-        self._classes = caches.of(DEVICE_CLASSES)
+        self._classes = caches.of(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
         self._inside: dict[str, Index[Any, str]] = {}
         self._extended: ExtendedNames | None = None
         self._pause = _PAUSE
@@ -59,7 +59,8 @@ class QuotaController:
                 informer.add_handler(index)
                 informer.add_handler(Listener(partial(self._hear_content, _key(endpoint) in measured)))
         self._quotas.add_handler(Listener(self._hear_quota))
-        self._classes.add_handler(Listener(self._hear_class))
+        if self._classes is not None:
+            self._classes.add_handler(Listener(self._hear_class))
 
     def _hear_quota(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
         if new is None:
@@ -105,7 +106,7 @@ class QuotaController:
 
     def _look_into(self, namespace: str) -> Contents:
         if self._extended is None:
-            self._extended = ExtendedNames.of(self._classes.items())
+            self._extended = ExtendedNames.of(self._classes.items() if self._classes is not None else ())
 
         def find(endpoint: Endpoint) -> list[Any]:
             index = self._inside.get(_key(endpoint))

@@ -128,6 +128,31 @@ def test_all_of_them_run_as_their_own_user() -> None:
     asyncio.run(story())
 
 
+def test_controllers_without_their_kinds_are_left_out() -> None:
+    async def story() -> None:
+        world = Cluster()
+        served = [item for item in await discover(world.client) if item.endpoint.group != "resource.k8s.io"]
+        controllers = Controllers(world.client, served=served)
+        await controllers.start()
+        assert [each.name for each in controllers.controllers] == [
+            name
+            for name in NAMES
+            if name not in ("resourceclaim-controller", "device-taint-eviction-controller")
+        ]
+        older = [
+            item._replace(endpoint=item.endpoint.at("v1beta1"), versions=("v1beta1",))
+            if item.endpoint.group == "resource.k8s.io"
+            else item
+            for item in await discover(world.client)
+        ]
+        controllers = Controllers(world.client, served=older, only=["resourceclaim-controller"])
+        await controllers.start()
+        assert not controllers.controllers
+        await world.store.close()
+
+    asyncio.run(story())
+
+
 def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
     async def story() -> None:
         world = Cluster()

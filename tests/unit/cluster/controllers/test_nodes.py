@@ -301,8 +301,8 @@ async def settle_in(world: Cluster, *tolerations: dict[str, Any]) -> None:
         spec = {"holderIdentity": name, "renewTime": write_micro_moment(world.clock.now())}
         await world.client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
     container = {"name": "c", "image": "i"}
-    spec = {"containers": [container], "nodeName": "w", "tolerations": list(tolerations)}
-    await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+    placed = {"containers": [container], "nodeName": "w", "tolerations": list(tolerations)}
+    await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": placed}, "n")
 
 
 async def renew(world: Cluster, name: str, seconds: int) -> None:
