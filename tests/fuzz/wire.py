@@ -25,7 +25,7 @@ CLOSED = Reply(0)
 
 def trusting() -> ssl.SSLContext:
     """TLS for tests that are not about certificates."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
@@ -79,6 +79,22 @@ class Wire:
             if not size:
                 return b"".join(pieces)
             pieces.append(piece[:-2])
+
+    def stop_reading(self) -> None:
+        """From now on nothing is taken off the wire."""
+        transport = self.writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        transport = self.writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.resume_reading()
+
+    async def abort(self) -> None:
+        """End without a word."""
+        self.writer.transport.abort()
+        await asyncio.sleep(0.01)
 
     async def close(self) -> None:
         self.writer.close()

@@ -1,0 +1,180 @@
+"""Slow clients do not hurt others: those who never read, those who send a byte now and then, those who only
+connect. Others keep their latency, and the server its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import statistics
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.cluster.server.security.limits import Limits
+from plimsoll.run.server import ServerSettings, start_server
+from tests.fuzz.wire import Wire, trusting
+from tests.smoke.process import ServerProcess
+
+NS = "default"
+NUMBERS = itertools.count()
+MAPS = f"/api/v1/namespaces/{NS}/configmaps"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("slow"), "--no-controllers", durable=False)
+    process.start()
+    yield process
+    process.stop()
+    assert "Traceback" not in process.complaints()
+
+
+def token(kubeconfig: Path) -> str:
+    found = re.search(r"token: (\S+)", kubeconfig.read_text())
+    assert found is not None
+    return found[1]
+
+
+@asynccontextmanager
+async def connections(server: ServerProcess, count: int, first: str) -> AsyncIterator[list[Wire]]:
+    """So many connections that have each sent this much."""
+    wires = [await Wire.open(server.port, trusting()) for _ in range(count)]
+    head = f"{first}Authorization: Bearer {token(server.kubeconfig)}\r\n"
+    for wire in wires:
+        await wire.send(head.encode())
+    yield wires
+    for wire in wires:
+        await wire.abort()
+
+
+async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
+    """How long a write and a read of others take, again and again."""
+    loop = asyncio.get_running_loop()
+    taken = []
+    for _ in range(count):
+        began = loop.time()
+        tree = {"metadata": {"name": "busy"}, "data": {"n": str(next(NUMBERS)), "x": "x" * size}}
+        await client.patch(CONFIG_MAPS, "busy", tree, NS)
+        await client.get(CONFIG_MAPS, "busy", NS)
+        taken.append(loop.time() - began)
+    return taken
+
+
+def resident(server: ServerProcess) -> int:
+    """Memory of the server in MiB."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+def test_others_keep_their_latency(server: ServerProcess) -> None:
+    async def story() -> None:
+        async with Client.connect(server.config()) as client:
+            await client.create(CONFIG_MAPS, {"metadata": {"name": "busy"}}, NS)
+            alone = await rounds(client, 60)
+            watch = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n"
+            post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+            async with (
+                connections(server, 20, watch) as readers,
+                connections(server, 20, post) as senders,
+                connections(server, 50, "GET / HTTP/1.1\r\n"),
+            ):
+                for wire in (*readers, *senders):
+                    await wire.send(b"\r\n")
+                    wire.stop_reading()
+                dripping = asyncio.create_task(drip(senders))
+                crowded = await rounds(client, 60, 20_000)
+                dripping.cancel()
+            middle = statistics.median(crowded)
+            assert middle < 10 * statistics.median(alone) + 0.1, (statistics.median(alone), middle)
+            assert max(crowded) < 3
+
+    asyncio.run(story())
+
+
+async def drip(wires: list[Wire]) -> None:
+    while True:
+        for wire in wires:
+            await wire.send(b"{")
+        await asyncio.sleep(0.2)
+
+
+def test_watchers_that_never_read_cost_no_memory(server: ServerProcess) -> None:
+    """Forty megabytes of events past thirty stuck watchers would be more than a gigabyte in queues."""
+
+    async def story() -> None:
+        async with Client.connect(server.config()) as client:
+            await rounds(client, 5, 200_000)
+            before = resident(server)
+            async with connections(server, 30, f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n") as wires:
+                for wire in wires:
+                    wire.stop_reading()
+                    await wire.send(b"\r\n")
+                await rounds(client, 200, 200_000)
+                assert resident(server) - before < 300
+
+    asyncio.run(story())
+
+
+def test_a_watcher_that_never_reads_is_cut_off() -> None:
+    async def story() -> None:
+        limits = Limits(slow_watch_timeout=1)
+        running = await start_server(ServerSettings(controllers=False, limits=limits))
+        try:
+            wire = await Wire.open(running.port, trusting())
+            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
+            await wire.send(head.encode())
+            wire.stop_reading()
+            async with running.client() as client, asyncio.timeout(20):
+                await client.create(CONFIG_MAPS, {"metadata": {"name": "busy"}}, NS)
+                while running._http._watches.open == 0:
+                    await asyncio.sleep(0.01)
+                number = 0
+                while running._http._watches.open:
+                    number += 1
+                    await rounds(client, 1, 500_000)
+                    await asyncio.sleep(0.02)
+                assert number > 1
+            await wire.abort()
+        finally:
+            await running.stop()
+
+    asyncio.run(story())
+
+
+def test_a_list_nobody_reads_is_cut_off() -> None:
+    async def story() -> None:
+        running = await start_server(ServerSettings(controllers=False, limits=Limits(slow_watch_timeout=1)))
+        try:
+            async with running.client() as client:
+                for number in range(20):
+                    tree = {"metadata": {"name": f"c{number}"}, "data": {"x": "x" * 900_000}}
+                    await client.create(CONFIG_MAPS, tree, NS)
+            wire = await Wire.open(running.port, trusting())
+            wire.stop_reading()
+            head = f"GET {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
+            await wire.send(head.encode())
+            await asyncio.sleep(1.5)
+            wire.go_on_reading()
+            async with asyncio.timeout(10):
+                rest = await wire.reader.read(1 << 26)
+                while piece := await wire.reader.read(1 << 26):
+                    rest += piece
+            assert len(rest) < 18_000_000, "it was cut off half way"
+            await wire.abort()
+            reader = await Wire.open(running.port, trusting())
+            await reader.send(head.encode())
+            assert len(json.loads((await reader.reply()).body)["items"]) == 20
+            await reader.close()
+        finally:
+            await running.stop()
+
+    asyncio.run(story())
