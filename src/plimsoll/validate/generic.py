@@ -106,6 +106,24 @@ _UNCOUNTED = frozenset(
     )
 )
 
+#: Kinds whose finalizers need no domain in their names.
+_FREE_FINALIZERS = frozenset(
+    (
+        "APIService",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "Role",
+        "RoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    )
+)
+
 #: Kinds that begin to count with the first change.
 _COUNTED_LATER = frozenset(("CSIDriver",))
 
@@ -177,12 +195,12 @@ def _has_changed(job: Job[Any], kind: str) -> bool:
 
 
 def check_object(job: Job[Any], kind: str, subresource: str, traits: Traits) -> Problems:
-    names = NAMES.get(kind, dns_subdomain)
+    names, free = NAMES.get(kind, dns_subdomain), kind in _FREE_FINALIZERS
     if job.creates:
         yield from check_metadata(
-            job.metadata(), namespaced=traits.namespaced, names=names, free_finalizers=True
+            job.metadata(), namespaced=traits.namespaced, names=names, free_finalizers=free
         )
     else:
-        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=True)
+        yield from check_metadata_update(job.metadata(), job.old_metadata(), free_finalizers=free)
     if subresource not in _STATUS_LIKE:
         yield from rules_of(kind).check(job)

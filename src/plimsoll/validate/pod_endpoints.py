@@ -83,10 +83,10 @@ def _check_update(job: Job[WholePod]) -> Problems:
 def _prepare_status(job: Job[WholePod]) -> None:
     job.take_back("spec")
     meta, old_meta = job.meta_tree(), part(job.old_tree, "metadata")
-    meta.pop("deletionTimestamp", None)
-    meta.pop("ownerReferences", None)
-    if "ownerReferences" in old_meta:
-        meta["ownerReferences"] = copy_tree(old_meta["ownerReferences"])
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
+        meta.pop(name, None)
+        if name in old_meta:
+            meta[name] = copy_tree(old_meta[name])
     status, old_status = job.tree.setdefault("status", {}), part(job.old_tree, "status")
     if not status.get("qosClass") and "qosClass" in old_status:
         status["qosClass"] = old_status["qosClass"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import CONFIG_MAPS, NAMESPACES, PRIORITY_CLASSES, Endpoint
+from plimsoll.cluster.controllers.plans.namespaces import DEFAULTS
 from plimsoll.errors import ApiError
 
-_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
 _PRIORITIES = {
     "system-cluster-critical": (
@@ -28,7 +28,7 @@ _PRIORITIES = {
 
 async def bootstrap(client: Client) -> None:
     """Create what is missing."""
-    for name in _NAMESPACES:
+    for name in DEFAULTS:
         await _ensure(
             client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         )

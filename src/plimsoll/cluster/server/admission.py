@@ -19,6 +19,7 @@ from plimsoll.cluster.server.status import forbidden, not_found
 from plimsoll.cluster.store import Key, Stored
 from plimsoll.errors import ApiError
 from plimsoll.validate.admission import admit_pod, refuse_in_namespace, refuse_second_default
+from plimsoll.validate.priority_classes import SYSTEM_CLASSES
 from plimsoll.validate.quota_admission import charge_quotas
 
 Tree = dict[str, Any]
@@ -132,6 +133,10 @@ class Admission:
     def admit_deletion(self, route: Route, tree: Tree, user: User) -> None:
         """Ask the rules about a deletion; raises ApiError."""
         self._restrict(user, "delete", route, None, tree)
+        name = tree["metadata"]["name"]
+        if route.resource.key == _CLASSES and name in SYSTEM_CLASSES:
+            why = "this is a system priority class and cannot be deleted"
+            raise forbidden(route.group, route.plural, name, why)
 
     def admit_eviction(self, route: Route, eviction: Any, user: User) -> None:
         """Nodes evict their own pods only; raises ApiError."""

@@ -12,7 +12,10 @@ from plimsoll.cluster.kinds.schema import check_fields, check_text, schema_for
 from plimsoll.cluster.patch import settle
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.shapes import from_version
-from plimsoll.cluster.server.status import bad_request
+from plimsoll.cluster.server.status import bad_request, invalid
+from plimsoll.errors import ApiError
+from plimsoll.validate.problems import Path
+from plimsoll.validate.problems import invalid as invalid_value
 
 Tree = dict[str, Any]
 
@@ -27,23 +30,22 @@ def read_object(
 ) -> tuple[Tree, list[str]]:
     """The body as an object in the stored version, with warnings; ApiError 400.
 
-    `text` is its JSON, where the client asks about fields that come twice. Unknown fields that the object had
-    before (`current`) are nobody's news.
+    `text` is its JSON, where the client asks about fields that come twice. If the body is what a patch made
+    of `current`, it must still say what it is, its unknown fields are no news, and where it is no object
+    of its kind any more, that is the patch's fault (422).
     """
     kind = route.resource.kind
     if not isinstance(body, dict):
         raise bad_request(f"the body must be a {kind} object")
+    if current is not None and not (body.get("apiVersion") and body.get("kind")):
+        raise bad_request("the patch leaves an object without apiVersion and kind")
     version, named = body.get("apiVersion") or route.api_version, body.get("kind") or kind
     if named != kind:
-        raise bad_request(
-            f"the object provided is unrecognized: it is a {named!r}, "
-            f"expected {kind!r} in {route.api_version}"
-        )
+        found = f"the object provided is unrecognized: it is a {named!r}"
+        raise _refuse(f"{found}, expected {kind!r} in {route.api_version}", current)
     if version != route.api_version:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({route.api_version})"
-        )
+        found = f"the API version in the data ({version}) does not match the expected API version"
+        raise _refuse(f"{found} ({route.api_version})", current)
     warnings = _check_fields(route, body, validation, text, current)
     if not route.resource.full:  # the others are settled by their own rules
         body = settle(body, schema_for(route.group, route.version, kind))
@@ -65,7 +67,7 @@ def _check_fields(route: Route, body: Tree, validation: str, text: bytes, curren
     report = check_text(text, schema) if text else check_fields(body, schema)
     if report.wrong:
         shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
-        raise bad_request(_cannot_be(route, shown))
+        raise _refuse(_cannot_be(route, shown), current)
     if not report.strict:
         return []
     known = set(check_fields(current, schema).strict) if current is not None else set()
@@ -100,6 +102,13 @@ def _check_place(route: Route, metadata: Tree) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({route.name})"
         )
     metadata["name"] = route.name
+
+
+def _refuse(why: str, current: Any) -> ApiError:
+    """The sender's mistake, or that of a patch."""
+    if current is None:
+        return bad_request(why)
+    return invalid("", "", "", [invalid_value(Path("patch"), None, why)])
 
 
 def _cannot_be(route: Route, why: str) -> str:

@@ -6,6 +6,7 @@ and gathers what the rules need to know of the cluster.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from plimsoll.api import codec
@@ -13,6 +14,7 @@ from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.security.callers import caller_for
 from plimsoll.cluster.server.security.users import User
+from plimsoll.cluster.server.shapes import from_version, tree_to_version
 from plimsoll.cluster.server.status import bad_request
 from plimsoll.cluster.store import Key
 from plimsoll.errors import DecodeError
@@ -28,6 +30,9 @@ def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, 
     resource = route.resource
     if resource.key == _REQUESTS and old is None:
         tree = _with_requester(tree, user)
+    if resource.stored_as:  # the rules are those of the shape it came in
+        tree = tree_to_version(tree, resource, route.version)
+        old = tree_to_version(old, resource, route.version) if old is not None else None
     write = Write(
         resource.kind,
         "create" if old is None else "update",
@@ -41,6 +46,9 @@ def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, 
         old_settled=True,
     )
     try:
+        if resource.stored_as:
+            prepared = prepare(write)
+            return replace(prepared, tree=from_version(prepared.tree, resource))
         if resource.full:
             return prepare(write)
         has_status = "status" in resource.subresources

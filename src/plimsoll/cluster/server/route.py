@@ -66,11 +66,11 @@ def find_route(method: str, path: str, *, watches: bool = False) -> Route | None
         raise unknown_path()
     if name and resource.namespaced and not namespace:
         raise unknown_path()
-    verb = _verb(method, resource, name, subresource, watches)
+    verb = _verb(method, resource, namespace, name, subresource, watches)
     return Route(resource, version, verb, namespace, name, subresource)
 
 
-def _verb(method: str, resource: Resource, name: str, subresource: str, watches: bool) -> str:
+def _verb(method: str, resource: Resource, namespace: str, name: str, subresource: str, watches: bool) -> str:
     if subresource:
         verb = "create" if method == "POST" else _NAMED_VERBS.get(method, "")
         if verb not in SUBRESOURCES[subresource].verbs:
@@ -81,6 +81,8 @@ def _verb(method: str, resource: Resource, name: str, subresource: str, watches:
         verb = _COLLECTION_VERBS.get(method, "")
     if watches and verb in ("list", "get") and not subresource:
         verb = "watch"
+    if resource.namespaced and not namespace and verb in ("create", "deletecollection"):
+        verb = ""  # these are for one namespace at a time
     allowed = verb and (subresource or verb in resource.verbs)
     if not allowed:
         raise no_method(verb or method.lower(), resource.group, resource.plural)

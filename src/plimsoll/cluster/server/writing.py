@@ -136,11 +136,7 @@ class Writing:
             raise _bad_patch(error) from None
         if kind == "strategic" and isinstance(patched, dict):
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
-        try:
-            tree = job.read(patched, current)
-        except ApiError as error:  # the patch was readable; what it makes of the object is not
-            raise unprocessable(f"patch: {error.message}") if error.code == 400 else error from None
-        return self._update(job, tree, stored)
+        return self._update(job, job.read(patched, current), stored)
 
     def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
         """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
@@ -175,8 +171,6 @@ class Writing:
                     name=route.name,
                 )
             )
-        if route.resource.namespaced and not route.namespace:
-            raise bad_request("an object of this kind needs a namespace; give it in the path")
         self._admission.admit_namespace(route)
         now = self._context.now()
         for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -215,6 +209,9 @@ class Writing:
                 raise bad_request(f"metadata.resourceVersion: Invalid value: {version[:64]!r}")
             raise conflict(route.group, route.plural, stored.key.name, MODIFIED)
         uid = metadata.get("uid", "")
+        if uid and uid != before.get("uid") and route.verb == "patch":
+            problem = invalid_value(Path("metadata").child("uid"), uid, "field is immutable")
+            raise invalid(route.group, route.resource.kind, stored.key.name, [problem])
         if uid and uid != before.get("uid"):
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}"
             raise conflict(route.group, route.plural, stored.key.name, why)
@@ -257,7 +254,7 @@ class Writing:
             raise bad_request(f"the body must be a {route.resource.kind} object")
         if not body.get("apiVersion") or not body.get("kind"):
             raise bad_request("an apply patch must have apiVersion and kind")
-        if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields"):
+        if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
         applied = tree_to_version(job.read(body), route.resource, route.version)
         stored = self._store.get(key_of(route))
@@ -296,6 +293,7 @@ class Writing:
         job.applied, job.managed = True, tree["metadata"].get("managedFields")
         if stored is None:
             tree["metadata"] = dict(tree["metadata"])
+            tree["metadata"].pop("resourceVersion", None)
             return self._create(job, tree)
         return self._update(job, tree, stored)
 

@@ -168,3 +168,16 @@ def test_finished_pods_are_kept_up_to_a_number() -> None:
         assert await world.names(PODS) == ["q", "r"]
 
     play(story, only=ONLY, settings=Settings(finished_pods_kept=2))
+
+
+def test_a_pod_that_was_ending_when_its_node_went_is_removed() -> None:
+    async def story(world: Cluster) -> None:
+        await world.client.create(NODES, {"metadata": {"name": "w"}})
+        await world.client.create(PODS, tree("p", "w"), "n")
+        await world.client.delete(PODS, "p", "n")
+        await world.settle()
+        await world.client.delete(NODES, "w")
+        await world.advance(70)
+        assert await world.names(PODS) == []
+
+    play(story, only=ONLY)

@@ -524,3 +524,87 @@ def test_null_is_nothing() -> None:
         assert "labels" not in made["metadata"]
 
     run(story)
+
+
+def test_patches_leave_an_object_what_it_is() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.call("POST", MAPS, config_map())
+
+        async def patch(body: Any, kind: str = MERGE) -> tuple[int, list[str]]:
+            code, status = await bench.call("PATCH", f"{MAPS}/c", body, content_type=kind)
+            causes = status.get("details", {}).get("causes", [])
+            return code, [cause["field"] for cause in causes]
+
+        whole = [{"op": "replace", "path": "", "value": {}}]
+        assert (await patch(whole, "application/json-patch+json"))[0] == 400
+        assert (await patch({"metadata": {"name": "d"}}))[0] == 400
+        assert (await patch({"metadata": {"namespace": "d"}}))[0] == 400
+        assert await patch({"metadata": {"uid": "d"}}) == (422, ["metadata.uid"])
+        assert await patch({"data": {"y": 2}}) == (422, ["patch"])
+        assert await patch({"kind": "Secret"}) == (422, ["patch"])
+        assert (await patch({"metadata": {"finalizers": ["x"]}}))[0] == 422
+
+    run(story)
+
+
+def test_an_apply_that_creates_takes_no_version_and_no_owners() -> None:
+    async def story(bench: Bench) -> None:
+        async def apply(**metadata: Any) -> int:
+            tree = config_map(**metadata)
+            query = [("fieldManager", "m")]
+            kind = "application/apply-patch+yaml"
+            return (await bench.call("PATCH", f"{MAPS}/c", tree, query=query, content_type=kind))[0]
+
+        assert await apply(managedFields=[]) == 400
+        assert await apply(resourceVersion="1") == 201
+        assert await apply(resourceVersion="1") == 409
+
+    run(story)
+
+
+def test_objects_are_made_and_deleted_in_one_namespace_at_a_time() -> None:
+    async def story(bench: Bench) -> None:
+        assert (await bench.call("POST", "/api/v1/pods", pod()))[0] == 405
+        assert (await bench.call("DELETE", "/api/v1/pods"))[0] == 405
+        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        assert (await bench.call("DELETE", f"{classes}/system-node-critical"))[0] == 403
+
+    run(story)
+
+
+def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
+    async def story(bench: Bench) -> None:
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        code, status = await bench.call("POST", path, {"metadata": {"name": "e"}, "reason": "R"})
+        fields = {cause["field"] for cause in status["details"]["causes"]}
+        assert (code, "eventTime" in fields) == (422, True)
+        event = {
+            "metadata": {"name": "e"},
+            "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "reason": "R",
+            "note": "n",
+            "type": "Normal",
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "example.com/c",
+            "reportingInstance": "i",
+            "action": "Do",
+        }
+        assert (await bench.call("POST", path, event))[0] == 201
+        _, core = await bench.call("GET", "/api/v1/namespaces/default/events/e")
+        assert (core["message"], core["involvedObject"]["name"]) == ("n", "p")
+        assert (await bench.call("PATCH", f"{path}/e", {"note": "other"}, content_type=MERGE))[0] == 422
+
+    run(story)
+
+
+def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.call("POST", PODS, pod(nodeName="n"))
+        _, ending = await bench.call("DELETE", f"{PODS}/p")
+        status = {"status": {"phase": "Failed"}}
+        code, after = await bench.call("PATCH", f"{PODS}/p/status", status, content_type=MERGE)
+        assert (code, after["status"]["phase"]) == (200, "Failed")
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            assert after["metadata"][name] == ending["metadata"][name]
+
+    run(story)

@@ -171,6 +171,7 @@ _CONTROLLERS = (
     on("create", CORE, "pods/eviction", "serviceaccounts", "configmaps"),
     on("create", LEASES, "leases"),
     on("update", CORE, "namespaces/finalize"),
+    on("create", CORE, "namespaces"),
     _RECORD_EVENTS,
 )
 
