@@ -10,7 +10,7 @@ test compares them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast, get_args, get_origin
 
 import msgspec
@@ -138,15 +138,19 @@ def _step_into(wanted: Any, nulls: bool) -> Step | None:
         return _set_quantity
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         visit = _visitor(wanted, nulls)
-        if visit is None:
-            return None
-        return lambda holder, place: visit(holder[place])
+        return None if visit is None else partial(_visit_at, visit)
     origin = get_origin(wanted)
     if origin is tuple:
         return _step_into_list(get_args(wanted)[0], nulls)
     if origin is dict:
         return _step_into_map(get_args(wanted)[1], nulls)
     return None
+
+
+def _visit_at(visit: Visit, holder: Any, place: Any) -> None:
+    if holder[place] is None:  # among the items of a list: an object without fields, as to Go
+        holder[place] = {}
+    visit(holder[place])
 
 
 def _step_into_list(item: Any, nulls: bool) -> Step | None:

@@ -608,3 +608,17 @@ def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
             assert after["metadata"][name] == ending["metadata"][name]
 
     run(story)
+
+
+@pytest.mark.parametrize("kind", ["podtemplates", "pods", "configmaps"])
+def test_null_among_items_is_an_object_without_fields(kind: str) -> None:
+    async def story(bench: Bench) -> None:
+        owners = {"name": "n", "ownerReferences": [None], "managedFields": [None, {"manager": "m"}]}
+        spec = {"containers": [None], "volumes": [None]}
+        tree = {"metadata": owners, "spec": spec, "template": {"metadata": owners, "spec": spec}}
+        if kind == "configmaps":
+            del tree["spec"]
+        code, answer = await bench.call("POST", f"/api/v1/namespaces/default/{kind}", tree)
+        assert code in (201, 400, 422), answer
+
+    run(story)
