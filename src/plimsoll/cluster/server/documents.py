@@ -121,6 +121,10 @@ def _partial(raw: bytes, version: str) -> bytes:
 
 
 def _join(api_version: str, kind: str, metadata: Tree, raws: Iterable[bytes]) -> bytes:
+    """A list of stored bytes as they are.
+
+    DIFF: each item says its apiVersion and kind (test_items_of_a_list_say_what_they_are).
+    """
     head = codec.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     return b'%s,"items":[%s]}' % (head[:-1], b",".join(raws))
 

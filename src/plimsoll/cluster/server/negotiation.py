@@ -57,7 +57,8 @@ class Accepted:
 def accept(header: str, *, streams: bool = False) -> Accepted:
     """The form to answer in; ApiError 406 if none is on offer.
 
-    Clients that take both protobuf and JSON get JSON, which is what is stored.
+    DIFF: clients that take both protobuf and JSON get JSON, which is what is stored, whatever they prefer
+    (test_the_best_form_on_offer).
     """
     if not header or header == JSON:
         return Accepted()

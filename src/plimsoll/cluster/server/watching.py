@@ -40,7 +40,11 @@ class Watching:
         self._sights = sights
 
     async def watch(self, route: Route, options: ListOptions, render: Render | None) -> AsyncGenerator[bytes]:
-        """The frames of a watch. Refusals before the first frame are raised; later ones are frames."""
+        """The frames of a watch. Refusals before the first frame are raised; later ones are frames.
+
+        DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
+        to a copy lists again; upstream waits for it in silence (test_a_watch_from_the_future).
+        """
         selection = select(route, options)
         version, initial = options.version, options.initial
         if version is not None and version > self._store.revision:

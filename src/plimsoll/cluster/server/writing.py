@@ -157,6 +157,7 @@ class Writing:
 
     def _create(self, job: _Job, tree: Tree) -> Outcome:
         route, metadata = job.route, tree["metadata"]
+        # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         if route.verb != "create":  # by PUT or apply: the right to update is not enough
