@@ -60,8 +60,9 @@ async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
     taken = []
     for _ in range(count):
         began = loop.time()
-        tree = {"metadata": {"name": "busy"}, "data": {"n": str(next(NUMBERS)), "x": "x" * size}}
-        await client.patch(CONFIG_MAPS, "busy", tree, NS)
+        data = {"n": str(next(NUMBERS)), "x": "x" * size}
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "busy"}, "data": data}
+        await client.patch(CONFIG_MAPS, "busy", tree, NS, type="apply")
         await client.get(CONFIG_MAPS, "busy", NS)
         taken.append(loop.time() - began)
     return taken
@@ -78,7 +79,6 @@ def resident(server: ServerProcess) -> int:
 def test_others_keep_their_latency(server: ServerProcess) -> None:
     async def story() -> None:
         async with Client.connect(server.config()) as client:
-            await client.create(CONFIG_MAPS, {"metadata": {"name": "busy"}}, NS)
             alone = await rounds(client, 60)
             watch = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n"
             post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
@@ -134,7 +134,6 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
             await wire.send(head.encode())
             wire.stop_reading()
             async with running.client() as client, asyncio.timeout(20):
-                await client.create(CONFIG_MAPS, {"metadata": {"name": "busy"}}, NS)
                 while running._http._watches.open == 0:
                     await asyncio.sleep(0.01)
                 number = 0

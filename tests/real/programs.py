@@ -16,6 +16,7 @@ _USUAL = re.compile("The manifest file is empty, ignoring")
 #: What they say while a server is away.
 _AWAY = re.compile(
     "connection refused|connection reset|EOF|Error retrieving lease lock|http2: client connection lost"
+    "|is already assigned to node"  # a binding whose answer was lost
 )
 
 

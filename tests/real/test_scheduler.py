@@ -7,8 +7,9 @@ server is killed under it and comes back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -39,32 +40,20 @@ from tests.smoke.objects import (
 from tests.smoke.process import ServerProcess
 
 pytestmark = pytest.mark.skipif(bool(missing("kube-scheduler")), reason=missing("kube-scheduler"))
+T = TypeVar("T")
 NS = "default"
 SECONDS = 40.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("scheduled"))
-    process.start()
-    yield process
-    process.stop()
-    assert "Traceback" not in process.complaints()
-
-
-@pytest.fixture(scope="module")
-def scheduler(server: ServerProcess) -> Iterator[Program]:
-    program = Program("kube-scheduler", server, "--feature-gates=DRANodeAllocatableResources=true")
-    yield program
-    program.stop()
-
-
-def tell(server: ServerProcess, story: Callable[[Client], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(2 * SECONDS), Client.connect(server.config()) as client:
-            await story(client)
-
-    asyncio.run(run())
+async def until(look: Callable[[], Awaitable[T]], fine: Callable[[T], bool]) -> T:
+    """Look until it is fine; what was seen then."""
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while True:
+        found = await look()
+        if fine(found):
+            return found
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.05)
 
 
 async def bound(client: Client, *names: str) -> dict[str, str]:
@@ -74,13 +63,7 @@ async def bound(client: Client, *names: str) -> dict[str, str]:
         pods = [codec.decode_tree(raw) for raw in (await client.list(PODS, NS)).items]
         return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in pods}
 
-    deadline = asyncio.get_running_loop().time() + SECONDS
-    while True:
-        found = await look()
-        if all(found.get(name) for name in names):
-            return {name: found[name] for name in names}
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
+    return await until(look, lambda found: all(found.get(name) for name in names))
 
 
 async def claim_of(client: Client, name: str) -> Tree:
@@ -106,86 +89,84 @@ async def furnish(client: Client) -> None:
         await client.create(RESOURCE_SLICES, mapped_slice(f"{name}-gpu", name, 2))
 
 
-def test_pods_with_claims_are_scheduled(server: ServerProcess, scheduler: Program) -> None:
-    async def story(client: Client) -> None:
-        await furnish(client)
-        names = [f"p{number}" for number in range(4)]
-        for name in names:
-            await client.create(PODS, claiming_pod(name, "t"), NS)
-        await client.create(PODS, pod("plain"), NS)
-        places = await bound(client, *names, "plain")
-        assert sorted(places[name] for name in names) == ["n1", "n1", "n2", "n2"]
-        devices = set()
-        for name in names:
-            claim = await claim_of(client, name)
-            (result,) = claim["status"]["allocation"]["devices"]["results"]
-            assert result["pool"] == places[name]
-            assert [user["name"] for user in claim["status"]["reservedFor"]] == [name]
-            devices.add((result["pool"], result["device"]))
-            (charged,) = (await client.get(PODS, name, NS))["status"]["nodeAllocatableResourceClaimStatuses"]
-            assert (charged["resourceClaimName"], charged["resources"]) == (
-                claim["metadata"]["name"],
-                {"cpu": "2"},
-            )
-        assert len(devices) == 4, "no device is given out twice"
-
-    tell(server, story)
+async def schedule_claims(client: Client) -> None:
+    names = [f"p{number}" for number in range(4)]
+    for name in names:
+        await client.create(PODS, claiming_pod(name, "t"), NS)
+    await client.create(PODS, pod("plain"), NS)
+    places = await bound(client, *names, "plain")
+    assert sorted(places[name] for name in names) == ["n1", "n1", "n2", "n2"]
+    devices = set()
+    for name in names:
+        claim = await claim_of(client, name)
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert result["pool"] == places[name]
+        assert [user["name"] for user in claim["status"]["reservedFor"]] == [name]
+        devices.add((result["pool"], result["device"]))
+        (charged,) = (await client.get(PODS, name, NS))["status"]["nodeAllocatableResourceClaimStatuses"]
+        assert charged["resourceClaimName"] == claim["metadata"]["name"]
+        assert charged["resources"] == {"cpu": "2"}
+    assert len(devices) == 4, "no device is given out twice"
 
 
-def test_events_and_leases_are_written(server: ServerProcess, scheduler: Program) -> None:
-    async def story(client: Client) -> None:
-        lease = await client.get(LEASES, "kube-scheduler", "kube-system")
-        assert lease["spec"]["holderIdentity"]
-        deadline = asyncio.get_running_loop().time() + SECONDS
-        while True:
-            events = [codec.decode_tree(raw) for raw in (await client.list(EVENTS, NS)).items]
-            scheduled = {
-                one["involvedObject"]["name"]: one["message"]
-                for one in events
-                if one["reason"] == "Scheduled"
-            }
-            if {"p0", "plain"} <= scheduled.keys():
-                break
-            assert asyncio.get_running_loop().time() < deadline, events
-            await asyncio.sleep(0.05)
-        assert scheduled["plain"].startswith(f"Successfully assigned {NS}/plain to n")
+async def find_events(client: Client) -> None:
+    async def look() -> dict[str, str]:
+        events = [codec.decode_tree(raw) for raw in (await client.list(EVENTS, NS)).items]
+        return {
+            one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == "Scheduled"
+        }
 
-    tell(server, story)
+    scheduled = await until(look, lambda found: {"p0", "plain"} <= found.keys())
+    assert scheduled["plain"].startswith(f"Successfully assigned {NS}/plain to n")
+    lease = await client.get(LEASES, "kube-scheduler", "kube-system")
+    assert lease["spec"]["holderIdentity"]
 
 
-def test_a_waiting_pod_gets_what_another_leaves(server: ServerProcess, scheduler: Program) -> None:
-    async def story(client: Client) -> None:
-        await client.create(PODS, claiming_pod("late", "t"), NS)
-        deadline = asyncio.get_running_loop().time() + SECONDS
-        while not any(
-            condition["type"] == "PodScheduled" and condition["reason"] == "Unschedulable"
-            for condition in (await client.get(PODS, "late", NS))["status"].get("conditions", ())
-        ):
-            assert asyncio.get_running_loop().time() < deadline
-            await asyncio.sleep(0.05)
-        await client.delete(PODS, "p0", NS, grace=0)
-        await bound(client, "late")
+async def hand_down(client: Client) -> None:
+    """A pod that waits gets what another leaves."""
+    await client.create(PODS, claiming_pod("late", "t"), NS)
 
-    tell(server, story)
+    async def reasons() -> list[str]:
+        conditions = (await client.get(PODS, "late", NS))["status"].get("conditions", ())
+        return [one.get("reason", "") for one in conditions if one["type"] == "PodScheduled"]
+
+    await until(reasons, lambda found: "Unschedulable" in found)
+    await client.delete(PODS, "p0", NS, grace=0)
+    await bound(client, "late")
 
 
-def test_it_had_nothing_to_complain_about(server: ServerProcess, scheduler: Program) -> None:
-    assert scheduler.alive
-    assert scheduler.complaints() == []
+async def outlive(client: Client, server: ServerProcess) -> None:
+    """The server is killed, comes back, and pods are scheduled as before."""
+    for number in range(2):
+        await client.create(PODS, pod(f"before-{number}"), NS)
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        await client.create(PODS, pod(f"after-{number}"), NS)
+        await bound(client, f"before-{number}", f"after-{number}")
+    lease = await client.get(LEASES, "kube-scheduler", "kube-system")
+    assert lease["spec"]["leaseTransitions"] <= 1
 
 
-def test_it_goes_on_after_the_server_was_killed(server: ServerProcess, scheduler: Program) -> None:
-    async def story(client: Client) -> None:
-        for number in range(2):
-            await client.create(PODS, pod(f"before-{number}"), NS)
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-            await client.create(PODS, pod(f"after-{number}"), NS)
-            await bound(client, f"before-{number}", f"after-{number}")
-        held: Any = await client.get(LEASES, "kube-scheduler", "kube-system")
-        assert held["spec"]["leaseTransitions"] <= 1
+def test_pods_are_scheduled_through_kills(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    scheduler = Program("kube-scheduler", server, "--feature-gates=DRANodeAllocatableResources=true")
 
-    tell(server, story)
-    assert scheduler.alive
-    assert scheduler.complaints(away=True) == []
-    assert "too old resource version" not in scheduler.text(), "the history of events outlives the process"
+    async def story() -> None:
+        async with asyncio.timeout(3 * SECONDS), Client.connect(server.config()) as client:
+            await furnish(client)
+            await schedule_claims(client)
+            await find_events(client)
+            await hand_down(client)
+            assert scheduler.complaints() == []
+            await outlive(client, server)
+
+    try:
+        asyncio.run(story())
+        assert scheduler.alive
+        assert scheduler.complaints(away=True) == []
+        assert "too old resource version" not in scheduler.text(), "the history outlives the process"
+    finally:
+        scheduler.stop()
+        server.stop()
+    assert "Traceback" not in server.complaints()
