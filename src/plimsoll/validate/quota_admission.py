@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Object, Wire
 from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quota import CountedPod, ResourceQuota
 from plimsoll.ledger.amounts import add_to
+from plimsoll.ledger.quota_scopes import (
+    UNCOUNTED,
+    booked,
+    concerned,
+    in_scopes,
+    is_terminating,
+    requirements_of,
+)
+from plimsoll.ledger.quota_usage import MEASURED, PODS, VOLUME_CLAIMS, Surroundings, usage_of
 from plimsoll.ledger.requests import pod_level_resources_set
 from plimsoll.validate.job import look
-from plimsoll.validate.quota_usage import (
-    CLAIMS,
-    PODS,
-    SERVICES,
-    UNCOUNTED,
-    VOLUME_CLAIMS,
-    concerns,
-    in_scopes,
-    usage_of,
-)
 from plimsoll.validate.trees import Tree, part
-from plimsoll.validate.views import ResourceQuota, ScopeRequirement
 
-_ALL_ON = Gates.all_on()
 _MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
@@ -47,96 +44,93 @@ def charge_quotas(
     resource: str,
     tree: Tree,
     old: Tree | None,
-    now: datetime,
+    around: Surroundings,
     *,
     subresource: str = "",
-    gates: Gates = _ALL_ON,
-    extended: Mapping[str, str] | None = None,
 ) -> Charged:
     """Charge a write to the quotas of its namespace; `tree` and `old` are settled.
 
-    `extended` are the extended resources by which devices of a class can be asked for, by class.
+    Kinds are named as in storage (`pods`, `resourceclaims.resource.k8s.io`).
     """
-    if not quotas or not _is_charged(resource, tree, old, subresource):
+    if not quotas or resource in UNCOUNTED:
         return Charged()
-    views = [(quota, look(quota, ResourceQuota)) for quota in quotas]
-    known = extended or {}
+    item, before = _see(resource, tree), None if old is None else _see(resource, old)
+    if not _is_charged(resource, item, before, subresource):
+        return Charged()
+    views = ((quota, look(quota, ResourceQuota)) for quota in quotas)
+    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, around)]
+    for _, quota in found:
+        refusal = _refuse_unknown(quota, resource, item, around)
+        if refusal:
+            return Charged((), refusal)
+    usage = usage_of(resource, item, around)
+    negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
+    if negative:
+        return Charged((), f"quota usage is negative for resource(s): {','.join(negative)}")
+    last = {} if before is None else usage_of(resource, before, around)
+    growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
     charged = []
-    usage = usage_of(resource, tree, now, gates, known)
-    before = {} if old is None else usage_of(resource, old, now, gates, known)
-    for quota, view in views:
-        if not _applies(view, resource, tree, known):
-            continue
-        names = [name for name in view.status.hard if concerns(resource, name, known)]
-        name = view.metadata.name
-        missing = _find_unsaid(names, resource, tree, gates)
-        if missing:
-            return Charged((), f"failed quota: {name}: must specify {missing}")
-        if any(each not in view.status.used for each in names):
-            listed = ",".join(sorted(names))
-            return Charged((), f"status unknown for quota: {name}, resources: {listed}")
-        negative = sorted(each for each, amount in usage.items() if amount.sign() < 0)
-        if negative:
-            return Charged((), f"quota usage is negative for resource(s): {','.join(negative)}")
-        delta = usage
-        if old is not None and _applies(view, resource, old, known):
-            delta = {each: amount - before.get(each, ZERO) for each, amount in usage.items()}
-        asked = {
-            each: amount for each, amount in delta.items() if amount.sign() > 0 and each in view.status.hard
-        }
-        if not asked:
-            continue
-        used, hard = view.status.used, view.status.hard
-        over = [each for each in asked if used.get(each, ZERO) + asked[each] > hard[each]]
-        if over:
+    for stored, quota in found:
+        is_known = before is not None and _applies(quota, resource, before, around)
+        hard, used = quota.status.hard or {}, quota.status.used or {}
+        amounts = booked(growth if is_known else usage, hard)
+        asked = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
+        over = [name for name in asked if used.get(name, ZERO) + asked[name] > hard[name]]
+        if over and subresource != "status":  # which tells what is so, and cannot be refused
             text = (
-                f"exceeded quota: {name}, requested: {_list(asked, over)}, used: {_list(used, over)}, "
-                f"limited: {_list(hard, over)}"
+                f"exceeded quota: {quota.metadata.name}, requested: {_list(asked, over)}, "
+                f"used: {_list(used, over)}, limited: {_list(hard, over)}"
             )
             return Charged((), text)
-        total = dict(used)
-        add_to(total, asked)
-        status = {**part(quota, "status"), "used": {each: str(amount) for each, amount in total.items()}}
-        charged.append({**quota, "status": status})
+        if asked:
+            total = dict(used)
+            add_to(total, asked)
+            texts = {name: str(amount) for name, amount in total.items()}
+            charged.append({**stored, "status": {**part(stored, "status"), "used": texts}})
     return Charged(tuple(charged))
 
 
-def _is_charged(resource: str, tree: Tree, old: Tree | None, subresource: str) -> bool:
+def _see(resource: str, tree: Tree) -> Wire:
+    """What counts of an object; of most kinds, that it is there."""
+    view = MEASURED.get(resource)
+    return Object() if view is None else look(tree, view)
+
+
+def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str) -> bool:
     """Whether this kind of write can use more of anything."""
-    if resource in UNCOUNTED:
-        return False
-    if subresource == "resize":
-        return resource == PODS
     if subresource:
-        return False
-    if old is None:
+        return (resource, subresource) in ((PODS, "resize"), (VOLUME_CLAIMS, "status"))
+    if before is None:
         return True
-    if resource == PODS:
-        deadlines = [part(each, "spec").get("activeDeadlineSeconds") is None for each in (tree, old)]
-        return deadlines[0] != deadlines[1]
-    return resource in (CLAIMS, VOLUME_CLAIMS, SERVICES)
+    if isinstance(item, CountedPod) and isinstance(before, CountedPod):
+        return is_terminating(item) != is_terminating(before)
+    return resource in MEASURED
 
 
-def _requirements(quota: ResourceQuota) -> list[ScopeRequirement]:
-    spec = quota.spec
-    listed = [ScopeRequirement(scope_name=scope, operator="Exists") for scope in spec.scopes]
-    return listed + list(() if spec.scope_selector is None else spec.scope_selector.match_expressions)
-
-
-def _applies(quota: ResourceQuota, resource: str, tree: Tree, extended: Mapping[str, str]) -> bool:
-    if not any(concerns(resource, name, extended) for name in quota.status.hard):
+def _applies(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> bool:
+    if not concerned(resource, quota.status.hard or (), around):
         return False
-    return in_scopes(resource, tree, _requirements(quota))
+    return in_scopes(item, requirements_of(quota.spec), around.gates)
 
 
-def _find_unsaid(names: Iterable[str], resource: str, tree: Tree, gates: Gates) -> str:
+def _refuse_unknown(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> str:
+    """Why a quota cannot be charged: the object, or the quota, does not say enough."""
+    names = concerned(resource, quota.status.hard or (), around)
+    missing = _find_unsaid(names, item, around.gates)
+    if missing:
+        return f"failed quota: {quota.metadata.name}: must specify {missing}"
+    if any(name not in (quota.status.used or {}) for name in names):
+        return f"status unknown for quota: {quota.metadata.name}, resources: {','.join(sorted(names))}"
+    return ""
+
+
+def _find_unsaid(names: Iterable[str], pod: Wire, gates: Gates) -> str:
     """What a quota limits every container must say, or the pod as a whole."""
-    wanted = sorted(set(names) & set(_MUST_BE_SAID)) if resource == PODS else []
-    if not wanted:
+    if not isinstance(pod, CountedPod):
         return ""
-    pod = look(tree, Pod)
     if gates.enabled("PodLevelResources") and pod_level_resources_set(pod):
         return ""
+    wanted = sorted(set(names) & set(_MUST_BE_SAID))
     missing: dict[str, set[str]] = {}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for name in wanted:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.core import ResourceList
+from plimsoll.api.quota import ResourceQuota, ResourceQuotaSpec
 from plimsoll.validate.amounts import round_amounts
 from plimsoll.validate.job import Endpoint, Job
 from plimsoll.validate.metadata import IMMUTABLE, check_metadata, check_metadata_update
 from plimsoll.validate.problems import Path, Problems, invalid, required
 from plimsoll.validate.resource_names import check_amount, check_quota_resource, is_quota_resource
 from plimsoll.validate.trees import Tree, part
-from plimsoll.validate.views import ResourceQuota, ResourceQuotaSpec
 
 _SPEC, _STATUS = Path("spec"), Path("status")
 
@@ -70,8 +70,8 @@ def _check_status(job: Job[ResourceQuota]) -> Problems:
     yield from check_metadata_update(meta, job.old_metadata())
     if not meta.resource_version:
         yield required(Path("resourceVersion"))
-    yield from _check_amounts(status.hard, _STATUS.child("hard"))
-    yield from _check_amounts(status.used, _STATUS.child("used"))
+    yield from _check_amounts(status.hard or {}, _STATUS.child("hard"))
+    yield from _check_amounts(status.used or {}, _STATUS.child("used"))
 
 
 def _check_amounts(amounts: ResourceList, path: Path) -> Problems:

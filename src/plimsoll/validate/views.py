@@ -1,5 +1,5 @@
-"""Views of the kinds that only validation looks into: Namespace, Node, Event, Lease, PriorityClass,
-ResourceQuota, Binding and Eviction.
+"""Views of the kinds that only validation looks into: Namespace, Node, Event, Lease, PriorityClass, Binding
+and Eviction.
 
 Owns their fields as far as a rule, a default or a stored spelling (quantities, times) depends on them; what
 is left out is kept as it came. The everyday views are in `api.core`.
@@ -13,7 +13,6 @@ import msgspec
 
 from plimsoll.api.core import Node, NodeSpec, NodeStatus
 from plimsoll.api.meta import Condition, Int, ObjectMeta, ObjectReference, Wire
-from plimsoll.api.quantity import Quantity
 
 #: Whole numbers that upstream keeps in 32 bits.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -122,36 +121,6 @@ class PriorityClass(Wire, frozen=True):
     global_default: bool = False
     description: str = ""
     preemption_policy: str | None = None
-
-
-# -- ResourceQuota
-
-
-class ScopeRequirement(Wire, frozen=True):
-    scope_name: str = ""
-    operator: str = ""
-    values: tuple[str, ...] = ()
-
-
-class ScopeSelector(Wire, frozen=True):
-    match_expressions: tuple[ScopeRequirement, ...] = ()
-
-
-class ResourceQuotaSpec(Wire, frozen=True):
-    hard: dict[str, Quantity] = {}
-    scopes: tuple[str, ...] = ()
-    scope_selector: ScopeSelector | None = None
-
-
-class ResourceQuotaStatus(Wire, frozen=True):
-    hard: dict[str, Quantity] = {}
-    used: dict[str, Quantity] = {}
-
-
-class ResourceQuota(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ResourceQuotaSpec = ResourceQuotaSpec()
-    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 # -- what is posted to a pod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from plimsoll.api.core import ResourceList
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.quota import claim_usage, exceeded, usage_by_namespace
+from plimsoll.ledger.quota import exceeded, usage_by_namespace
+from plimsoll.ledger.quota_usage import claim_usage
 from tests.unit.ledger.books import World, claim, container, device, piece, pod, pool_device, result
 
 

@@ -6,8 +6,15 @@ import copy
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
+from plimsoll.validate.job import look
 from plimsoll.validate.quota_admission import Charged, charge_quotas
 from tests.unit.validate.objects import NOW, Tree
 
@@ -34,7 +41,8 @@ def _pod(requests: Tree | None = None, limits: Tree | None = None, **spec: Any) 
 
 def _charge(quota: Tree, tree: Tree, old: Tree | None = None, resource: str = "pods", **more: Any) -> Charged:
     before = copy.deepcopy((quota, tree, old))
-    charged = charge_quotas([quota], resource, tree, old, NOW, **more)
+    subresource = more.pop("subresource", "")
+    charged = charge_quotas([quota], resource, tree, old, Surroundings(NOW, **more), subresource=subresource)
     assert (quota, tree, old) == before
     return charged
 
@@ -84,6 +92,7 @@ def test_negative_amounts() -> None:
         ("NotBestEffort", _pod({"cpu": "1"}), True),
         ("Terminating", _pod(activeDeadlineSeconds=5), True),
         ("Terminating", _pod(), False),
+        ("Terminating", _pod(activeDeadlineSeconds=-1), False),
         ("NotTerminating", _pod(), True),
         ("PriorityClass", _pod(priorityClassName="x"), True),
         ("PriorityClass", _pod(), False),
@@ -112,6 +121,9 @@ def test_scopes(scope: str, pod: Tree, counts: bool) -> None:
         ("In", ["high"], "", False),
         ("NotIn", ["high"], "low", True),
         ("NotIn", ["high"], "", True),
+        ("NotIn", [], "", False),
+        ("NotIn", [], "low", False),
+        ("In", [""], "", False),
         ("DoesNotExist", [], "", True),
         ("Exists", [], "", False),
     ],
@@ -148,21 +160,99 @@ def test_pods_that_ended_count_as_objects_only() -> None:
     assert after["status"]["used"] == {"pods": "0", "count/pods": "1"}
 
 
+def _claim(name: str = "c", *, count: int = 2, asked_by: str = "", made: str = "") -> Tree:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    metadata: Tree = {"name": name, "namespace": "d", "creationTimestamp": made or "2026-01-01T00:00:00Z"}
+    if asked_by:
+        metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": asked_by, "uid": f"uid-{asked_by}"}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
+    return {"metadata": metadata, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+
+
 def test_claims() -> None:
-    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}
-    claim: Tree = {
-        "metadata": {"name": "c", "namespace": "d"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
+    claim = _claim()
     quota = _quota({f"count/{CLAIMS}": "5", "gpu.deviceclass.resource.k8s.io/devices": "3"})
     (after,) = _charge(quota, claim, resource=CLAIMS).quotas
     assert after["status"]["used"]["gpu.deviceclass.resource.k8s.io/devices"] == "2"
-    extended = {"gpu": "example.com/gpu"}
+    named = ExtendedNames({"gpu": "example.com/gpu"})
     quota = _quota({"requests.example.com/gpu": "1"})
     assert _charge(quota, claim, resource=CLAIMS) == Charged()
-    assert "exceeded quota" in _charge(quota, claim, resource=CLAIMS, extended=extended).refusal
-    claim["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
-    assert _charge(quota, claim, resource=CLAIMS, extended=extended) == Charged()
+    assert "exceeded quota" in _charge(quota, claim, resource=CLAIMS, extended=named).refusal
+    off = Gates.of({"DRAExtendedResource": False})
+    assert _charge(quota, claim, resource=CLAIMS, extended=named, gates=off) == Charged()
+
+
+def test_a_class_without_a_name_has_one_all_the_same() -> None:
+    name = "requests.deviceclass.resource.kubernetes.io/gpu"
+    quota = _quota({name: "1"})
+    unnamed = ExtendedNames({"gpu": ""})
+    assert f"requested: {name}=2" in _charge(quota, _claim(), resource=CLAIMS, extended=unnamed).refusal
+    assert _charge(quota, _claim(), resource=CLAIMS) == Charged()  # there is no such class
+
+
+def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
+    named = ExtendedNames({"gpu": "example.com/gpu"})
+    pod = look(_pod({"example.com/gpu": "2"}), Pod)
+    pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
+    others: list[ResourceClaim] = []
+
+    def charge(claim: Tree) -> Charged:
+        quota = _quota({"requests.example.com/gpu": "9"})
+        return _charge(
+            quota,
+            claim,
+            resource=CLAIMS,
+            extended=named,
+            find_pod=pods.get,
+            find_claims=lambda uid: others if uid == "uid-p" else (),
+        )
+
+    def used(claim: Tree) -> list[str]:
+        return [quota["status"]["used"]["requests.example.com/gpu"] for quota in charge(claim).quotas]
+
+    assert used(_claim()) == ["2"]
+    assert used(_claim(asked_by="p")) == []
+    assert used(_claim(asked_by="p", count=5)) == ["3"]
+    assert used(_claim(asked_by="gone")) == ["2"]
+    others.append(look(_claim("b", asked_by="p"), ResourceClaim))
+    assert used(_claim("a", asked_by="p")) == []
+    assert used(_claim("c", asked_by="p")) == ["2"]
+    assert used(_claim("c", asked_by="p", made="2025-12-31T00:00:00Z")) == []
+    pods["p"] = msgspec.structs.replace(pods["p"], metadata=ObjectMeta(name="p", uid="later"))
+    assert used(_claim("a", asked_by="p")) == ["2"]
+
+
+def _volume(storage: str = "1Gi", *, wanted: str = "", **status: Any) -> Tree:
+    spec = {"resources": {"requests": {"storage": storage}}, "volumeAttributesClassName": wanted or None}
+    return {"metadata": {"name": "v"}, "spec": spec, "status": status}
+
+
+def test_the_status_of_a_volume_is_charged_and_never_refused() -> None:
+    quota = _quota({"requests.storage": "1Gi"}, {"requests.storage": "1Gi"})
+    growing = _volume("1Gi", allocatedResources={"storage": "3Gi"})
+    (after,) = _charge(quota, growing, _volume(), "persistentvolumeclaims", subresource="status").quotas
+    assert after["status"]["used"] == {"requests.storage": "3Gi"}
+    assert "exceeded" in _charge(quota, _volume("2Gi"), _volume(), "persistentvolumeclaims").refusal
+    assert _charge(quota, growing, growing, "persistentvolumeclaims") == Charged()
+
+
+def test_a_volume_between_two_classes_counts_in_both() -> None:
+    def counts(value: str, volume: Tree) -> bool:
+        requirement = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": [value]}
+        quota = _quota({"persistentvolumeclaims": "5"}, scopeSelector={"matchExpressions": [requirement]})
+        return bool(_charge(quota, volume, resource="persistentvolumeclaims").quotas)
+
+    target = {"targetVolumeAttributesClassName": "third", "status": "Pending"}
+    volume = _volume(wanted="new", currentVolumeAttributesClassName="old", modifyVolumeStatus=target)
+    assert all(counts(name, volume) for name in ("new", "old", "third"))
+    assert not counts("fourth", volume)
+
+
+def test_all_quotas_are_asked_whether_they_can_be_charged_before_any_is() -> None:
+    full, strict = _quota({"pods": "0"}), _quota({"requests.cpu": "1"})
+    charged = charge_quotas([full, strict], "pods", _pod(), None, Surroundings(NOW))
+    assert charged.refusal == "failed quota: q: must specify requests.cpu for: a"
 
 
 def test_other_objects() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.meta import Object, ObjectMeta, Wire
+from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import (
@@ -40,7 +41,7 @@ H = TypeVar("H", bound=Hashable)
 VIEWS: Mapping[tuple[str, str], type[Wire]] = {
     (endpoint.group, endpoint.plural): view
     for endpoint, view in (
-        (PODS, views.WatchedPod),
+        (PODS, CountedPod),
         (NODES, Node),
         (NAMESPACES, views.Namespace),
         (RESOURCE_CLAIMS, ResourceClaim),
@@ -48,10 +49,10 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (RESOURCE_SLICES, ResourceSlice),
         (DEVICE_CLASSES, DeviceClass),
         (DEVICE_TAINT_RULES, DeviceTaintRule),
-        (RESOURCE_QUOTAS, views.ResourceQuota),
+        (RESOURCE_QUOTAS, ResourceQuota),
         (LEASES, views.Lease),
-        (PERSISTENT_VOLUME_CLAIMS, views.VolumeClaim),
-        (SERVICES, views.Service),
+        (PERSISTENT_VOLUME_CLAIMS, VolumeClaim),
+        (SERVICES, Service),
     )
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.meta import Object
+from plimsoll.api.quota import CountedPod
 from plimsoll.cluster.client.endpoints import NAMESPACES, PODS, Endpoint
 from plimsoll.cluster.controllers.actions import NOTHING, Plan
 from plimsoll.cluster.controllers.caches import Listener
@@ -28,7 +29,7 @@ from plimsoll.cluster.controllers.plans.namespaces import (
     plan_defaults,
     plan_phase,
 )
-from plimsoll.cluster.controllers.plans.views import Namespace, WatchedPod
+from plimsoll.cluster.controllers.plans.views import Namespace
 from plimsoll.cluster.controllers.queue import WorkQueue
 from plimsoll.errors import ApiError
 
@@ -156,7 +157,7 @@ class NamespaceController:
     async def _list(self, kind: Served, namespace: str) -> list[Object]:
         if "list" not in kind.verbs:
             return []
-        view: Any = WatchedPod if kind.endpoint[:3] == PODS[:3] else Object
+        view: Any = CountedPod if kind.endpoint[:3] == PODS[:3] else Object
         try:
             listing = await self._context.client.list(kind.endpoint, namespace)
         except ApiError as error:

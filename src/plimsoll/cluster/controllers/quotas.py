@@ -6,9 +6,11 @@ comes, changes in a way that counts, or goes, and every few minutes, because pod
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from plimsoll.api.quota import CountedPod, ResourceQuota
 from plimsoll.cluster.client.endpoints import (
     DEVICE_CLASSES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -24,15 +26,13 @@ from plimsoll.cluster.controllers.common import Context
 from plimsoll.cluster.controllers.garbage import collected
 from plimsoll.cluster.controllers.plans.pods import Ref, ref
 from plimsoll.cluster.controllers.plans.quotas import Contents, plan_quota
-from plimsoll.cluster.controllers.plans.usage import ExtendedNames, pod_usage
-from plimsoll.cluster.controllers.plans.views import ResourceQuota, WatchedPod
 from plimsoll.cluster.controllers.queue import WorkQueue
+from plimsoll.ledger.quota_scopes import is_terminating
+from plimsoll.ledger.quota_usage import MEASURED, ExtendedNames, pod_usage
 
 #: How long changes are gathered before a quota is worked out: at least so many seconds, and so many times as
 #: long as it took the last time.
 _PAUSE, _SHARE = 0.1, 10
-#: Kinds whose objects count for more than their number, so that changes of them matter.
-_MEASURED = (PODS, RESOURCE_CLAIMS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
 
 
 class QuotaController:
@@ -51,13 +51,12 @@ class QuotaController:
         self._extended: ExtendedNames | None = None
         self._pause = _PAUSE
         self._changed: dict[Ref, float] = {}  # when each quota was last seen to change
-        measured = {_key(endpoint) for endpoint in _MEASURED}
         for endpoint in collected(context.served):
             if endpoint.namespaced:
                 index = self._inside[_key(endpoint)] = Index(_namespace)
                 informer = caches.of(endpoint)
                 informer.add_handler(index)
-                informer.add_handler(Listener(partial(self._hear_content, _key(endpoint) in measured)))
+                informer.add_handler(Listener(partial(self._hear_content, _key(endpoint) in MEASURED)))
         self._quotas.add_handler(Listener(self._hear_quota))
         if self._classes is not None:
             self._classes.add_handler(Listener(self._hear_class))
@@ -82,11 +81,14 @@ class QuotaController:
 
     def _counts_alike(self, old: Any, new: Any) -> bool:
         """Whether a change makes no difference: most changes of pods do not."""
-        if not isinstance(old, WatchedPod) or not isinstance(new, WatchedPod):
+        if not isinstance(old, CountedPod) or not isinstance(new, CountedPod):
             return False
-        now = self._context.clock.now()
-        same_scopes = old.spec.active_deadline_seconds == new.spec.active_deadline_seconds
-        return same_scopes and pod_usage(old, now) == pod_usage(new, now)
+        if is_terminating(old) != is_terminating(new):
+            return False
+        if old.status.extended_resource_claim_status != new.status.extended_resource_claim_status:
+            return False
+        now = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        return pod_usage(old, now) == pod_usage(new, now)
 
     def _hear_class(self, old: Any, new: Any) -> None:
         self._extended = None

@@ -7,9 +7,12 @@ quota last, since it charges what all the others have settled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.security.escalation import check_escalation
@@ -18,12 +21,14 @@ from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.status import forbidden, not_found
 from plimsoll.cluster.store import Key, Stored
 from plimsoll.errors import ApiError
+from plimsoll.ledger.quota_usage import CLAIMS, PODS, ExtendedNames, Surroundings, asking_pod
 from plimsoll.validate.admission import admit_pod, refuse_in_namespace, refuse_second_default
 from plimsoll.validate.priority_classes import SYSTEM_CLASSES
 from plimsoll.validate.quota_admission import charge_quotas
 
 Tree = dict[str, Any]
 
+_DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
 _CLASSES = "priorityclasses.scheduling.k8s.io"
 _RUNTIMES = "runtimeclasses.node.k8s.io"
 _KNOWN = 1024
@@ -83,10 +88,8 @@ class Admission:
             route.resource.key,
             tree,
             old,
-            self._context.now(),
+            self._surroundings(route),
             subresource=route.subresource,
-            gates=self._context.gates,
-            extended=self._extended_resources(),
         )
         if charged.refusal:
             raise forbidden(route.group, route.plural, tree["metadata"].get("name", ""), charged.refusal)
@@ -105,14 +108,25 @@ class Admission:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
         return admitted.tree
 
-    def _extended_resources(self) -> dict[str, str]:
-        """The extended resources by which devices can be asked for, by class."""
-        found = {}
-        for tree in self._list("deviceclasses.resource.k8s.io"):
-            name = tree.get("spec", {}).get("extendedResourceName")
-            if name:
-                found[tree["metadata"]["name"]] = name
-        return found
+    def _surroundings(self, route: Route) -> Surroundings:
+        """What the usage of an object depends on beside itself; only that of claims on other objects."""
+        now, gates = self._context.now(), self._context.gates
+        if route.resource.key != CLAIMS:
+            return Surroundings(now, gates)
+
+        def find_pod(name: str) -> Pod | None:
+            stored = self._store.get(Key(PODS, route.namespace, name))
+            return None if stored is None else codec.decode(stored.raw, Pod)
+
+        def find_claims(uid: str) -> Iterator[ResourceClaim]:
+            for stored in self._store.list(CLAIMS, route.namespace).items:
+                claim = codec.decode(stored.raw, ResourceClaim)
+                owner = asking_pod(claim)
+                if owner is not None and owner.uid == uid:
+                    yield claim
+
+        classes = (codec.convert(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
+        return Surroundings(now, gates, ExtendedNames.of(classes), find_pod, find_claims)
 
     def _find(self, resource: str, namespace: str, name: str) -> Tree | None:
         stored = self._store.get(Key(resource, namespace, name))

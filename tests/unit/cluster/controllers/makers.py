@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.meta import Wire
+from plimsoll.api.quota import CountedPod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.controllers.plans.reservations import FINALIZER
-from plimsoll.cluster.controllers.plans.views import Template, WatchedPod
+from plimsoll.cluster.controllers.plans.views import Template
 
 W = TypeVar("W", bound=Wire)
 Tree = dict[str, Any]
@@ -60,8 +61,8 @@ def pod_tree(
     }
 
 
-def pod(*arguments: Any, **fields: Any) -> WatchedPod:
-    return view(pod_tree(*arguments, **fields), WatchedPod)
+def pod(*arguments: Any, **fields: Any) -> CountedPod:
+    return view(pod_tree(*arguments, **fields), CountedPod)
 
 
 def owner(name: str, kind: str = "Pod", api_version: str = "v1", **fields: Any) -> Tree:

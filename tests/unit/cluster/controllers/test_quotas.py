@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.quota import ResourceQuota, Service, VolumeClaim
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.cluster.client.endpoints import (
     CONFIG_MAPS,
@@ -21,8 +22,7 @@ from plimsoll.cluster.client.endpoints import (
 )
 from plimsoll.cluster.controllers.actions import NOTHING, Patch
 from plimsoll.cluster.controllers.plans.quotas import Contents, measure, plan_quota
-from plimsoll.cluster.controllers.plans.usage import ExtendedNames
-from plimsoll.cluster.controllers.plans.views import ResourceQuota, Service, VolumeClaim
+from plimsoll.ledger.quota_usage import ExtendedNames
 from tests.unit.cluster.controllers.cluster import Cluster, play
 from tests.unit.cluster.controllers.makers import claim_tree, metadata, owner, pod, view
 
@@ -191,7 +191,10 @@ def test_devices_count_under_the_names_of_extended_resources_too() -> None:
     assert used(quota(*names), contents) == dict.fromkeys(names, "3")
     plain = "requests.deviceclass.resource.kubernetes.io/nic"
     contents = Contents(claims=[asking(of="nic")], extended=extended)
-    assert used(quota(plain), contents) == {plain: "0"}, "its class has no such name: only pods count"
+    assert used(quota(plain), contents) == {plain: "3"}, "every class has that name"
+    other = "requests.deviceclass.resource.kubernetes.io/none"
+    contents = Contents(claims=[asking(of="none")], extended=extended)
+    assert used(quota(other), contents) == {other: "0"}, "there is no such class: only pods count"
 
 
 def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
@@ -212,16 +215,23 @@ def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
     assert used(quota(name), twice) == {name: "6"}, "only one of them can be the pod's"
 
 
-def test_the_newest_class_of_a_name_counts() -> None:
-    extended = ExtendedNames.of(
-        [
-            class_("new", "example.com/gpu", "2025-01-02T00:00:00Z"),
-            class_("old", "example.com/gpu"),
-            class_("b", "example.com/nic"),
-            class_("a", "example.com/nic"),
-        ]
-    )
-    assert extended.classes == {"example.com/gpu": "new", "example.com/nic": "a"}
+def test_all_classes_of_a_name_count() -> None:
+    extended = ExtendedNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
+    name = "requests.example.com/gpu"
+    contents = Contents(claims=[asking("c", 3), asking("d", 2, "old")], extended=extended)
+    assert used(quota(name), contents) == {name: "5"}
+
+
+def test_a_claim_for_two_classes_of_one_name() -> None:
+    extended = ExtendedNames.of([class_("gpu", "example.com/gpu"), class_("old", "example.com/gpu")])
+    tree = claim_tree()
+    tree["spec"]["devices"]["requests"] = [
+        {"name": of, "exactly": {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}}
+        for of, count in (("gpu", 2), ("old", 3))
+    ]
+    name = "requests.example.com/gpu"
+    contents = Contents(claims=[view(tree, ResourceClaim)], extended=extended)
+    assert used(quota(name), contents) == {name: "3"}
 
 
 # -- volumes, services, counts
@@ -303,6 +313,7 @@ def test_any_kind_counts_by_number() -> None:
         "count/pods": "0",
     }
     assert used(quota("configmaps", scopes=["BestEffort"]), Contents(counts=counts)) == {"configmaps": "0"}
+    assert used(quota("count/events"), Contents(counts={"events": 3})) == {}, "events are not counted"
 
 
 # -- plans

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.meta import Condition
+from plimsoll.api.quota import CountedPod
 from plimsoll.cluster.client.endpoints import NAMESPACES
 from plimsoll.cluster.controllers.actions import NOTHING, Action, Create, Patch, Plan, Update
 from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.cluster.controllers.plans.pods import is_finished
-from plimsoll.cluster.controllers.plans.views import Namespace, WatchedPod
+from plimsoll.cluster.controllers.plans.views import Namespace
 
 DEFAULTS = ("default", "kube-node-lease", "kube-public", "kube-system")
 FINALIZER = "kubernetes"
@@ -62,7 +63,7 @@ def plan_defaults(known: Collection[str]) -> Plan:
     )
 
 
-def estimate_pods(pods: Sequence[WatchedPod], deleted_at: float, now: float) -> int:
+def estimate_pods(pods: Sequence[CountedPod], deleted_at: float, now: float) -> int:
     """How long pods may take to end; nothing more is expected of those that had their time."""
     graces = (pod.spec.termination_grace_period_seconds or 0 for pod in pods if not is_finished(pod))
     longest = max(graces, default=0)

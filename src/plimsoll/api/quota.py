@@ -1,0 +1,100 @@
+"""ResourceQuotas, and the objects they count as far as they are counted (core `v1`).
+
+Owns the views that admission and the quota controller share. A pod is seen as in `core`, with the one field
+more that quotas select by; volume claims and services are seen lean.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.core import Pod, PodSpec, ResourceRequirements
+from plimsoll.api.meta import Int, ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
+
+# -- quotas
+
+
+class ScopeRequirement(Wire, frozen=True):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Wire, frozen=True):
+    match_expressions: tuple[ScopeRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Wire, frozen=True):
+    hard: dict[str, Quantity] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Wire, frozen=True):
+    """None: never measured."""
+
+    hard: dict[str, Quantity] | None = None
+    used: dict[str, Quantity] | None = None
+
+
+class ResourceQuota(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+# -- what they count
+
+
+class CountedPodSpec(PodSpec, frozen=True):
+    active_deadline_seconds: Int | None = None
+
+
+class CountedPod(Pod, frozen=True):
+    """A pod with what quotas select by."""
+
+    spec: CountedPodSpec = CountedPodSpec()
+
+
+class VolumeClaimSpec(Wire, frozen=True):
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class ModifyVolumeStatus(Wire, frozen=True):
+    target_volume_attributes_class_name: str = ""
+
+
+class VolumeClaimStatus(Wire, frozen=True):
+    allocated_resources: dict[str, Quantity] = {}
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
+
+
+class VolumeClaim(Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
+
+
+class ServicePort(Wire, frozen=True):
+    node_port: Int = 0
+
+
+class ServiceSpec(Wire, frozen=True):
+    type: str = ""
+    ports: tuple[ServicePort, ...] = ()
+    allocate_load_balancer_node_ports: bool | None = None
+
+
+class Service(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()

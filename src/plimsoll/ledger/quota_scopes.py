@@ -1,0 +1,175 @@
+"""Which quotas an object falls under.
+
+Owns the scopes of a ResourceQuota, which of its resources are about objects of a kind, and so what of an
+object's usage is booked to it. Admission and the quota controller ask the same questions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plimsoll.api.core import PodAffinity
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.quota import CountedPod, ResourceQuotaSpec, ScopeRequirement, VolumeClaim
+from plimsoll.ledger.amounts import Amounts
+from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
+from plimsoll.ledger.quota_usage import (
+    BARE,
+    CLAIMS,
+    COUNT,
+    DEVICE_CLASS,
+    DEVICES_OF_CLASS,
+    LIMITS,
+    OF_STORAGE_CLASS,
+    PODS,
+    REQUESTS,
+    SERVICES,
+    STORAGE,
+    VOLUME_CLAIMS,
+    Surroundings,
+)
+from plimsoll.ledger.units import PLAIN
+
+#: Kinds that are never counted.
+UNCOUNTED = frozenset(
+    (
+        "bindings",
+        "componentstatuses",
+        "events",
+        "events.events.k8s.io",
+        "tokenreviews.authentication.k8s.io",
+        "selfsubjectreviews.authentication.k8s.io",
+        "subjectaccessreviews.authorization.k8s.io",
+        "selfsubjectaccessreviews.authorization.k8s.io",
+        "localsubjectaccessreviews.authorization.k8s.io",
+        "selfsubjectrulesreviews.authorization.k8s.io",
+    )
+)
+_ALL_ON = Gates.all_on()
+_OF_PODS = frozenset((PODS, *(side + name for side in ("", REQUESTS, LIMITS) for name in PLAIN)))
+_OF_VOLUMES = (VOLUME_CLAIMS, STORAGE)
+_OF_CLASSES = tuple(OF_STORAGE_CLASS + name for name in _OF_VOLUMES)
+_OF_SERVICES = frozenset(("services", "services.loadbalancers", "services.nodeports"))
+
+
+# -- resources
+
+
+def concerns(resource: str, name: str, around: Surroundings) -> bool:
+    """Whether a resource of a quota is about objects of this kind."""
+    if resource in UNCOUNTED:
+        return False
+    if name == COUNT + resource:
+        return True
+    if resource == PODS:
+        pages = name.startswith(("hugepages-", "requests.hugepages-"))
+        return name in _OF_PODS or pages or _is_extended(name)
+    if resource == CLAIMS:
+        asked = _is_extended(name) and around.extended.serve(name.removeprefix(REQUESTS))
+        return name.endswith(DEVICES_OF_CLASS) or (around.serves_extended and asked)
+    if resource == VOLUME_CLAIMS:
+        return name in _OF_VOLUMES or name.endswith(_OF_CLASSES)
+    if resource == SERVICES:
+        return name in _OF_SERVICES
+    return resource in BARE and name == resource
+
+
+def _is_extended(name: str) -> bool:
+    foreign = "/" in name and "kubernetes.io/" not in name
+    return name.startswith(REQUESTS) and (foreign or name.startswith(REQUESTS + DEVICE_CLASS))
+
+
+def concerned(resource: str, hard: Iterable[str], around: Surroundings) -> list[str]:
+    """Those of a quota's resources that are about a kind; a quota with none is not for it."""
+    return [name for name in hard if concerns(resource, name, around)]
+
+
+def booked(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
+    """What of the usage of an object goes to the account of a quota that is for it."""
+    return {name: usage[name] for name in hard if name in usage}
+
+
+# -- scopes
+
+
+def requirements_of(spec: ResourceQuotaSpec) -> tuple[ScopeRequirement, ...]:
+    """All the scopes of a quota, however they are said."""
+    listed = tuple(ScopeRequirement(scope_name=scope, operator="Exists") for scope in spec.scopes)
+    return listed + (() if spec.scope_selector is None else spec.scope_selector.match_expressions)
+
+
+def in_scopes(item: Wire, requirements: Iterable[ScopeRequirement], gates: Gates = _ALL_ON) -> bool:
+    """Whether an object is in all of these scopes; only pods and volume claims can be in any."""
+    return all(_in_scope(item, requirement, gates) for requirement in requirements)
+
+
+def _in_scope(item: Wire, requirement: ScopeRequirement, gates: Gates) -> bool:
+    if isinstance(item, CountedPod):
+        return _in_pod_scope(item, requirement, gates)
+    if isinstance(item, VolumeClaim) and requirement.scope_name == "VolumeAttributesClass":
+        return _selects(requirement, _attributes_classes(item))
+    return False
+
+
+def _in_pod_scope(pod: CountedPod, requirement: ScopeRequirement, gates: Gates) -> bool:
+    match requirement.scope_name:
+        case "Terminating":
+            return is_terminating(pod)
+        case "NotTerminating":
+            return not is_terminating(pod)
+        case "BestEffort":
+            return _is_best_effort(pod, gates)
+        case "NotBestEffort":
+            return not _is_best_effort(pod, gates)
+        case "PriorityClass":
+            return _selects(requirement, {pod.spec.priority_class_name} - {""})
+        case "CrossNamespacePodAffinity":
+            affinity = pod.spec.affinity
+            return affinity is not None and any(
+                map(_crosses_namespaces, (affinity.pod_affinity, affinity.pod_anti_affinity))
+            )
+    return False
+
+
+def is_terminating(pod: CountedPod) -> bool:
+    """Whether a pod may run for a limited time only; it has nothing to do with its deletion."""
+    deadline = pod.spec.active_deadline_seconds
+    return deadline is not None and deadline >= 0
+
+
+def _is_best_effort(pod: CountedPod, gates: Gates) -> bool:
+    return pod_qos(pod, pod_level=gates.enabled("PodLevelResources")) == BEST_EFFORT
+
+
+def _attributes_classes(claim: VolumeClaim) -> set[str]:
+    """A volume on its way from one class to another is in the scope of both."""
+    status = claim.status
+    names = {claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name}
+    if status.modify_volume_status is not None:
+        names.add(status.modify_volume_status.target_volume_attributes_class_name)
+    return {name for name in names if name}
+
+
+def _selects(requirement: ScopeRequirement, names: set[str]) -> bool:
+    """Whether any of the names is selected; a list of values that must not be empty selects nothing."""
+    values = set(requirement.values)
+    match requirement.operator:
+        case "Exists":
+            return bool(names)
+        case "DoesNotExist":
+            return not names
+        case "In":
+            return bool(names & values)
+        case "NotIn":
+            return bool(values) and (not names or bool(names - values))
+    return False
+
+
+def _crosses_namespaces(affinity: PodAffinity | None) -> bool:
+    """Whether a pod wants to be near pods of other namespaces, or away from them."""
+    if affinity is None:
+        return False
+    terms = [*affinity.required, *(weighted.pod_affinity_term for weighted in affinity.preferred)]
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)

@@ -1,0 +1,275 @@
+"""What one object counts for in the terms of a ResourceQuota.
+
+Owns the measure of each kind (upstream's quota evaluators): pods by their requests and limits, claims by the
+most devices of each class they may get, volume claims by their size, services by their ports, and any kind by
+number. Admission charges by it and the quota controller sums by it, so that they cannot disagree. Which
+quotas an object falls under is `quota_scopes`' question; what pods and claims really take from their nodes is
+`quota`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import OwnerReference, Wire
+from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.api.quota import CountedPod, Service, VolumeClaim
+from plimsoll.api.resource import ALL, EXACT_COUNT, RESULTS_MAX, DeviceClass, DeviceRequest, ResourceClaim
+from plimsoll.ledger.amounts import Amounts, add_to, is_huge_page, raise_to
+from plimsoll.ledger.requests import Options, pod_limits, pod_requests
+from plimsoll.ledger.units import PLAIN, is_extended
+
+PODS = "pods"
+CLAIMS = "resourceclaims.resource.k8s.io"
+VOLUME_CLAIMS = "persistentvolumeclaims"
+SERVICES = "services"
+#: The kinds that count for more than their number, and what has to be seen of them. Kinds are named as in
+#: quotas, `plural.group`; of all others the head is enough.
+MEASURED: Mapping[str, type[Wire]] = {
+    PODS: CountedPod,
+    CLAIMS: ResourceClaim,
+    VOLUME_CLAIMS: VolumeClaim,
+    SERVICES: Service,
+}
+
+COUNT = "count/"
+COUNT_PODS, COUNT_CLAIMS = COUNT + PODS, COUNT + CLAIMS
+REQUESTS, LIMITS = "requests.", "limits."
+#: How pods ask for devices of a class without naming a claim.
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+STORAGE = "requests.storage"
+OF_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
+#: Kinds that are counted under their bare name too.
+BARE = frozenset(("configmaps", "resourcequotas", "replicationcontrollers", "secrets"))
+
+ONE = Quantity.of(1, Format.DECIMAL_SI)
+NONE = Quantity.of(0, Format.DECIMAL_SI)
+_ALL_ON = Gates.all_on()
+_EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+_OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+_LONGEST = 10**12  # seconds: more than any clock tells
+
+
+# -- what the usage of an object depends on beside the object
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedNames:
+    """The device classes there are, each with the extended resource that pods ask for it by ("" if none).
+
+    Several classes may share a name: devices of all of them count under it.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(classes: Iterable[DeviceClass]) -> ExtendedNames:
+        return ExtendedNames({item.metadata.name: item.spec.extended_resource_name or "" for item in classes})
+
+    def serve(self, resource: str) -> bool:
+        """Whether an extended resource stands for devices of a class that exists."""
+        if resource.startswith(DEVICE_CLASS):
+            return resource.removeprefix(DEVICE_CLASS) in self.names
+        return bool(resource) and resource in self.names.values()
+
+
+def _find_no_pod(name: str) -> Pod | None:
+    return None
+
+
+def _find_no_claims(uid: str) -> Iterable[ResourceClaim]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The moment, the gates and the device classes; and, for claims, their namespace."""
+
+    now: datetime
+    gates: Gates = _ALL_ON
+    extended: ExtendedNames = field(default_factory=ExtendedNames)
+    find_pod: Callable[[str], Pod | None] = _find_no_pod  #: by name
+    #: The claims that were made for the extended resources of a pod, by its UID (`asking_pod`).
+    find_claims: Callable[[str], Iterable[ResourceClaim]] = _find_no_claims
+
+    @property
+    def serves_extended(self) -> bool:
+        return self.gates.enabled("DRAExtendedResource")
+
+
+def usage_of(resource: str, item: Wire, around: Surroundings) -> dict[str, Quantity]:
+    """What one object of a kind counts for; `item` is seen as in `MEASURED`."""
+    if isinstance(item, Pod):
+        return pod_usage(item, around.now, around.gates)
+    if isinstance(item, ResourceClaim):
+        return claim_usage(item) | _extended_usage(item, around)
+    if isinstance(item, VolumeClaim):
+        return volume_claim_usage(item)
+    if isinstance(item, Service):
+        return service_usage(item)
+    return count_usage(resource)
+
+
+def count_usage(resource: str, number: int = 1) -> dict[str, Quantity]:
+    """What objects count for by number alone."""
+    amount = Quantity.of(number, Format.DECIMAL_SI)
+    return {COUNT + resource: amount} | ({resource: amount} if resource in BARE else {})
+
+
+# -- pods
+
+
+def pod_usage(pod: Pod, now: datetime, gates: Gates = _ALL_ON) -> dict[str, Quantity]:
+    """What a pod counts for, by its spec and what its node reports; claims are not counted, as upstream.
+
+    A pod that has ended, or should have been gone by now, still is an object, and nothing more.
+    """
+    usage = {COUNT_PODS: ONE}
+    if pod.status.phase in ("Failed", "Succeeded") or is_overdue(pod, now):
+        return usage
+    options = Options(
+        use_status=gates.enabled("InPlacePodVerticalScaling"),
+        skip_pod_level=not gates.enabled("PodLevelResources"),
+    )
+    usage[PODS] = ONE
+    for name, amount in pod_requests(pod, options).items():
+        if name in PLAIN or is_huge_page(name):
+            usage[name] = usage[REQUESTS + name] = amount
+        elif is_extended(name) or name.startswith(DEVICE_CLASS):
+            usage[REQUESTS + name] = amount
+    limits = pod_limits(pod, options)
+    return usage | {LIMITS + name: limits[name] for name in PLAIN if name in limits}
+
+
+def is_overdue(pod: Pod, now: datetime) -> bool:
+    """Whether a pod should have been gone by now, since its node may be lost."""
+    text, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
+    if not text or grace is None:
+        return False
+    try:
+        deleted = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    deleted = deleted if deleted.tzinfo else deleted.replace(tzinfo=UTC)
+    return now - deleted > timedelta(seconds=max(-_LONGEST, min(grace, _LONGEST)))
+
+
+# -- claims
+
+
+def claim_usage(claim: ResourceClaim) -> dict[str, Quantity]:
+    """What a claim counts for by itself: one claim, and of each class the most devices it may get."""
+    usage = {COUNT_CLAIMS: ONE}
+    for request in claim.spec.devices.requests:
+        for name, count in _devices(request).items():
+            add_to(usage, {name + DEVICES_OF_CLASS: Quantity.of(count)})
+    return usage
+
+
+def _devices(request: DeviceRequest) -> dict[str, int]:
+    """Class -> the most devices a request may get of it; alternatives are not taken together."""
+    most: dict[str, int] = {}
+    if request.first_available:
+        for sub in request.first_available:
+            count = _count(sub.allocation_mode, sub.count)
+            most[sub.device_class_name] = max(most.get(sub.device_class_name, 0), count)
+    elif request.exactly is not None:
+        exactly = request.exactly
+        most[exactly.device_class_name] = _count(exactly.allocation_mode, exactly.count)
+    return most
+
+
+def _count(mode: str, count: int) -> int:
+    """A request for all devices counts for the most that a claim can have."""
+    return {EXACT_COUNT: count, ALL: RESULTS_MAX}.get(mode, 0)
+
+
+def _extended_usage(claim: ResourceClaim, around: Surroundings) -> dict[str, Quantity]:
+    """Devices as extended resources, without those that their pod counts for already.
+
+    DIFF: of classes with one name that one claim asks for, the greatest amount counts; upstream takes any of
+    them by chance (test_a_claim_for_two_classes_of_one_name).
+    """
+    if not around.serves_extended:
+        return {}
+    usage: dict[str, Quantity] = {}
+    for name, amount in claim_usage(claim).items():
+        of = name.removesuffix(DEVICES_OF_CLASS)
+        if of in ("", name):
+            continue
+        extended = around.extended.names.get(of)
+        raise_to(usage, {REQUESTS + DEVICE_CLASS + of: amount})
+        raise_to(usage, {REQUESTS + extended: amount} if extended else {})
+    paid = _paid_by_pod(claim, around)
+    rest = {name: amount - paid.get(name, ZERO) for name, amount in usage.items()}
+    return {name: amount for name, amount in rest.items() if amount.sign() > 0}
+
+
+def _paid_by_pod(claim: ResourceClaim, around: Surroundings) -> Amounts:
+    """What the pod counts for whose extended resources a claim stands for."""
+    owner = asking_pod(claim)
+    pod = around.find_pod(owner.name) if owner is not None else None
+    if pod is None or owner is None or pod.metadata.uid != owner.uid:
+        return {}
+    status = pod.status.extended_resource_claim_status
+    if status is not None:
+        is_chosen = status.resource_claim_name == claim.metadata.name
+    else:  # not told yet: it will be the first that was made
+        is_chosen = all(_made(claim) <= _made(other) for other in around.find_claims(owner.uid))
+    return pod_usage(pod, around.now, around.gates) if is_chosen else {}
+
+
+def _made(claim: ResourceClaim) -> tuple[str, str]:
+    return claim.metadata.creation_timestamp or "", claim.metadata.name
+
+
+def asking_pod(claim: ResourceClaim) -> OwnerReference | None:
+    """The pod whose extended resources a claim was made for."""
+    if claim.metadata.annotations.get(_EXTENDED_CLAIM) != "true":
+        return None
+    owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
+    is_pod = owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod")
+    return owner if is_pod else None
+
+
+# -- volumes and services
+
+
+def volume_claim_usage(claim: VolumeClaim) -> dict[str, Quantity]:
+    """The size is the one asked for, or the one that is being grown to where that is more."""
+    usage = {VOLUME_CLAIMS: ONE}
+    size = claim.spec.resources.requests.get("storage")
+    if size is not None:
+        allocated = claim.status.allocated_resources.get("storage", ZERO)
+        usage[STORAGE] = _whole(allocated if allocated > _whole(size) else size)
+    of = claim.metadata.annotations.get(_OLD_STORAGE_CLASS)
+    of = claim.spec.storage_class_name if of is None else of
+    if of:
+        usage |= {of + OF_STORAGE_CLASS + name: amount for name, amount in usage.items()}
+    return usage | count_usage(VOLUME_CLAIMS)
+
+
+def _whole(size: Quantity) -> Quantity:
+    """Storage is counted in whole bytes."""
+    whole = Quantity.of(size.value(), size.format)
+    return size if size == whole else whole
+
+
+def service_usage(service: Service) -> dict[str, Quantity]:
+    ports = len(service.spec.ports)
+    balanced = service.spec.type == "LoadBalancer"
+    if service.spec.type not in ("NodePort", "LoadBalancer"):
+        ports = 0
+    elif balanced and service.spec.allocate_load_balancer_node_ports is False:
+        ports = sum(1 for port in service.spec.ports if port.node_port)
+    return {
+        **count_usage(SERVICES),
+        "services": ONE,
+        "services.loadbalancers": ONE if balanced else NONE,
+        "services.nodeports": Quantity.of(ports, Format.DECIMAL_SI),
+    }
