@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,9 +58,10 @@ class Machines:
         listing = await self._client.list(PODS)
         for raw in listing.items:
             await self._see(codec.decode_tree(raw))
-        async for event in self._client.watch(PODS, since=listing.revision):
-            if event.type in ("ADDED", "MODIFIED"):
-                await self._see(codec.decode_tree(event.raw))
+        async with aclosing(self._client.watch(PODS, since=listing.revision)) as events:
+            async for event in events:
+                if event.type in ("ADDED", "MODIFIED"):
+                    await self._see(codec.decode_tree(event.raw))
 
     async def _see(self, pod: Tree) -> None:
         """Take the next step with a pod; what is stale by now is seen again soon."""

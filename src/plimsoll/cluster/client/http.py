@@ -62,7 +62,7 @@ class HttpTransport:
         try:
             yield Stream(response.status, _headers(response), self._chunks(request, response))
         finally:
-            response.close()  # the rest of the stream is not wanted, so neither is its connection
+            _drop(response)
 
     async def renew(self) -> bool:
         return await self._credentials.renew()
@@ -156,6 +156,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _drop(response: aiohttp.ClientResponse) -> None:
+    """Leave a stream whose rest is not wanted, and its connection with it.
+
+    A farewell over TLS would outlive the session that nobody waits for any more.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
