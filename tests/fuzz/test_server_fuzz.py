@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.controllers import Controllers
 from plimsoll.cluster.server.call import Answer, Call
+from plimsoll.cluster.server.security.users import CONTROLLERS
 from tests.fuzz.calls import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
 from tests.fuzz.trees import WORDS
@@ -52,6 +56,47 @@ def test_random_requests(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1000 + SEEDS))
 def test_many_random_requests(seed: int) -> None:
     fire(seed, 10, 1000)
+
+
+# -- with controllers that have to live with all of it
+
+
+def fire_at_controllers(seed: int, count: int) -> None:
+    """The controllers neither fall over what passed validation nor work on it for ever."""
+
+    async def run() -> None:
+        world = World(seed)
+        await world.begin()
+        async with Client.within(world.api.handle, CONTROLLERS) as client:
+            running = asyncio.create_task(Controllers(client).run())
+            for _ in range(count // 20):
+                await world.strike(20)
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.3)
+            assert not running.done(), running
+            began, head = time.process_time(), world.store.revision
+            await asyncio.sleep(0.3)
+            assert time.process_time() - began < 0.25, "they have come to rest"
+            assert world.store.revision - head < 10
+            world.check()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await world.store.close()
+
+    with alarm(600):
+        asyncio.run(run())
+
+
+def test_controllers_under_random_requests(caplog: pytest.LogCaptureFixture) -> None:
+    fire_at_controllers(7, 1000)
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2000 + SEEDS))
+def test_controllers_under_many_random_requests(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    fire_at_controllers(seed, 6000)
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 # -- the same by properties, which shrink to what is wrong
