@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import ssl
 import tempfile
@@ -37,6 +38,7 @@ from plimsoll.errors import ConfigError
 
 _log = logging.getLogger("plimsoll.server")
 
+_OPEN_FILES = 65536
 STORE_FILE = "store.db"
 ACCOUNT_KEY = "service-accounts.key"
 
@@ -188,9 +190,18 @@ async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    _allow_connections()
     server = await start_server(settings)
     try:
         ready(server)
         await stopped.wait()
     finally:
         await server.stop()
+
+
+def _allow_connections() -> None:
+    """Every watch holds a connection: take as many open files as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
