@@ -14,8 +14,15 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import CountedPod, ResourceQuota, Service, VolumeClaim
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.cluster.controllers.plans.quotas import Contents, measure
-from plimsoll.ledger.quota_usage import CLAIMS, PODS, SERVICES, VOLUME_CLAIMS, ExtendedNames, Surroundings
-from plimsoll.ledger.quota_usage import asking_pod as find_asking_pod
+from plimsoll.ledger.quota_usage import (
+    CLAIMS,
+    PODS,
+    SERVICES,
+    VOLUME_CLAIMS,
+    ExtendedNames,
+    Surroundings,
+    asking_pod,
+)
 from plimsoll.validate.quota_admission import charge_quotas
 from tests.unit.cluster.controllers.makers import Tree, claim_tree, metadata, owner, pod_tree
 
@@ -68,7 +75,7 @@ def pods(draw: st.DrawFn, name: str) -> Tree:
     spec["priorityClassName"] = draw(_names)
     spec["activeDeadlineSeconds"] = draw(st.sampled_from([None, -1, 0, 5]))
     if draw(st.booleans()):
-        term = {"topologyKey": "zone", "namespaceSelector": draw(st.sampled_from([None, {}]))}
+        term: Tree = {"topologyKey": "zone", "namespaceSelector": draw(st.sampled_from([None, {}]))}
         spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     status: Tree = {}
     if draw(st.booleans()):
@@ -173,7 +180,7 @@ def admit(quota: Tree, made: list[tuple[str, Tree]], resource: str, tree: Tree, 
         return next((pod for pod in sees(made, PODS, Pod) if pod.metadata.name == name), None)
 
     def find_claims(uid: str) -> list[ResourceClaim]:
-        owned = ((claim, find_asking_pod(claim)) for claim in sees(made, CLAIMS, ResourceClaim))
+        owned = ((claim, asking_pod(claim)) for claim in sees(made, CLAIMS, ResourceClaim))
         return [claim for claim, by in owned if by is not None and by.uid == uid]
 
     around = Surroundings(NOW, extended=EXTENDED, find_pod=find_pod, find_claims=find_claims)
