@@ -41,6 +41,7 @@ OVERTAKEN = (
     "is not as new as written version",
     "the object has been modified",
     "because it is being terminated",
+    'not found" logger=',  # what they were about to write to is gone
 )
 
 
