@@ -148,7 +148,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     place=st.sampled_from(sorted(PLACES.values())),
     method=st.sampled_from(["POST", "PUT", "DELETE"]),
@@ -196,7 +196,7 @@ operations = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(key=st.sampled_from(sorted(PLACES)), patch=st.lists(operations, max_size=4))
 def test_any_patch_of_operations(stage: Stage, key: str, patch: list[Any]) -> None:
     stage.send("PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), content_type=PATCHES["json"])
