@@ -31,7 +31,7 @@ _ZONE_PART = re.compile(r"[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}")
 
 
 def cron_schedule(text: str) -> list[str]:
-    """What is wrong with a schedule."""
+    """What is wrong with a schedule, the first thing that is."""
     if text.startswith("@"):
         if text in _WORDS or (text.startswith(_EVERY) and _DURATION.fullmatch(text[len(_EVERY) :])):
             return []
@@ -39,12 +39,12 @@ def cron_schedule(text: str) -> list[str]:
     fields = text.split()
     if len(fields) != len(_FIELDS):
         return [f"must have {len(_FIELDS)} fields, such as '*/5 * * * *', and has {len(fields)}"]
-    return [
-        f"{name}: {complaint}"
-        for field, (name, least, most, words) in zip(fields, _FIELDS, strict=True)
-        for entry in field.split(",")
-        if entry and (complaint := _complain(entry, least, most, words))
-    ]
+    for field, (name, least, most, words) in zip(fields, _FIELDS, strict=True):
+        for entry in dict.fromkeys(field.split(",")):
+            complaint = _complain(entry, least, most, words) if entry else ""
+            if complaint:
+                return [f"{name}: {complaint}"]
+    return []
 
 
 def _complain(entry: str, least: int, most: int, words: dict[str, int]) -> str:
