@@ -58,15 +58,15 @@ class Kubectl:
         """Objects as JSON."""
         return json.loads(self("get", *arguments, "-o", "json"))
 
-    def run(self, *arguments: str, given: Any = None) -> Result:
-        """Run a command; `given` (trees) comes on its standard input."""
+    def run(self, *arguments: str, given: Any = None, editor: str = "") -> Result:
+        """Run a command; `given` (trees) comes on its standard input, `editor` is for `kubectl edit`."""
         done = subprocess.run(
             [self._program, "--namespace", self.namespace, *arguments],
             input=manifest(given).encode() if given is not None else None,
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
             timeout=_SECONDS,
-            env=self._environment(),
+            env={**self._environment(), "KUBE_EDITOR": editor},
             check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())

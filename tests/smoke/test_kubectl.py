@@ -82,8 +82,14 @@ def test_create_refuses_what_is_there_or_wrong(kubectl: Kubectl) -> None:
     assert kubectl("create", "-f", "-", "-o", "name", given=generated).startswith("configmap/made-")
 
 
+def test_edit(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", given=config_map("c", word="before"))
+    edited = kubectl.run("edit", "configmap", "c", editor="sed -i s/before/after/")
+    assert (edited.code, edited.out) == (0, "configmap/c edited\n"), edited
+    assert kubectl.get("configmap", "c")["data"] == {"word": "after"}
+
+
 def test_replace_minds_the_version(kubectl: Kubectl) -> None:
-    """What `kubectl edit` does once its editor has closed."""
     kubectl("create", "-f", "-", given=config_map("c", a="1"))
     read = kubectl.get("configmap", "c")
     read["data"]["a"] = "2"
