@@ -4,13 +4,13 @@
 """
 
 from plimsoll.validate.admission import Admitted, admit_pod
-from plimsoll.validate.binding import Bound, bind_pod, read_binding
 from plimsoll.validate.event_shapes import event_to_core, event_to_events
-from plimsoll.validate.eviction import Evicted, Refusal, judge_eviction, read_eviction
-from plimsoll.validate.generic import Traits
 from plimsoll.validate.permissions import Caller, Permission
+from plimsoll.validate.pod.binding import Bound, bind_pod, read_binding
+from plimsoll.validate.pod.eviction import Evicted, Refusal, judge_eviction, read_eviction
 from plimsoll.validate.problems import Problem, ProblemType
 from plimsoll.validate.quota_admission import Charged, charge_quotas
+from plimsoll.validate.stored.generic import Traits
 from plimsoll.validate.write import Prepared, Write, prepare, prepare_generic
 
 __all__ = [

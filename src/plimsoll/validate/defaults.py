@@ -13,10 +13,10 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.resource import EXACT_COUNT
 from plimsoll.validate.namespaces import fill_namespace
 from plimsoll.validate.node_objects import fill_node
-from plimsoll.validate.pod_defaults import fill_pod
+from plimsoll.validate.pod.defaults import fill_pod
 from plimsoll.validate.priority_classes import fill_priority_class
 from plimsoll.validate.quotas import fill_quota
-from plimsoll.validate.stored_kinds import rules_of
+from plimsoll.validate.stored.kinds import rules_of
 from plimsoll.validate.trees import Tree, part
 
 

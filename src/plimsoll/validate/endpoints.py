@@ -36,7 +36,7 @@ from plimsoll.validate.metadata import (
 from plimsoll.validate.namespaces import NAMESPACE_ENDPOINTS
 from plimsoll.validate.node_objects import NODE_ENDPOINTS
 from plimsoll.validate.permissions import check_permissions
-from plimsoll.validate.pod_endpoints import POD_ENDPOINTS
+from plimsoll.validate.pod.endpoints import POD_ENDPOINTS
 from plimsoll.validate.priority_classes import PRIORITY_CLASS_ENDPOINTS
 from plimsoll.validate.problems import WHOLE, Path, Problems, forbidden, invalid
 from plimsoll.validate.quotas import QUOTA_ENDPOINTS

@@ -10,7 +10,7 @@ JSON that is not an object of its kind raises DecodeError (HTTP 400); an object 
 problems (HTTP 422).
 
 What each endpoint resets, drops and checks is in `endpoints.py`. Kinds that are not there are taken by the
-generic rules (`generic.py`) where the write says what kind of kind they are (`Write.traits`).
+generic rules (`stored/generic.py`) where the write says what kind of kind they are (`Write.traits`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from plimsoll.api.meta import Wire
 from plimsoll.errors import InputError
 from plimsoll.validate.defaults import fill_defaults
 from plimsoll.validate.endpoints import ENDPOINTS
-from plimsoll.validate.generic import Traits, check_object, prepare_object
 from plimsoll.validate.intake import take_in
 from plimsoll.validate.job import Endpoint, Job
 from plimsoll.validate.permissions import Caller
 from plimsoll.validate.problems import Problem
-from plimsoll.validate.stored_kinds import rules_of
+from plimsoll.validate.stored.generic import Traits, check_object, prepare_object
+from plimsoll.validate.stored.kinds import rules_of
 from plimsoll.validate.times import write_time
 from plimsoll.validate.trees import Tree
 

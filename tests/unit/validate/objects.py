@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.gates import Gates
 from plimsoll.validate import Prepared, Write, prepare
-from plimsoll.validate.pod_defaults import fill_pod
+from plimsoll.validate.pod.defaults import fill_pod
 
 Tree: TypeAlias = "dict[str, Any]"
 

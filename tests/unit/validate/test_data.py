@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import DecodeError
-from plimsoll.validate.data_rules import DATA_MAX, _size, read_bytes
+from plimsoll.validate.stored.data_rules import DATA_MAX, _size, read_bytes
 from tests.unit.validate.kept import edit, found, made, minimal, write
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.validate.schedules import cron_schedule
+from plimsoll.validate.stored.schedules import cron_schedule
 from tests.unit.validate.kept import LABELS, UID, edit, found, made, minimal, write
 
 GENERATED = {

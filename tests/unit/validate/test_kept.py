@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.errors import DecodeError
-from plimsoll.validate.stored_kinds import STORED_KINDS
+from plimsoll.validate.stored.kinds import STORED_KINDS
 from tests.unit.validate.kept import KINDS, edit, found, made, minimal, write
 
 JUNK = st.one_of(

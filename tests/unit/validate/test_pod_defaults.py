@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api.quantity import Quantity
 from plimsoll.errors import DecodeError
 from plimsoll.validate.amounts import round_amounts
-from plimsoll.validate.images import is_latest
+from plimsoll.validate.pod.images import is_latest
 from tests.unit.validate.objects import NOW_TEXT, Tree, edit, found, run
 
 

@@ -20,8 +20,8 @@ from plimsoll.cluster.server.selectors import LabelSelector, Requirement
 from plimsoll.cluster.server.status import bad_request, conflict, forbidden, invalid, not_found, too_many
 from plimsoll.cluster.store import Key, Stored
 from plimsoll.errors import ApiError, DecodeError
-from plimsoll.validate.binding import bind_pod, read_binding
-from plimsoll.validate.eviction import BUDGET_CAUSE, Refusal, judge_eviction
+from plimsoll.validate.pod.binding import bind_pod, read_binding
+from plimsoll.validate.pod.eviction import BUDGET_CAUSE, Refusal, judge_eviction
 
 Tree = dict[str, Any]
 

@@ -48,9 +48,9 @@ from plimsoll.cluster.server.status import (
 )
 from plimsoll.cluster.store import Stored
 from plimsoll.errors import ApiError, PatchError
-from plimsoll.validate.generic import path_segment
 from plimsoll.validate.problems import Path, Problem, required
 from plimsoll.validate.problems import invalid as invalid_value
+from plimsoll.validate.stored.generic import path_segment
 from plimsoll.validate.times import write_time
 
 Tree = dict[str, Any]

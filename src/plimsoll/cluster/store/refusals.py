@@ -44,3 +44,8 @@ def too_large(revision: int, current: int) -> ApiError:
 def _details(key: Key) -> dict[str, Any]:
     plural, _, group = key.resource.partition(".")
     return {"name": key.name, "group": group, "kind": plural} if group else {"name": key.name, "kind": plural}
+
+
+def object_too_large(size: int, most: int) -> ApiError:
+    message = f"the object takes {size} bytes; at most {most} can be stored"
+    return ApiError(413, "RequestEntityTooLarge", message)

@@ -30,6 +30,8 @@ from plimsoll.errors import StoreError
 
 HISTORY_EVENTS = 100_000
 HISTORY_BYTES = 128 << 20
+#: What etcd takes in one request, and so the most that an object of any cluster can be.
+LARGEST_OBJECT = 3 << 19
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
 _MOST_GAPS = 1000
 
@@ -261,6 +263,8 @@ class Store:
             metadata = tree["metadata"] = {}
         metadata["resourceVersion"] = str(revision)
         raw = codec.encode(tree)
+        if len(raw) > LARGEST_OBJECT and kind != "DELETED":
+            raise refusals.object_too_large(len(raw), LARGEST_OBJECT)
         created = before.created if before else revision
         stored = Stored(key, revision, raw, created)
         if kind == "DELETED":

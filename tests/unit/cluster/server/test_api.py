@@ -622,3 +622,15 @@ def test_null_among_items_is_an_object_without_fields(kind: str) -> None:
         assert code in (201, 400, 422), answer
 
     run(story)
+
+
+def test_an_object_has_a_largest_size() -> None:
+    async def story(bench: Bench) -> None:
+        large = {"metadata": {"name": "e"}, "spec": {"holderIdentity": "x"}, "unknown": "y" * (3 << 19)}
+        leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        revision = bench.store.revision
+        code, status = await bench.call("POST", leases, large)
+        assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+        assert bench.store.revision == revision
+
+    run(story)
