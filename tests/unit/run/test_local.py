@@ -167,14 +167,12 @@ def test_over_http_with_a_loop_of_ones_own(cluster: LocalCluster) -> None:
     assert cluster.kubeconfig.is_file()
 
 
-def test_it_starts_quickly_and_leaves_nothing_behind(cluster: LocalCluster) -> None:
+def test_it_leaves_nothing_behind(cluster: LocalCluster) -> None:
     before = {thread.name for thread in threading.enumerate()}
-    began = time.process_time()
     with LocalCluster(controllers=False) as other:
         folder = other.kubeconfig.parent
         assert other.url != cluster.url
         other.apply(MANIFEST)
-    assert time.process_time() - began < 1.0
     assert not folder.exists()
     assert {thread.name for thread in threading.enumerate()} <= before | {"plimsoll-cluster"}
     with pytest.raises(AssertionError, match="not running"):
