@@ -47,11 +47,6 @@ def normalise_micro_time(text: str, field: str) -> str:
     return f"{normalise_time(seconds + zone, field)[:-1]}.{fraction}Z"
 
 
-def write_micro_time(moment: datetime) -> str:
-    """A moment in the stored spelling with microseconds."""
-    return f"{write_time(moment)[:-1]}.{moment.microsecond:06}Z"
-
-
 def write_time(moment: datetime) -> str:
     """A moment in the stored spelling, cut to whole seconds."""
     if moment.tzinfo is None:

@@ -16,7 +16,7 @@ from plimsoll.cluster.server.deleting import Deleting
 from plimsoll.cluster.server.options import WriteOptions, delete_options
 from plimsoll.cluster.server.reading import find_stored
 from plimsoll.cluster.server.route import Route
-from plimsoll.cluster.server.selectors import LabelSelector, Requirement
+from plimsoll.cluster.server.selectors import read_selector
 from plimsoll.cluster.server.status import bad_request, conflict, forbidden, invalid, not_found, too_many
 from plimsoll.cluster.store import Key, Stored
 from plimsoll.errors import ApiError, DecodeError
@@ -26,7 +26,6 @@ from plimsoll.validate.pod.eviction import BUDGET_CAUSE, Refusal, judge_eviction
 Tree = dict[str, Any]
 
 _BUDGETS = "poddisruptionbudgets.policy"
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
 
 class Eviction:
@@ -92,21 +91,7 @@ def _covers(budget: Tree, pod: Tree) -> bool:
     if not isinstance(selector, dict):
         return False
     labels = pod["metadata"].get("labels") or {}
-    return label_selector(selector).matches(labels)
-
-
-def label_selector(tree: Tree) -> LabelSelector:
-    """A LabelSelector object as requirements; what is malformed matches nothing."""
-    wanted = [
-        Requirement(str(key), "in", frozenset([str(value)]))
-        for key, value in (tree.get("matchLabels") or {}).items()
-    ]
-    for entry in tree.get("matchExpressions") or ():
-        operator = _OPERATORS.get(entry.get("operator", ""), "") if isinstance(entry, dict) else ""
-        if not operator:
-            return LabelSelector((Requirement("", "in", frozenset()),))
-        wanted.append(Requirement(str(entry.get("key")), operator, frozenset(entry.get("values") or ())))
-    return LabelSelector(tuple(wanted))
+    return read_selector(selector).matches(labels)
 
 
 class Binding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.cluster.server.status import bad_request
+from plimsoll.cluster.server.tables.row import tell_labels, tell_selector
 
 Tree = dict[str, Any]
 
@@ -44,19 +45,9 @@ def with_scale(tree: Tree, scale: Any) -> Tree:
 
 
 def _selector(selector: Any) -> str:
-    """A selector as the text that goes into a list request."""
-    if not isinstance(selector, dict):
+    """A selector as the text that goes into a list request; older kinds have plain labels."""
+    if not isinstance(selector, dict) or not selector:
         return ""
-    labels = (
-        selector.get("matchLabels", {})
-        if "matchLabels" in selector or "matchExpressions" in selector
-        else selector
-    )
-    parts = [f"{key}={value}" for key, value in sorted((labels or {}).items())]
-    for entry in selector.get("matchExpressions") or ():
-        if isinstance(entry, dict):
-            values = ",".join(sorted(str(value) for value in entry.get("values") or ()))
-            key = entry.get("key")
-            text = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": f"{key}"}
-            parts.append(text.get(entry.get("operator", ""), f"!{key}"))
-    return ",".join(parts)
+    if "matchLabels" in selector or "matchExpressions" in selector:
+        return tell_selector(selector, "")
+    return tell_labels(selector)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from plimsoll.api.names import label_key, label_value
 from plimsoll.cluster.kinds.registry import Resource
@@ -76,6 +77,10 @@ class FieldSelector:
         return None
 
 
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+_NOTHING = LabelSelector((Requirement("", "in"),))
+
+
 def parse_labels(text: str) -> LabelSelector:
     """Read a label selector; ApiError 400 says what is wrong with it."""
     tokens = _tokens(text)
@@ -126,6 +131,25 @@ def parse_labels(text: str) -> LabelSelector:
             raise fail(f"found {tokens[place - 1]!r}, expected: ',' or the end")
         if place == len(tokens) and tokens[-1] == ",":
             raise fail("found the end, expected a label key")
+    return LabelSelector(tuple(requirements))
+
+
+def read_selector(tree: Any) -> LabelSelector:
+    """A LabelSelector object (matchLabels, matchExpressions); one that is malformed selects nothing."""
+    wanted = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
+    expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
+    if not isinstance(wanted, Mapping) or not isinstance(expressions, list):
+        return _NOTHING
+    requirements = [Requirement(key, "in", frozenset([str(value)])) for key, value in wanted.items()]
+    for entry in expressions:
+        key, operator, values = (
+            (entry.get("key"), _OPERATORS.get(str(entry.get("operator"))), entry.get("values") or [])
+            if isinstance(entry, Mapping)
+            else (None, None, None)
+        )
+        if not isinstance(key, str) or operator is None or not isinstance(values, list):
+            return _NOTHING
+        requirements.append(Requirement(key, operator, frozenset(map(str, values))))
     return LabelSelector(tuple(requirements))
 
 

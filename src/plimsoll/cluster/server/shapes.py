@@ -13,10 +13,6 @@ from plimsoll.cluster.kinds.registry import Resource
 from plimsoll.validate.event_shapes import event_to_core, event_to_events
 
 
-def head_of(resource: Resource, version: str) -> tuple[str, str]:
-    return resource.api_version(version), resource.kind
-
-
 def is_stored_shape(resource: Resource, version: str) -> bool:
     return version == resource.versions[0] and not resource.stored_as
 

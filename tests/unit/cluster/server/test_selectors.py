@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.cluster.kinds.registry import Resource, find
-from plimsoll.cluster.server.selectors import parse_fields, parse_labels
+from plimsoll.cluster.server.selectors import parse_fields, parse_labels, read_selector
 from plimsoll.errors import ApiError
 from tests.unit.cluster.server.build import refused
 
@@ -92,3 +93,24 @@ def test_a_requirement_and_its_opposite_split_the_world(labels: dict[str, str], 
         (f"{key} in (x,y)", f"{key} notin (x,y)"),
     ):
         assert parse_labels(one).matches(labels) is not parse_labels(other).matches(labels)
+
+
+@pytest.mark.parametrize(
+    ("tree", "matches"),
+    [
+        ({}, True),
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchLabels": {"app": "db"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "gone", "operator": "NotIn", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Near"}]}, False),
+        ({"matchExpressions": [5]}, False),
+        ({"matchLabels": []}, True),
+        ({"matchLabels": "app"}, False),
+        (None, False),
+    ],
+)
+def test_selectors_in_objects(tree: Any, matches: bool) -> None:
+    assert read_selector(tree).matches(LABELS) is matches

@@ -19,6 +19,7 @@ from plimsoll.cluster.server.security.attributes import Reader
 from plimsoll.cluster.server.security.roles import BINDINGS, ROLES, driver_rules
 from plimsoll.cluster.server.security.rules import Grant, Rule
 from plimsoll.cluster.server.security.users import SERVICE_ACCOUNT_PREFIX, User, driver_of
+from plimsoll.cluster.server.selectors import read_selector
 from plimsoll.cluster.store.records import Key, Stored
 from plimsoll.errors import DecodeError
 
@@ -114,7 +115,7 @@ class Policy:
             yield from role.rules
             for selector in role.selectors:
                 for other, versions in self._cluster_roles.items():
-                    if any(_selects(selector, version.labels) for version in versions):
+                    if any(read_selector(selector).matches(version.labels) for version in versions):
                         yield from self._aggregate(other, visited)
 
     def refresh(self) -> None:
@@ -206,29 +207,6 @@ def _subjects(namespace: str, subjects: Any) -> Iterator[tuple[str, str, str]]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector of an aggregation rule matches; a malformed one does not."""
-    wanted, expressions = selector.get("matchLabels"), selector.get("matchExpressions")
-    if not isinstance(wanted or {}, Mapping) or not isinstance(expressions or [], list):
-        return False
-    if any(labels.get(key) != value for key, value in (wanted or {}).items()):
-        return False
-    return all(_holds(_mapping(expression), labels) for expression in expressions or [])
-
-
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
-    if not isinstance(key, str) or not isinstance(values, list):
-        return False
-    if operator == "In":
-        return key in labels and labels[key] in values
-    if operator == "NotIn":
-        return key not in labels or labels[key] not in values
-    if operator == "Exists":
-        return key in labels
-    return operator == "DoesNotExist" and key not in labels
 
 
 def _built_in_bound() -> dict[tuple[str, str], tuple[_Bound, ...]]:
