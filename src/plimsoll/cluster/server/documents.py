@@ -20,6 +20,7 @@ from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.shapes import is_stored_shape, to_version
 from plimsoll.cluster.server.status import not_acceptable
 from plimsoll.cluster.server.tables import to_table
+from plimsoll.cluster.server.watching import Render
 from plimsoll.cluster.yaml import dump_document
 from plimsoll.errors import InputError
 
@@ -45,7 +46,7 @@ class Documents:
         """One object."""
         raw = to_version(raw, route.resource, route.version)
         if accepted.table:
-            return _encode(self._table(route, [raw], accepted, query, {}), accepted, status)
+            return answer_tree(self._table(route, [raw], accepted, query, {}), accepted, status)
         if accepted.partial:
             return _encode(_partial(raw, accepted.partial), accepted, status)
         return _encode(raw, accepted, status)
@@ -63,7 +64,7 @@ class Documents:
         if not is_stored_shape(route.resource, route.version):
             raws = (to_version(raw, route.resource, route.version) for raw in raws)
         if accepted.table:
-            return _encode(self._table(route, list(raws), accepted, query, metadata), accepted, 200)
+            return answer_tree(self._table(route, list(raws), accepted, query, metadata), accepted)
         if accepted.partial:
             head = (f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList")
             return _encode(
@@ -72,7 +73,7 @@ class Documents:
         head = (route.api_version, route.resource.list_kind)
         return _encode(_join(*head, metadata, raws), accepted, 200)
 
-    def render_for(self, route: Route, accepted: Accepted, query: Mapping[str, str]) -> Any:
+    def render_for(self, route: Route, accepted: Accepted, query: Mapping[str, str]) -> Render | None:
         """How a watch shows objects; None for the stored bytes themselves."""
         if accepted.table:
             return _TableRows(self, route, accepted, query).render
@@ -84,8 +85,8 @@ class Documents:
 
     def _table(
         self, route: Route, raws: list[bytes], accepted: Accepted, query: Mapping[str, str], metadata: Tree
-    ) -> bytes:
-        table = to_table(
+    ) -> Tree:
+        return to_table(
             route.resource,
             [codec.decode_tree(raw) for raw in raws],
             now=self._context.now(),
@@ -93,7 +94,6 @@ class Documents:
             version=accepted.table,
             list_metadata=metadata,
         )
-        return codec.encode(table)
 
 
 class _TableRows:
@@ -105,12 +105,10 @@ class _TableRows:
 
     def render(self, raw: bytes) -> bytes:
         raw = to_version(raw, self._route.resource, self._route.version)
-        encoded = self._documents._table(self._route, [raw], self._accepted, self._query, {})
-        if self._first:
-            self._first = False
-            return encoded
-        table = codec.decode_tree(encoded)
-        table["columnDefinitions"] = None
+        table = self._documents._table(self._route, [raw], self._accepted, self._query, {})
+        if not self._first:
+            table["columnDefinitions"] = None
+        self._first = False
         return codec.encode(table)
 
 
