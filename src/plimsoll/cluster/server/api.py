@@ -59,6 +59,7 @@ class Api:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._store = context.store
+        self._trouble = ""
         sights = Sights()
         self._admission = Admission(context)
         self._reading = Reading(context.store, sights)
@@ -80,11 +81,18 @@ class Api:
         except ApiError as error:
             return await self._refuse(error)
         except StoreError as error:
-            return _refusal(unavailable(f"the store cannot be written: {error}"))
+            return self._unwritable(error)
         except PlimsollError as error:
             return _refusal(ApiError(400, "BadRequest", str(error)))
         except RecursionError:
             return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
+
+    def _unwritable(self, error: StoreError) -> Answer:
+        """Nothing was stored and the client may try again; the log is told once, not for every request."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.error("%s", error)
+        return _refusal(unavailable(str(error)))
 
     async def _refuse(self, error: ApiError) -> Answer:
         """A refusal may rest upon a write that is not durable yet (an object that is gone, or there)."""
@@ -92,7 +100,7 @@ class Api:
             try:
                 await self._store.settled(self._store.revision)
             except StoreError as trouble:
-                return _refusal(unavailable(f"the store cannot be written: {trouble}"))
+                return self._unwritable(trouble)
         return _refusal(error)
 
     async def _handle(self, call: Call) -> Answer:

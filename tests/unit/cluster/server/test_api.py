@@ -634,3 +634,16 @@ def test_an_object_has_a_largest_size() -> None:
         assert bench.store.revision == revision
 
     run(story)
+
+
+def test_a_store_that_cannot_be_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.call("POST", MAPS, config_map())
+        await bench.store.close()
+        for name in ("a", "b"):
+            code, status = await bench.call("POST", MAPS, config_map(name))
+            assert (code, status["message"]) == (503, "the store is closed")
+        assert (await bench.call("GET", f"{MAPS}/c"))[0] == 200
+
+    run(story)
+    assert [record.message for record in caplog.records] == ["the store is closed"]
