@@ -27,8 +27,9 @@ class NodeColumns:
 
     __slots__ = ("_free", "_line", "_nothing", "size")
 
-    def __init__(self, ledgers: Sequence[NodeLedger]) -> None:
-        self.size = len(ledgers)
+    def __init__(self, ledgers: Sequence[NodeLedger] = (), size: int = 0) -> None:
+        """Room for at least `size` nodes, and the numbers of those given."""
+        self.size = max(size, len(ledgers))
         self._nothing: Column = np.zeros(self.size, dtype=np.int64)
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
         self._line: dict[str, Column] = {PODS: self._nothing.copy()}
@@ -42,6 +43,28 @@ class NodeColumns:
             used = len(ledger) if name == PODS else ledger.requested.get(name, 0)
             self._column(self._line, name)[place] = line
             self._column(self._free, name)[place] = min(INT64_MAX, max(INT64_MIN, line - used))
+
+    def clear(self, place: int) -> None:
+        """There is no node at this place any more."""
+        for columns in (self._line, self._free):
+            for column in columns.values():
+                column[place] = 0
+
+    def grow(self, size: int) -> None:
+        """Make room for more nodes."""
+        self._nothing = np.zeros(size, dtype=np.int64)
+        for columns in (self._line, self._free):
+            for name, column in columns.items():
+                columns[name] = np.concatenate([column, self._nothing[self.size :]])
+        self.size = size
+
+    def line(self, name: str) -> Column:
+        """What each node has of a resource."""
+        return self._line.get(name, self._nothing)
+
+    def free(self, name: str) -> Column:
+        """What is left of it."""
+        return self._free.get(name, self._nothing)
 
     def _column(self, columns: dict[str, Column], name: str) -> Column:
         if name not in columns:

@@ -1,0 +1,77 @@
+"""Why a pod cannot go to a node, as values.
+
+Owns `Rule` (kube-scheduler's plugin names: users and metrics know them), `Sentence` (the words a user of
+Kubernetes knows) and `NodeReason`. Nothing else under `schedule/` builds such a text; `render` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from plimsoll.ledger.verdict import Code
+
+
+class Rule(Enum):
+    """What a pod is held to; the value is the name of the plugin that has the same task in kube-scheduler."""
+
+    SCHEDULING_GATES = "SchedulingGates"
+    NODE_NAME = "NodeName"
+    UNSCHEDULABLE = "NodeUnschedulable"
+    TAINTS = "TaintToleration"
+    NODE_AFFINITY = "NodeAffinity"
+    PORTS = "NodePorts"
+    RESOURCES = "NodeResourcesFit"
+    VOLUME_RESTRICTIONS = "VolumeRestrictions"
+    VOLUME_LIMITS = "NodeVolumeLimits"
+    VOLUME_BINDING = "VolumeBinding"
+    VOLUME_ZONE = "VolumeZone"
+    SPREAD = "PodTopologySpread"
+    INTER_POD = "InterPodAffinity"
+    DEVICES = "DynamicResources"
+    UNSUPPORTED = "Unsupported"
+
+
+class Sentence(Enum):
+    """What can be said about a pod on a node, or about a pod by itself; facts go into the braces."""
+
+    WRONG_NAME = "node(s) didn't match the requested node name"
+    UNSCHEDULABLE = "node(s) were unschedulable"
+    TAINT = "node(s) had untolerated taint(s)"
+    NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+    PORTS = "node(s) didn't have free ports for the requested pod ports"
+    INSUFFICIENT = "Insufficient {resource}"
+    TOO_MANY_PODS = "Too many pods"
+    CANNOT_ALLOCATE = "cannot allocate all claims"
+    CLAIM_ELSEWHERE = "resourceclaim not available on the node"
+    TOLD = "{text}"  #: in the words of the ledger or of the allocator
+    CLAIM_IN_USE = "resourceclaim in use"
+    CLAIM_PENDING = "resource claim {claim} is in the process of being allocated"
+    CLAIM_MISSING = 'could not find ResourceClaim "{claim}"'
+    CLAIM_NOT_MADE = 'pod "{pod}": ResourceClaim not created yet'
+    CLAIM_NOT_OWNED = "ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"
+    CLAIM_DELETED = 'resourceclaim "{claim}" is being deleted'
+    NO_CLASS = "request {request}: device class {device_class} does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReason:
+    """One reason. `because` is the value underneath, where there is one: a Reason of the ledger with its
+    numbers, a Refusal or a Fault of the allocator."""
+
+    rule: Rule
+    sentence: Sentence
+    code: Code
+    facts: Mapping[str, object] = field(default_factory=dict)
+    because: object = None
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether it would be otherwise if other pods were gone."""
+        return self.code is Code.UNSCHEDULABLE
+
+
+def render(reason: NodeReason) -> str:
+    """A reason as the words that stand in an event."""
+    return reason.sentence.value.format_map(reason.facts)

@@ -1,0 +1,57 @@
+"""A pod that is to be placed, read once.
+
+Owns `Task`: the pod, its claims as they are now, what it requests by itself and the keys under which what
+was found out for one pod serves the next like it. A task is a value for one attempt; the queue keeps pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from plimsoll.api.codec import encode
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.requests import Options, pod_requests
+from plimsoll.ledger.units import units_of
+
+
+class Task:
+    """One pod to place. `claims` are all its claims, each once, in the order of the pod's spec."""
+
+    def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: Options) -> None:
+        self.pod = pod
+        self.claims = claims
+        self.options = options
+
+    @cached_property
+    def key(self) -> str:
+        """What the books know the pod by."""
+        return pod_key(self.pod)
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+    @cached_property
+    def waiting(self) -> tuple[ResourceClaim, ...]:
+        """The claims that have no devices yet."""
+        return tuple(claim for claim in self.claims if claim.status.allocation is None)
+
+    @cached_property
+    def demand(self) -> Mapping[str, int]:
+        """What the pod requests by itself, claims apart, in whole units."""
+        return units_of(pod_requests(self.pod, self.options))
+
+    @cached_property
+    def shape(self) -> bytes:
+        """Equal for pods that devices and books treat alike: same resources, same requests in their claims."""
+        spec = self.pod.spec
+        containers = [(c.resources, c.restart_policy) for c in (*spec.init_containers, *spec.containers)]
+        own = (len(spec.init_containers), containers, spec.resources, spec.overhead)
+        claims = [claim.spec for claim in self.waiting]
+        fixed = [claim.metadata.uid for claim in self.claims if claim.status.allocation is not None]
+        return encode(
+            (own, [(r.name, bool(r.resource_claim_name)) for r in spec.resource_claims], claims, fixed)
+        )
