@@ -46,7 +46,7 @@ class Task:
 
     @cached_property
     def shape(self) -> bytes:
-        """Equal for pods that devices and books treat alike: same resources, same requests in their claims."""
+        """Equal for pods that devices and books treat alike: same resources, same requests of claims."""
         spec = self.pod.spec
         containers = [(c.resources, c.restart_policy) for c in (*spec.init_containers, *spec.containers)]
         own = (len(spec.init_containers), containers, spec.resources, spec.overhead)
