@@ -1,6 +1,6 @@
 """JSON in, typed views out, and back.
 
-Owns decoding and encoding of the views in `meta.py`, `core.py` and `resource.py`. Promises: what Go's decoder
+Owns decoding and encoding of the views of this package. Promises: what Go's decoder
 takes is taken (null means absent, numbers and strings both are quantities), what it refuses is refused with
 a DecodeError that names the field, and well-formed input is decoded in one pass of msgspec.
 """
@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.meta import Object, Wire
+from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import (
     DeviceClass,
@@ -23,6 +24,7 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.api.shape import mend
+from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.errors import DecodeError, QuantityError
 
 T = TypeVar("T")
@@ -31,11 +33,17 @@ T = TypeVar("T")
 KINDS: dict[tuple[str, str], type[Wire]] = {
     ("", "Pod"): Pod,
     ("", "Node"): Node,
+    ("", "Namespace"): Namespace,
+    ("", "PersistentVolume"): PersistentVolume,
+    ("", "PersistentVolumeClaim"): PersistentVolumeClaim,
+    ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
     ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
     ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
     ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
     ("resource.k8s.io", "DeviceClass"): DeviceClass,
     ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
+    ("storage.k8s.io", "CSINode"): CSINode,
+    ("storage.k8s.io", "StorageClass"): StorageClass,
 }
 
 

@@ -320,3 +320,19 @@ class Node(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+# -- namespaces
+
+
+class NamespaceStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class Namespace(Wire, frozen=True):
+    """A namespace; its labels are what affinity selects namespaces by."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    status: NamespaceStatus = NamespaceStatus()

@@ -1,0 +1,143 @@
+"""Volumes as the scheduler reads them: claims and volumes of core `v1`, `storage.k8s.io/v1`.
+
+Owns the typed views of PersistentVolumeClaim, PersistentVolume, StorageClass and CSINode, as far
+as they decide where a pod may go. The volumes of a pod are plain trees in `core.PodSpec`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.core import NodeSelector, ResourceList, ResourceRequirements
+from plimsoll.api.meta import Int, LabelSelector, ObjectMeta, ObjectReference, Wire
+
+#: Who made a claim's binding, and which volume is to be made where (annotations of a PersistentVolumeClaim).
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+#: The class of a claim or a volume before there was a field for it.
+OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+# -- claims
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    access_modes: tuple[str, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    selector: LabelSelector | None = None
+    volume_name: str = ""
+    volume_mode: str | None = None
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def storage_class(self) -> str:
+        """The class it names, or ""."""
+        old = self.metadata.annotations.get(OLD_CLASS)
+        return (self.spec.storage_class_name or "") if old is None else old
+
+    @property
+    def bound(self) -> bool:
+        """Whether it has its volume, for good."""
+        return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
+
+
+# -- volumes
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class CSIVolumeSource(Wire, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(Wire, frozen=True):
+    """A volume; of the sources that are older than CSI only whether they are there matters."""
+
+    capacity: ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolumeSource | None = None
+    gce_persistent_disk: dict[str, Any] | None = msgspec.field(name="gcePersistentDisk", default=None)
+    aws_elastic_block_store: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    azure_file: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
+
+
+class PersistentVolumeStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolume(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+# -- classes
+
+
+class TopologyTerm(Wire, frozen=True):
+    """One of `allowedTopologies`: labels that must all hold."""
+
+    match_label_expressions: tuple[dict[str, Any], ...] = ()
+
+
+class StorageClass(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+# -- what nodes can attach
+
+
+class CSINodeAllocatable(Wire, frozen=True):
+    count: Int | None = None
+
+
+class CSINodeDriver(Wire, frozen=True):
+    name: str = ""
+    node_id: str = msgspec.field(name="nodeID", default="")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: CSINodeAllocatable | None = None
+
+
+class CSINodeSpec(Wire, frozen=True):
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
