@@ -1,0 +1,128 @@
+"""Whether labels are the ones a `LabelSelector` means.
+
+Owns the matching of label selectors in typed objects: affinities, spread constraints, disruption budgets.
+A selector is read once into a `Selector`, a value that can be a key; all its requirements must hold, no
+selector at all means nothing and an empty one means everything. One that cannot be read is a
+`SelectorProblem`, a value, because it may come from a cluster that stored it before validation became
+stricter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from plimsoll.api.meta import LabelSelector, LabelSelectorRequirement
+from plimsoll.api.names import label_key, label_value
+from plimsoll.api.node_selection import SelectorProblem
+
+IN, NOT_IN, EXISTS, ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Requirement:
+    """One condition on one label; `values` are sorted and each there once."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A label selector that has been read; equal for equal conditions, whatever their order."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False  #: matches no labels at all
+
+    @property
+    def everything(self) -> bool:
+        """Whether it asks for nothing and so matches all labels."""
+        return not self.requirements and not self.nothing
+
+    @cached_property
+    def anchor(self) -> tuple[str, str] | None:
+        """A label that all it matches must have; None if there is no single one."""
+        for requirement in self.requirements:
+            if requirement.operator == IN and len(requirement.values) == 1:
+                return requirement.key, requirement.values[0]
+        return None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.requirements, self.nothing))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self.nothing:
+            return False
+        for requirement in self.requirements:
+            if not requirement.holds(labels):
+                return False
+        return True
+
+    def narrowed(self, more: Iterable[Requirement]) -> Selector:
+        """This selector with further requirements; what matches nothing stays so."""
+        if self.nothing:
+            return self
+        return Selector(tuple(sorted({*self.requirements, *more})))
+
+
+NOTHING = Selector(nothing=True)
+EVERYTHING = Selector()
+
+
+def read_selector(selector: LabelSelector | None) -> Selector | SelectorProblem:
+    """A selector as a value to match with, or what keeps it from being evaluated."""
+    if selector is None:
+        return NOTHING
+    found: set[Requirement] = set()
+    for key, value in selector.match_labels.items():
+        message = _label_problem(key, (value,))
+        if message:
+            return SelectorProblem("matchLabels", message)
+        found.add(Requirement(key, IN, (value,)))
+    for number, requirement in enumerate(selector.match_expressions):
+        message = _requirement_problem(requirement)
+        if message:
+            return SelectorProblem(f"matchExpressions[{number}]", message)
+        values = tuple(sorted(set(requirement.values)))
+        found.add(Requirement(requirement.key, requirement.operator, values))
+    return Selector(tuple(sorted(found))) if found else EVERYTHING
+
+
+def _requirement_problem(requirement: LabelSelectorRequirement) -> str:
+    operator, count = requirement.operator, len(requirement.values)
+    if operator in (IN, NOT_IN):
+        if not count:
+            return f"operator {operator} needs at least one value"
+    elif operator in (EXISTS, ABSENT):
+        if count:
+            return f"operator {operator} takes no values"
+    else:
+        return f"{operator!r} is not a valid label selector operator"
+    return _label_problem(requirement.key, requirement.values)
+
+
+def _label_problem(key: str, values: Iterable[str]) -> str:
+    if label_key(key):
+        return f"{key!r} is not a valid label name"
+    for value in values:
+        if label_value(value):
+            return f"{value!r} is not a valid label value"
+    return ""
