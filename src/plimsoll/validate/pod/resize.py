@@ -99,7 +99,7 @@ def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, g
             return
         yield from _check_pod_level(part(tree, "spec"), part(old_tree, "spec"))
     if old.status.node_allocatable_resource_claim_statuses or old.status.native_resource_claim_status:
-        yield forbidden(_SPEC, "a pod whose claims charge node resources cannot be resized")
+        yield forbidden(_SPEC, "pods with node allocatable resource claims cannot be resized")
     order = list(_check_order(pod, old))
     yield from order
     if order:

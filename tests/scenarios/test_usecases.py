@@ -1,0 +1,126 @@
+"""Every recorded story of a real cluster ends here as it did there, or better, as docs/compat.md explains."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.run.local import LocalCluster
+from tests.scenarios.usecases import STORIES, Difference, Stage, Story
+
+COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+NAMES = sorted(folder.name for folder in STORIES.iterdir() if folder.is_dir()) if STORIES.is_dir() else []
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of a pod: its node or why there is none (part of the message), and what its claims charge."""
+
+    node: str | None = None
+    message: str = ""
+    charges: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A story that ends better here. `row`: the test that the row of docs/compat.md names."""
+
+    row: str
+    pods: dict[str, Outcome] = field(default_factory=dict)
+    #: What else differs because of it.
+    others: frozenset[str] = frozenset()
+
+
+def _charge(claim: str, cpu: str, *containers: str) -> dict[str, Any]:
+    listed = {"containers": list(containers)} if containers else {}
+    return {"resourceClaimName": claim, **listed, "resources": {"cpu": cpu}}
+
+
+DEPARTURES = {
+    # The capacity of a device that is not shared is charged in full; upstream ends in an error, for ever.
+    "partitionable-capacitykey": Departure(
+        "test_an_exclusive_device_charges_its_whole_capacity",
+        {"p": Outcome("n-pc", charges=(_charge("p-c-*", "8", "a"),))},
+    ),
+    # A claim that no container refers to is charged once; upstream refuses the pod.
+    "unreferenced-claim": Departure(
+        "test_an_unreferenced_claim_is_charged_once",
+        {"unref": Outcome("n-ur", charges=(_charge("unref-c-*", "4"),))},
+    ),
+    # 3 + 6 do not fit on 8 cpu, also if the 6 were allocated before; the next pod with 4 does.
+    "preallocated-claim": Departure(
+        "test_a_claim_allocated_before_is_charged",
+        {"p": Outcome(message="0/1 nodes are available: 1 Insufficient cpu.")},
+    ),
+    # Each driver's devices are charged by their own mapping, whatever their pools are called.
+    "pool-name-clash-many": Departure(
+        "test_a_device_is_found_by_driver_pool_and_name", others=frozenset({"charged_cpu_by_driver"})
+    ),
+    # The pod that had others preempted is bound as soon as they are gone; upstream: minutes later.
+    "preemption": Departure(
+        "test_deletion_of_a_plain_pod_wakes_pods_with_claims",
+        {"high-dra": Outcome("n-pr", charges=(_charge("high-dra-c-*", "6", "a"),))},
+    ),
+    "preemption-dra": Departure(
+        "test_deletion_of_a_plain_pod_wakes_pods_with_claims", others=frozenset({"soon"})
+    ),
+    "wakeup-plain-pod-deleted": Departure(
+        "test_deletion_of_a_plain_pod_wakes_pods_with_claims", others=frozenset({"soon"})
+    ),
+    # A pod whose claim is missing says so; upstream leaves it without a word.
+    "no-capacity-in-slice": Departure(
+        "test_a_pod_that_is_held_back_says_why", {"missing-claim": Outcome(message='"nope"')}
+    ),
+}
+
+
+@pytest.mark.skipif(not NAMES, reason="the stories are not here: they lie in ../shared/usecases")
+@pytest.mark.parametrize("name", NAMES)
+def test_story(name: str) -> None:
+    with LocalCluster(scheduler=True) as cluster:
+        story = Story(STORIES / name)
+        found = Stage(story, cluster, cluster.restart_scheduler).play()
+    departure = DEPARTURES.get(name)
+    left = [each for each in found if departure is None or not _is_covered(each, departure)]
+    assert not left, "\n".join(_describe(each) for each in left)
+    if departure is not None:
+        _check_outcomes(found, departure)
+
+
+def _is_covered(found: Difference, departure: Departure) -> bool:
+    """Whether a difference is about a pod that fares better, its claims or its events."""
+    where = re.sub(r"^\d+ ", "", found.where)
+    pods = departure.pods
+    return (
+        where in departure.others
+        or where.removeprefix("wait ").removeprefix("pods/").removeprefix("events/Pod/") in pods
+        or any(where.startswith(f"resourceclaims/{pod}-") for pod in pods)
+        or (where.startswith("resourceclaims/") and where.removeprefix("resourceclaims/") in _NAMED)
+    )
+
+
+_NAMED = {"pre"}  #: claims with names of their own
+
+
+def _check_outcomes(found: list[Difference], departure: Departure) -> None:
+    seen = {re.sub(r"^\d+ ", "", each.where): each.ours for each in found}
+    for pod, wanted in departure.pods.items():
+        ours = seen[f"wait {pod}"]
+        assert ours["nodeName"] == wanted.node
+        assert wanted.message in (ours["PodScheduled"].get("message") or "")
+        assert tuple(ours["nodeAllocatableResourceClaimStatuses"] or ()) == wanted.charges
+    assert departure.others <= seen.keys()
+
+
+def _describe(found: Difference) -> str:
+    return f"{found.where}\n  theirs {found.theirs}\n  ours   {found.ours}"
+
+
+def test_every_departure_has_its_row() -> None:
+    text = COMPAT.read_text()
+    missing = {each.row for each in DEPARTURES.values() if not re.search(rf"\b{each.row}\b", text)}
+    assert not missing

@@ -1,0 +1,340 @@
+"""Plays a recorded story of a real cluster against a cluster of our own, over HTTP, and says what differs.
+
+A story is a folder with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`: what
+was done and what came of it; then the pods, claims and events at the end). Steps that say `create`, `wait`
+and `delete` are repeated as they stand; anything else that was done or noted down is in `NOTES`, in our own
+words. What comes out has the same form as what was recorded, with everything taken out that chance decides:
+generated names, ids and times.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plimsoll.errors import ApiError
+from plimsoll.run.local import LocalCluster
+
+Tree = dict[str, Any]
+STORIES = Path(__file__).parents[3] / "shared" / "usecases"
+QUICK = 5.0  #: seconds within which a pod is bound that waits for nothing any more
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CHARGES = "nodeAllocatableResourceClaimStatuses"
+_CHANCE = {"uid", "resourceVersion", "creationTimestamp", "allocationTimestamp", "managedFields"}
+_TIMES = {"lastProbeTime", "lastTransitionTime", "observedGeneration"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where our story went another way than the recorded one."""
+
+    where: str
+    theirs: Any
+    ours: Any
+
+
+class Story:
+    """One recorded story: what was sent and what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        self.namespace = f"uc-{folder.name}"
+        self.objects: list[Tree] = list(yaml.safe_load_all((folder / "input.yaml").read_text()))
+        self.result: Tree = yaml.safe_load((folder / "result.yaml").read_text())
+
+    def plain(self, tree: Any) -> Any:
+        """A tree without what chance decides."""
+        if isinstance(tree, Mapping):
+            return {k: self.plain(v) for k, v in tree.items() if k not in _CHANCE and k not in _TIMES}
+        if isinstance(tree, list):
+            return [self.plain(item) for item in tree]
+        if isinstance(tree, str):
+            text = _ID.sub("<id>", tree)
+            for prefix in self._prefixes():
+                text = re.sub(rf"\b{re.escape(prefix)}[a-z0-9]{{5}}\b", f"{prefix}*", text)
+            return text
+        return tree
+
+    def _prefixes(self) -> list[str]:
+        """What the names of claims begin with that are made from templates."""
+        return [
+            f"{tree['metadata']['name']}-{claim['name']}-"
+            for tree in self.objects
+            if tree["kind"] == "Pod"
+            for claim in tree["spec"].get("resourceClaims", ())
+            if "resourceClaimTemplateName" in claim
+        ]
+
+
+class Stage:
+    """A story as it is played on a cluster."""
+
+    def __init__(self, story: Story, cluster: LocalCluster, restart: Callable[[], None]) -> None:
+        self.story = story
+        self.cluster = cluster
+        self.restart = restart
+        self.client = cluster.client
+        self.namespace = story.namespace
+        self.differences: list[Difference] = []
+        self.allocations: dict[str, Any] = {}
+        self._objects = iter(story.objects)
+        self._last_change = time.monotonic()
+
+    def play(self) -> list[Difference]:
+        labels = {"resource.kubernetes.io/admin-access": "true"} if self.story.name == "admin-access" else {}
+        self.client.create("namespaces", {"metadata": {"name": self.namespace, "labels": labels}})
+        steps: list[Tree] = self.story.result["steps"]
+        for number, step in enumerate(steps):
+            told = step.get("step", "")
+            verb, _, rest = told.partition(" ")
+            if verb == "create":
+                self._compare(told, step, {"step": told, **self._create()})
+            elif verb == "wait":
+                self._compare(f"{number} {told}", _waited(step), self._wait(rest, step))
+            elif verb == "delete":
+                self._delete(*rest.split("/"), and_wait=self.story.name != "claim-reused-by-next-pod")
+            else:
+                key = next(key for key in step if key in NOTES)
+                ours = NOTES[key](self, step)
+                if ours is not None:
+                    self._compare(f"{number} {key}", {k: step[k] for k in ours}, ours)
+        self._compare_the_end()
+        return self.differences
+
+    def _compare(self, where: str, theirs: Any, ours: Any) -> None:
+        theirs, ours = self.story.plain(theirs), self.story.plain(ours)
+        if theirs != ours:
+            self.differences.append(Difference(where, theirs, ours))
+
+    def get(self, kind: str, name: str) -> Tree | None:
+        try:
+            return self.client.get(kind, name, self.namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def seconds(self) -> float:
+        """How long ago the last object was created or deleted."""
+        return time.monotonic() - self._last_change
+
+    def _create(self) -> Tree:
+        tree = next(self._objects)
+        try:
+            self.client.create(tree["kind"], tree, tree["metadata"].get("namespace", ""))
+        except ApiError as error:
+            causes = error.details.get("causes")
+            return {"http": error.code, "message": error.message, "reason": error.reason, "causes": causes}
+        finally:
+            self._last_change = time.monotonic()
+        return {"http": 201}
+
+    def _delete(self, kind: str, name: str, and_wait: bool) -> None:
+        self.client.delete(kind, name, self.namespace, grace=0)
+        self._last_change = time.monotonic()
+        if and_wait:
+            self.cluster.wait_for(kind, name, self.namespace, gone=True)
+
+    def _wait(self, name: str, step: Tree) -> Tree:
+        """Wait for the recorded outcome, or for the other one; what the pod looks like then."""
+        bound = step["nodeName"] is not None
+
+        def is_settled(pod: Tree) -> bool:
+            if pod["spec"].get("nodeName"):
+                return True
+            return not (bound or self._is_bound_in_the_end(name)) and _condition(pod) is not None
+
+        try:
+            pod = self.cluster.wait_for("pods", name, self.namespace, is_settled, timeout=QUICK)
+        except AssertionError:
+            pod = self.client.get("pods", name, self.namespace)
+        status = pod.get("status", {})
+        return {
+            "nodeName": pod["spec"].get("nodeName"),
+            "PodScheduled": _condition(pod),
+            _CHARGES: status.get(_CHARGES),
+        }
+
+    def _is_bound_in_the_end(self, name: str) -> bool:
+        """Whether a pod is bound here although it was left waiting in the record."""
+        return (self.story.name, name) in BOUND_IN_THE_END
+
+    def _compare_the_end(self) -> None:
+        for kind in ("pods", "resourceclaims"):
+            theirs = {self.story.plain(t["metadata"]["name"]): t for t in self.story.result[kind]}
+            found = self.client.list(kind, self.namespace)
+            ours = {self.story.plain(tree["metadata"]["name"]): tree for tree in found}
+            read = _pod if kind == "pods" else _claim
+            for name in sorted({*theirs, *ours}):
+                left, right = theirs.get(name), ours.get(name)
+                self._compare(
+                    f"{kind}/{name}",
+                    None if left is None else read(left),
+                    None if right is None else read(right),
+                )
+        wanted = {self._event(event) for event in self.story.result["events"]}
+        deadline = time.monotonic() + QUICK / 2
+        while not (found_now := self._events()) >= wanted and time.monotonic() < deadline:
+            time.sleep(0.02)  # they are written in the background
+        for name in sorted({event[0] for event in wanted ^ found_now}):
+            self._compare(
+                f"events/{name}",
+                sorted(event[1:] for event in wanted if event[0] == name),
+                sorted(event[1:] for event in found_now if event[0] == name),
+            )
+
+    def _events(self) -> set[tuple[str, ...]]:
+        events = self.client.list("events.events.k8s.io", self.namespace)
+        return {
+            self._event({**e, "regarding": f"{e['regarding']['kind']}/{e['regarding']['name']}"})
+            for e in events
+            if e.get("reportingController") == "default-scheduler"
+        }
+
+    def _event(self, event: Tree) -> tuple[str, ...]:
+        keys = ("regarding", "type", "reason", "action", "note", "reportingController")
+        return tuple(self.story.plain(event.get(key, "")) for key in keys)
+
+
+# -- what was noted down between the steps, and how it is done here
+
+
+def _note_seconds(stage: Stage, step: Tree) -> Tree | None:
+    """A pod was bound soon after what it had waited for; `QUICK` is soon."""
+    quick, theirs = (
+        stage.seconds() < QUICK,
+        next(v for k, v in step.items() if k.startswith("seconds")) < QUICK,
+    )
+    stage._compare("soon", theirs, quick)
+    if "low_exists" in step:
+        return _note_existence(stage, step) | {"nominatedNodeName": step["nominatedNodeName"]}
+    return None
+
+
+def _note_existence(stage: Stage, step: Tree) -> Tree:
+    key = next(key for key in step if key.endswith("_exists"))
+    return {key: stage.get("pods", key.removesuffix("_exists")) is not None}
+
+
+def _note_capacity(stage: Stage, step: Tree) -> Tree:
+    name = f"{step['device']}-{step['request'] or 'none'}"
+    claim = stage.client.get("resourceclaims", name, stage.namespace)
+    allocation = claim.get("status", {}).get("allocation")
+    if allocation is None:
+        return {"consumedCapacity": None}
+    stage.allocations[name] = allocation
+    return {"consumedCapacity": allocation["devices"]["results"][0].get("consumedCapacity")}
+
+
+def _note_allocations(stage: Stage, step: Tree) -> Tree:
+    return {"allocations": stage.allocations}
+
+
+def _note_charges(stage: Stage, step: Tree) -> Tree:
+    """What all pods of each driver are charged, and how many so."""
+    counts: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+    for pod in stage.client.list("pods", stage.namespace):
+        amount = pod["status"][_CHARGES][0]["resources"]["cpu"]
+        of_driver = counts[pod["metadata"]["name"][0]]
+        of_driver[amount] = of_driver.get(amount, 0) + 1
+    assert counts == step["expected"]
+    return {"charged_cpu_by_driver": counts}
+
+
+def _note_stored(stage: Stage, step: Tree) -> Tree | None:
+    name = step.get("accepted") or step["refused"]
+    stored = stage.get("resourceslices", f"v-{name}")
+    if stored is None:
+        return {"refused": name}
+    return {"accepted": name, "stored": stored["spec"]["devices"][0].get("nodeAllocatableResourceMappings")}
+
+
+def _note_resize(stage: Stage, step: Tree) -> Tree:
+    patch = {"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "200m"}}}]}}
+    try:
+        stage.client.patch("pods", "p", patch, stage.namespace, subresource="resize", type="strategic")
+    except ApiError as error:
+        return {"resize_http": error.code, "message": error.message}
+    return {"resize_http": 200, "message": None}
+
+
+def _note_restart(stage: Stage, step: Tree) -> None:
+    stage.restart()
+
+
+def _note_slice_update(stage: Stage, step: Tree) -> Tree:
+    """The mapping of a device in use grows from 3 to 7 cpu."""
+    tree = stage.client.get("resourceslices", "n-su-s")
+    tree["spec"]["pool"]["generation"] = 2
+    tree["spec"]["devices"][0]["nodeAllocatableResourceMappings"]["cpu"]["allocationMultiplier"] = "7"
+    stage.client.update("resourceslices", tree)
+    return {"update_http": 200}
+
+
+def _note_allocation_by_hand(stage: Stage, step: Tree) -> Tree:
+    """A claim is allocated (6 of 8 cpu) before any pod names it."""
+    recorded = next(tree for tree in stage.story.result["resourceclaims"])
+    tree = stage.client.get("resourceclaims", "pre", stage.namespace)
+    tree["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+    tree = stage.client.update("resourceclaims", tree, stage.namespace)
+    tree["status"] = {"allocation": recorded["status"]["allocation"]}
+    stage.client.update("resourceclaims", tree, stage.namespace, subresource="status")
+    return {"status_update_http": 200, "message": None}
+
+
+NOTES: Mapping[str, Callable[[Stage, Tree], Tree | None]] = {
+    "seconds": _note_seconds,
+    "seconds_from_release_to_bound": _note_seconds,
+    "seconds_from_delete_to_bound": _note_seconds,
+    "low_exists": _note_existence,
+    "low2_exists": _note_existence,
+    "consumedCapacity": _note_capacity,
+    "allocations": _note_allocations,
+    "charged_cpu_by_driver": _note_charges,
+    "accepted": _note_stored,
+    "refused": _note_stored,
+    "resize_http": _note_resize,
+    "restart": _note_restart,
+    "update_http": _note_slice_update,
+    "status_update_http": _note_allocation_by_hand,
+}
+#: Pods that upstream leaves waiting and that are bound here, sooner or later: nothing else is waited for.
+BOUND_IN_THE_END = {
+    ("preemption", "high-dra"),
+    ("partitionable-capacitykey", "p"),
+    ("unreferenced-claim", "unref"),
+}
+
+
+# -- the parts of objects that are compared
+
+
+def _condition(pod: Tree) -> Tree | None:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((dict(c) for c in conditions if c["type"] == "PodScheduled"), None)
+
+
+def _waited(step: Tree) -> Tree:
+    return {key: step[key] for key in ("nodeName", "PodScheduled", _CHARGES)}
+
+
+def _pod(tree: Tree) -> Tree:
+    # The record comes from a server without service accounts.
+    spec = {key: part for key, part in tree["spec"].items() if not key.startswith("serviceAccount")}
+    return {"spec": spec, "status": tree["status"]}
+
+
+def _claim(tree: Tree) -> Tree:
+    return {
+        "metadata": {
+            key: tree["metadata"].get(key) for key in ("annotations", "finalizers", "ownerReferences")
+        },
+        "spec": tree["spec"],
+        "status": tree.get("status") or {},
+    }
