@@ -1,0 +1,91 @@
+"""Counters and histograms that cost next to nothing to keep, and are put into Prometheus' form when asked.
+
+Owns the keeping: everything happens on one thread, so a counter is a number in a dict and a histogram a list
+of numbers, without locks. `prometheus_client` writes them out; a test holds both to the same figures.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+
+def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """The upper bounds of buckets, each `factor` times the one before."""
+    return tuple(first * factor**power for power in range(count))
+
+
+class Counter:
+    """A number that only grows, for each combination of labels."""
+
+    __slots__ = ("help", "labels", "name", "values")
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...] = ()) -> None:
+        self.name, self.help, self.labels = name, help, labels
+        self.values: dict[tuple[str, ...], int] = {} if labels else {(): 0}
+
+    def add(self, *labels: str, count: int = 1) -> None:
+        self.values[labels] = self.values.get(labels, 0) + count
+
+    def family(self) -> CounterMetricFamily:
+        family = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+        for labels, value in self.values.items():
+            family.add_metric(labels, value)
+        return family
+
+
+class Buckets:
+    """The observations of one combination of labels."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class Histogram:
+    """How often values fell below each bound, for each combination of labels."""
+
+    __slots__ = ("_bounds", "_children", "help", "labels", "name")
+
+    def __init__(self, name: str, help: str, bounds: tuple[float, ...], labels: tuple[str, ...] = ()) -> None:
+        self.name, self.help, self.labels = name, help, labels
+        self._bounds = bounds
+        self._children: dict[tuple[str, ...], Buckets] = {}
+        if not labels:
+            self.at()
+
+    def at(self, *labels: str) -> Buckets:
+        """The buckets of one combination of labels; keep them to save the look-up."""
+        found = self._children.get(labels)
+        if found is None:
+            found = self._children[labels] = Buckets(self._bounds)
+        return found
+
+    def family(self) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(self.name, self.help, labels=self.labels)
+        for labels, child in self._children.items():
+            seen, rows = 0, []
+            for bound, count in zip((*self._bounds, float("inf")), child.counts, strict=True):
+                seen += count
+                rows.append(("+Inf" if bound == float("inf") else repr(bound), seen))
+            family.add_metric(labels, rows, child.total)
+        return family
+
+
+def gauge(
+    name: str, help: str, label: str, values: Mapping[str, float] | Iterable[tuple[str, float]]
+) -> GaugeMetricFamily:
+    """A gauge with one label, from its values now."""
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for key, value in dict(values).items():
+        family.add_metric([key], value)
+    return family

@@ -1,0 +1,96 @@
+"""How the scheduler is, over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, and what it thinks (debug).
+
+Owns the pages. Promises: `livez` says that the process answers and its parts run; `readyz` that it knows the
+cluster (a standby that has synced is ready, too); with `?verbose` each check has a line of its own, as in
+Kubernetes. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from plimsoll.errors import ConfigError
+from plimsoll.run.scheduler.metrics import CONTENT_TYPE
+
+#: A check is fine ("") or says what is wrong.
+Check = Callable[[], str]
+Page = Callable[[], Any]
+
+
+class HealthServer:
+    """Serves the pages on one address; plain HTTP, meant for loopback or a pod's own network."""
+
+    def __init__(
+        self,
+        *,
+        live: Mapping[str, Check],
+        ready: Mapping[str, Check],
+        metrics: Callable[[], AsyncIterator[bytes]],
+        debug: Mapping[str, Page] | None = None,
+    ) -> None:
+        self._live, self._ready, self._metrics = live, ready, metrics
+        self._debug = debug or {}
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        app = web.Application()
+        app.router.add_get("/healthz", self._check(self._live))
+        app.router.add_get("/livez", self._check(self._live))
+        app.router.add_get("/readyz", self._check(self._ready))
+        app.router.add_get("/metrics", self._scrape)
+        for name, page in self._debug.items():
+            app.router.add_get(f"/debug/{name}", _json(page))
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; "
+                "give another address with --listen, or --listen '' for none"
+            ) from None
+        self._runner = runner
+        self.port = int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    def _check(self, checks: Mapping[str, Check]) -> Callable[[web.Request], Any]:
+        async def answer(request: web.Request) -> web.Response:
+            problems = {name: check() for name, check in checks.items()}
+            bad = any(problems.values())
+            if not bad and "verbose" not in request.query:
+                return web.Response(text="ok")
+            lines = [
+                f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok"
+                for name, problem in problems.items()
+            ]
+            lines.append(f"{request.path.strip('/')} check {'failed' if bad else 'passed'}")
+            return web.Response(text="\n".join(lines) + "\n", status=500 if bad else 200)
+
+        return answer
+
+    async def _scrape(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        await response.prepare(request)
+        async for piece in self._metrics():
+            await response.write(piece)
+        await response.write_eof()
+        return response
+
+
+def _json(page: Page) -> Callable[[web.Request], Any]:
+    async def answer(_: web.Request) -> web.Response:
+        text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
+        return web.Response(text=text, content_type="application/json")
+
+    return answer
