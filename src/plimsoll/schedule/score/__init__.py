@@ -1,0 +1,28 @@
+"""Where a pod goes best: scorers, a small module each, and their weighted sum.
+
+`score_nodes` is what scheduling uses. `SCORERS` lists the scorers; `settings.WEIGHTS` has their weights.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.schedule.score.scorer import Scorer
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
+
+SCORERS: tuple[type[Scorer], ...] = ()
+
+
+def score_nodes(task: Task, snapshot: Snapshot, settings: Settings, feasible: Mask) -> Column:
+    """The weighted sum of all scores; only what it says of feasible places matters."""
+    total: Column = np.zeros(snapshot.size, dtype=np.int64)
+    for kind in SCORERS:
+        weight = settings.weights[kind.name]
+        scorer = kind.read(task, snapshot, settings) if weight else None
+        if scorer is not None:
+            scores = scorer.scores(feasible)
+            total += scores if weight == 1 else scores * weight
+    return total
