@@ -62,7 +62,9 @@ class Settings:
     name: str = "plimsoll"  #: the `schedulerName` of the pods it is for
     weights: Mapping[str, int] = field(default_factory=dict)  #: only what differs from `WEIGHTS`; 0: off
     strategy: Strategy = Strategy.LEAST_ALLOCATED
-    resources: Mapping[str, int] = _RESOURCES  #: what the strategy looks at, with weights
+    resources: Mapping[str, int] = field(
+        default_factory=lambda: _RESOURCES
+    )  #: what the strategy looks at, with weights
     balanced: tuple[str, ...] = (CPU, MEMORY)  #: what balanced allocation looks at
     search_steps: int = Limits().steps  #: how long one search for devices may take
     explore: int = 5  #: nodes to search where alternatives or waste make a difference
@@ -173,6 +175,7 @@ def _weights(
     """The weights given, by their proper names; with `known`, no others may be named."""
     found: dict[str, int] = {}
     for name, weight in given.items():
+        _text(f"{where}: the name {_told(name)}", name)
         proper = (aliases or {}).get(name, name)
         if known is not None and proper not in known:
             raise InputError(f"{where}.{name}: no such scorer; known are {', '.join(known)}")
