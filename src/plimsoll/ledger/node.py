@@ -168,6 +168,12 @@ class NodeLedger:
             raise LedgerError(f"pod {pod_key(pod)} is not assumed on node {self.name}")
         return self.remove(pod)
 
+    def restore(self, entry: Entry) -> Entry:
+        """Book an entry again, just as it was when it was taken off the books."""
+        if entry.pod in self:
+            raise LedgerError(f"pod {pod_key(entry.pod)} is on the books of node {self.name} already")
+        return self._book(entry)
+
     def clone(self) -> NodeLedger:
         """An independent copy; entries and states never change, so both may keep them."""
         copy = NodeLedger.__new__(NodeLedger)

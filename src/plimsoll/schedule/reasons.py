@@ -31,6 +31,7 @@ class Rule(Enum):
     INTER_POD = "InterPodAffinity"
     DEVICES = "DynamicResources"
     UNSUPPORTED = "Unsupported"
+    PREEMPTION = "DefaultPreemption"
 
 
 class Sentence(Enum):
@@ -60,6 +61,10 @@ class Sentence(Enum):
     CLAIM_NOT_OWNED = "ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"
     CLAIM_DELETED = 'resourceclaim "{claim}" is being deleted'
     NO_CLASS = "request {request}: device class {device_class} does not exist"
+    NO_VICTIMS = "No preemption victims found for incoming pod"
+    NOT_HELPFUL = "Preemption is not helpful for scheduling"
+    NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+    VICTIMS_LEAVING = "not eligible due to a terminating pod on the nominated node."
 
 
 @dataclass(frozen=True, slots=True)
