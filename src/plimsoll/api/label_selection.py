@@ -69,12 +69,7 @@ class Selector:
         return self._hash
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        if self.nothing:
-            return False
-        for requirement in self.requirements:
-            if not requirement.holds(labels):
-                return False
-        return True
+        return not self.nothing and all(requirement.holds(labels) for requirement in self.requirements)
 
     def narrowed(self, more: Iterable[Requirement]) -> Selector:
         """This selector with further requirements; what matches nothing stays so."""

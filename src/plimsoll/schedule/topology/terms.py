@@ -1,0 +1,140 @@
+"""The rules about other pods in a pod's spec, read into values that can be keys.
+
+Owns `Crowd` (which pods are meant: namespaces and labels), `Term` (a crowd and the topology it is looked for
+in) and `read_terms`. A crowd of namespaces by label needs the labels of namespaces to answer; a namespace
+that is not known has none. What a new pod asks of others and what others ask of it is judged alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from plimsoll.api.core import Pod, PodAffinity, PodAffinityTerm
+from plimsoll.api.label_selection import IN, NOT_IN, Requirement, Selector, read_selector
+from plimsoll.api.meta import LabelSelector
+from plimsoll.api.node_selection import SelectorProblem
+
+#: The labels of namespaces, by name.
+NamespaceLabels: TypeAlias = "Mapping[str, Mapping[str, str]]"
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The pods with these labels in these namespaces, and in those that a selector finds.
+
+    DIFF: the selector of namespaces in a new pod's own term means the namespaces it matches. Upstream finds
+    those, too, but goes on to match the selector with no labels at all, so that NotIn and DoesNotExist mean
+    every namespace (test_a_namespace_selector_that_excludes).
+    """
+
+    namespaces: frozenset[str]
+    selector: Selector
+    namespace_selector: Selector | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.namespaces, self.selector, self.namespace_selector))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def has(self, pod: Pod, labels: NamespaceLabels) -> bool:
+        """Whether a pod is one of them."""
+        return self.selector.matches(pod.metadata.labels) and self.reaches(pod.metadata.namespace, labels)
+
+    def reaches(self, namespace: str, labels: NamespaceLabels) -> bool:
+        if namespace in self.namespaces:
+            return True
+        wanted = self.namespace_selector
+        return wanted is not None and wanted.matches(labels.get(namespace, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A crowd, and the label of nodes whose values are the places it is looked for in."""
+
+    crowd: Crowd
+    topology_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All that a pod asks of others; a preferred term has a weight, below zero if it is to keep away."""
+
+    affinity: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
+    preferred: tuple[tuple[Term, int], ...] = ()
+    problem: str = ""  #: what could not be read; the terms of that list are left out
+
+
+NONE = Terms()
+
+
+def read_terms(pod: Pod) -> Terms:
+    """The terms of a pod's spec."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NONE
+    nearby, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
+    lists = {
+        "requiredAffinityTerms": nearby.required,
+        "requiredAntiAffinityTerms": apart.required,
+        "preferredAffinityTerms": tuple(each.pod_affinity_term for each in nearby.preferred),
+        "preferredAntiAffinityTerms": tuple(each.pod_affinity_term for each in apart.preferred),
+    }
+    problems: list[str] = []
+    wanted, hated, liked, disliked = (_read_list(pod, name, terms, problems) for name, terms in lists.items())
+    weights = [each.weight for each in nearby.preferred] if liked else []
+    weights += [-each.weight for each in apart.preferred] if disliked else []
+    preferred = tuple(zip((*liked, *disliked), weights, strict=True))
+    return Terms(wanted, hated, preferred, "; ".join(problems))
+
+
+def _read_list(
+    pod: Pod, name: str, terms: Iterable[PodAffinityTerm], problems: list[str]
+) -> tuple[Term, ...]:
+    found: list[Term] = []
+    for number, term in enumerate(terms):
+        read = _read_term(pod, term)
+        if isinstance(read, SelectorProblem):
+            problems.append(f"{name}[{number}].{read}")
+            return ()
+        found.append(read)
+    return tuple(found)
+
+
+def _read_term(pod: Pod, term: PodAffinityTerm) -> Term | SelectorProblem:
+    selector = _inside("labelSelector", term.label_selector)
+    if isinstance(selector, SelectorProblem):
+        return selector
+    names, by_label = frozenset(term.namespaces), None
+    if term.namespace_selector is not None:
+        found = _inside("namespaceSelector", term.namespace_selector)
+        if isinstance(found, SelectorProblem):
+            return found
+        by_label = found
+    elif not names:
+        names = frozenset([pod.metadata.namespace])
+    own = pod.metadata.labels
+    more = [*_unmerged(selector, term.match_label_keys, IN, own)]
+    more += _unmerged(selector, term.mismatch_label_keys, NOT_IN, own)
+    return Term(Crowd(names, selector.narrowed(more) if more else selector, by_label), term.topology_key)
+
+
+def _inside(field: str, selector: LabelSelector | None) -> Selector | SelectorProblem:
+    read = read_selector(selector)
+    return (
+        SelectorProblem(f"{field}.{read.field}", read.message) if isinstance(read, SelectorProblem) else read
+    )
+
+
+def _unmerged(
+    selector: Selector, keys: Iterable[str], operator: str, labels: Mapping[str, str]
+) -> list[Requirement]:
+    """What keys of the pod's own labels add to a selector. API servers do that when a pod is made, and then
+    it stands there with the labels of that time; an older server may not have done it."""
+    there = {each.key for each in selector.requirements if each.operator == operator}
+    return [Requirement(key, operator, (labels[key],)) for key in keys if key in labels and key not in there]
