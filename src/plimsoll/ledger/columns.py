@@ -58,6 +58,11 @@ class NodeColumns:
                 columns[name] = np.concatenate([column, self._nothing[self.size :]])
         self.size = size
 
+    @property
+    def names(self) -> set[str]:
+        """The resources there are columns for."""
+        return {*self._line, *self._free}
+
     def line(self, name: str) -> Column:
         """What each node has of a resource."""
         return self._line.get(name, self._nothing)

@@ -71,7 +71,8 @@ class Snapshot:
         # -- when something last happened that may make room, anywhere and place by place
         self.stamp = 0
         self.freed: Column = np.zeros(self.size, dtype=np.int64)
-        self.freed_anywhere = 0
+        #: Where the next pod goes if all nodes are equal.
+        self.turn = 0
 
     # -- looking things up
 
@@ -103,6 +104,10 @@ class Snapshot:
     def booked(self, key: str) -> tuple[int, Pod] | None:
         """Where a pod is on the books, and the pod as it was booked."""
         return self._booked.get(key)
+
+    def booked_keys(self) -> set[str]:
+        """The pods on the books of any node."""
+        return set(self._booked)
 
     @property
     def assumed(self) -> Mapping[str, Placement]:
@@ -184,6 +189,7 @@ class Snapshot:
         ledger.assume(pod, placement.bills)
         key = placement.task.key
         self._assumed[key] = placement
+        self.turn = placement.place + 1
         self._join(placement.place, pod)
         for claim in placement.task.waiting:
             allocation = placement.allocations[claim.metadata.name]
@@ -450,7 +456,6 @@ class Snapshot:
             self.freed[:] = self.stamp
         else:
             self.freed[place] = self.stamp
-        self.freed_anywhere = self.stamp
 
     def _fill(self, index: Index) -> None:
         index.grown(self.size)
