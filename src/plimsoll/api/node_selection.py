@@ -8,7 +8,7 @@ a value, because it may come from a cluster that stored it before validation bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -48,22 +48,37 @@ def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProbl
     problem = selector_problem(selector)
     if problem is not None:
         return problem
-    labels, name = node.metadata.labels, node.metadata.name
-    return any(_term_matches(term, labels, name) for term in selector.node_selector_terms)
+    return any(term_matches(term, node) for term in selector.node_selector_terms)
 
 
 def selector_problem(selector: NodeSelector) -> SelectorProblem | None:
     """The first thing that keeps a selector from being evaluated, or None."""
     for number, term in enumerate(selector.node_selector_terms):
-        path = f"nodeSelectorTerms[{number}]"
-        for index, requirement in enumerate(term.match_expressions):
-            message = _expression_problem(requirement)
-            if message:
-                return SelectorProblem(f"{path}.matchExpressions[{index}]", message)
-        for index, requirement in enumerate(term.match_fields):
-            message = _field_problem(requirement)
-            if message:
-                return SelectorProblem(f"{path}.matchFields[{index}]", message)
+        problem = _term_problem(term, f"nodeSelectorTerms[{number}]")
+        if problem is not None:
+            return problem
+    return None
+
+
+def readable_terms(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeSelectorTerm, ...]:
+    """The terms that can be evaluated: those a pod is held to, as in Kubernetes."""
+    return tuple(term for term in terms if _term_problem(term, "") is None)
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether a term that can be evaluated matches a node; an empty one matches nothing."""
+    return _term_matches(term, node.metadata.labels, node.metadata.name)
+
+
+def _term_problem(term: NodeSelectorTerm, path: str) -> SelectorProblem | None:
+    for index, requirement in enumerate(term.match_expressions):
+        message = _expression_problem(requirement)
+        if message:
+            return SelectorProblem(f"{path}.matchExpressions[{index}]", message)
+    for index, requirement in enumerate(term.match_fields):
+        message = _field_problem(requirement)
+        if message:
+            return SelectorProblem(f"{path}.matchFields[{index}]", message)
     return None
 
 

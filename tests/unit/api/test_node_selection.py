@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector
-from plimsoll.api.node_selection import SelectorProblem, node_matches, selector_matches, selector_problem
+from plimsoll.api.node_selection import (
+    SelectorProblem,
+    node_matches,
+    readable_terms,
+    selector_matches,
+    selector_problem,
+    term_matches,
+)
 
 
 def node(name: str = "node-a", **labels: str) -> Node:
@@ -204,3 +211,12 @@ def test_terms_are_alternatives_of_requirements(
     made = selector(*[labels(*term) for term in terms])
     wanted = any(term and all(holds(each, known) for each in term) for term in terms)
     assert selector_matches(made, node(**known)) is wanted
+
+
+def test_terms_that_cannot_be_read_are_left_out_one_by_one() -> None:
+    good, bad = labels(requirement("zone", "Exists")), labels(requirement("zone", "Near", "a"))
+    wrong_field = fields(requirement("metadata.name", "Exists"))
+    made = selector(bad, good, wrong_field)
+    (only,) = readable_terms(made.node_selector_terms)
+    assert term_matches(only, node(zone="a"))
+    assert not term_matches(only, node(place="a"))
