@@ -10,7 +10,7 @@ Document 000, "Scheduler Internal Cache Update"; section 3 of the accounting sem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -125,6 +125,10 @@ class Snapshot:
     def held(self, uid: str) -> AllocationResult | None:
         """The devices that are held for a claim, written down or promised."""
         return self._held.get(uid)
+
+    def users(self, namespace: str, name: str) -> Set[str]:
+        """The pods on the books that use a claim."""
+        return self._users.get((namespace, name), frozenset())
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
         """An object that is neither a node nor a pod."""
