@@ -41,7 +41,8 @@ class DomainColumn:
     @property
     def known(self) -> Mask:
         """The places whose nodes have the label."""
-        return self.ids != NOWHERE
+        mask: Mask = self.ids != NOWHERE
+        return mask
 
     def totals(self, counts: PlaceCounts, among: Mask | None = None) -> Column:
         """The sum for each domain, over all places or `among` these; the last is that of NOWHERE: zero."""
