@@ -18,7 +18,7 @@ NAMES = sorted(folder.name for folder in STORIES.iterdir() if folder.is_dir()) i
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of a pod: its node or why there is none (part of the message), and what its claims charge."""
+    """What becomes of a pod: its node, or why there is none (part of the message); what its claims charge."""
 
     node: str | None = None
     message: str = ""

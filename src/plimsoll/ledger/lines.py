@@ -8,7 +8,7 @@ the accounting semantics).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -98,6 +98,8 @@ class Entry:
 def node_amounts(pod: Pod, bills: Sequence[Bill], options: Options, profile: Profile) -> dict[str, Quantity]:
     """What a pod takes from its node by itself: not what is charged for claims as a whole."""
     charges = _charges(bills, options)
+    if not charges:
+        return pod_requests(pod, options, ())
     plain = work_out(pod, charges, options)
     own = tuple(_without_held(p, c, profile) for p, c in zip(plain, charges, strict=True))
     total = pod_requests(pod, options, own)
@@ -113,9 +115,18 @@ def non_zero_amounts(
     fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
     if not options.skip_pod_level and pod_level_requests_set(pod):
         fill = {name: amount for name, amount in fill.items() if name not in amounts}
-    if not fill:
+    if not fill or _all_request(pod, fill):
         return dict(amounts)
     return node_amounts(pod, bills, replace(options, non_missing=fill), profile)
+
+
+def _all_request(pod: Pod, names: Iterable[str]) -> bool:
+    """Whether every container requests these resources: then nothing is missing that could be filled."""
+    return all(
+        name in container.resources.requests
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for name in names
+    )
 
 
 def make_entry(

@@ -71,6 +71,8 @@ def draw(
 
 def settled(bill: Bill, drawn: Mapping[tuple[str, str], Quantity]) -> Bill:
     """The bill with what is drawn from its pools written into it, where that is not there yet."""
+    if not drawn:
+        return bill
     resources = {
         name: replace(charge, drawn=drawn[bill.claim, name])
         if charge.drawn is None and (bill.claim, name) in drawn

@@ -15,7 +15,8 @@ decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from plimsoll.api.core import Pod, ResourceList
 from plimsoll.api.forms import ClaimCharge, Form
@@ -46,6 +47,12 @@ class Options:
 
 
 DEFAULTS = Options()
+
+
+@lru_cache(maxsize=64)
+def before_running(options: Options) -> Options:
+    """The same for a pod that is not running: it has no status values to heed."""
+    return replace(options, use_status=False, in_place_pod_level=False)
 
 
 # -- predicates

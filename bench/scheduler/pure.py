@@ -1,0 +1,178 @@
+"""The cycle by itself: no HTTP, no clock, one pod after the other.
+
+For each pod `read_task`, `schedule_one` and `assume` are timed; then what the API would say (the claim
+allocated, the pod bound) is heard, which is timed apart. Pods are placed before until the cluster is as full
+as wanted. Every placement is checked at the end: no node past its line, no device given twice.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bench.scheduler.worlds import World
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.ledger.status import with_charges
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import schedule_one
+from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
+from plimsoll.schedule.verify import verify
+
+#: How full the cluster is before pods are timed.
+FILLS = {"empty": 0, "half": 50, "nearly": 95}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds per pod, and what stands behind them."""
+
+    pods: int
+    mean: float
+    p50: float
+    p99: float
+    hearing: float  #: to hear of the bound pod and its claim
+    hopeless: float = 0.0  #: to find out again that a pod fits nowhere, on average
+
+    @property
+    def rate(self) -> float:
+        return 1e6 / self.mean
+
+
+class Bench:
+    """A snapshot of a world, and pods that come to it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.settings = Settings.default()
+        self.snapshot = Snapshot()
+        self._numbers = itertools.count()
+        self._ids = (f"{number:08x}-0000-4000-8000-000000000000" for number in itertools.count())
+        for tree in world.classes():
+            self.snapshot.set(codec.convert(tree, DeviceClass))
+        for number in range(world.nodes):
+            self.snapshot.set(codec.convert(world.node(number), Node))
+            for tree in world.slices(number):
+                self.snapshot.set(codec.convert(tree, ResourceSlice))
+
+    def new_pod(self) -> Pod:
+        """A pod as it comes from the API, its claim heard of before."""
+        name = f"p-{next(self._numbers)}"
+        if self.world.claiming:
+            self.snapshot.set(codec.convert(self.world.claim(f"c-{name}"), ResourceClaim))
+        return codec.convert(self.world.pod(name, f"c-{name}"), Pod)
+
+    def hopeless_pods(self, count: int) -> list[Pod]:
+        trees = (self.world.hopeless_pod(f"h-{number}", number) for number in range(count))
+        return [codec.convert(tree, Pod) for tree in trees]
+
+    def place(self, pod: Pod) -> Placement | Unplaced:
+        """One pod's life as far as it is the scheduler's own."""
+        task = read_task(pod, self.snapshot)
+        assert isinstance(task, Task), task
+        found = schedule_one(task, self.snapshot, self.settings, self._new_id)
+        if isinstance(found, Placement):
+            self.snapshot.assume(found)
+        return found
+
+    def hear(self, placement: Placement) -> None:
+        """What the watch says once a placement is written down."""
+        snapshot, task = self.snapshot, placement.task
+        for claim in task.waiting:
+            status = msgspec.structs.replace(
+                claim.status, allocation=placement.allocations[claim.metadata.name]
+            )
+            meta = msgspec.structs.replace(claim.metadata, resource_version="2")
+            snapshot.set(msgspec.structs.replace(claim, metadata=meta, status=status))
+        pod: Any = with_charges(task.pod, placement.bills).whole() if placement.bills else task.pod
+        spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
+        snapshot.set(msgspec.structs.replace(pod, spec=spec))
+
+    def fill(self, percent: int) -> None:
+        for _ in range(self.world.room * percent // 100):
+            found = self.place(self.new_pod())
+            assert isinstance(found, Placement), found
+            self.hear(found)
+
+    def run(self, pods: int, hopeless: int = 0) -> Timing:
+        """Time so many pods, and so many hopeless ones tried again and again between them."""
+        count = min(pods, self.world.room - len(self.snapshot.assumed) - self._placed())
+        ready = [self.new_pod() for _ in range(count)]
+        lost = self.hopeless_pods(hopeless)
+        for pod in lost:
+            assert isinstance(self.place(pod), Unplaced)
+        times, heard, tried, attempts = [], 0.0, 0.0, 0
+        gc.collect()
+        gc.freeze()
+        clock = time.perf_counter
+        for number, pod in enumerate(ready):
+            start = clock()
+            found = self.place(pod)
+            times.append(clock() - start)
+            assert isinstance(found, Placement), found
+            start = clock()
+            self.hear(found)
+            heard += clock() - start
+            for other in lost[number % 10 :: 10]:
+                start = clock()
+                again = self.place(other)
+                tried += clock() - start
+                attempts += 1
+                assert isinstance(again, Unplaced)
+        gc.unfreeze()
+        times.sort()
+        return Timing(
+            count,
+            sum(times) / count * 1e6,
+            times[count // 2] * 1e6,
+            times[count * 99 // 100] * 1e6,
+            heard / count * 1e6,
+            tried / attempts * 1e6 if attempts else 0.0,
+        )
+
+    def check(self) -> None:
+        problems = verify(self.snapshot)
+        assert not problems, problems
+
+    def _placed(self) -> int:
+        return sum(len(self.snapshot.ledger(place)) for place in self.snapshot.places())
+
+    def _new_id(self) -> str:
+        return next(self._ids)
+
+
+def measure(world: World, pods: int, fill: str, hopeless: int = 0) -> Timing:
+    bench = Bench(world)
+    bench.fill(FILLS[fill])
+    bench.run(min(20, pods))  # what is compiled and kept on first use
+    timing = bench.run(pods, hopeless if world.scenario == "hopeless" else 0)
+    bench.check()
+    return timing
+
+
+def report(
+    scenarios: list[str], sizes: list[int], fills: list[str], pods: int, devices: int, say: Callable[[str], None]
+) -> None:
+    say(f"the cycle by itself, {devices} devices a node, one pod after the other")
+    say(f"  {'scenario':27} {'nodes':>6} {'fill':>6} {'pods/s':>8} {'p50':>8} {'p99':>8} {'hearing':>9}  growth")
+    for scenario in scenarios:
+        for fill in fills:
+            first: Timing | None = None
+            for nodes in sizes:
+                timing = measure(World(scenario, nodes, devices), pods, fill, 100)
+                first = first or timing
+                tried = f", a hopeless pod again {timing.hopeless:.0f} us" if timing.hopeless else ""
+                say(
+                    f"  {scenario:27} {nodes:6} {fill:>6} {timing.rate:8.0f} {timing.p50:5.0f} us "
+                    f"{timing.p99:5.0f} us {timing.hearing:6.0f} us  {timing.mean / first.mean:.1f} x{tried}"
+                )
