@@ -27,7 +27,7 @@ from plimsoll.ledger.lines import node_amounts
 from plimsoll.ledger.mapping import charges_of
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.policy import work_out
-from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
+from plimsoll.ledger.requests import before_running, is_pod_level_resource, pod_requests
 from plimsoll.ledger.units import PLAIN, quantity_of
 from plimsoll.ledger.verdict import Cause, Reason
 
@@ -36,6 +36,7 @@ POD_LEVEL = "pod-level request"
 POLICY = "accounting policy"
 #: What a device that must not be handed out charges one of, where there is none to be had.
 NO_POLICY = "devices without a policy"
+_NEVER = (Cause.NO_POLICY, Cause.UNKNOWN_POLICY, Cause.BAD_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Allowance:
         class_policy = self.pricing.class_policy(claim, result.request)
         charges = charges_of(result, device, class_policy, self.pricing.profile)
         if isinstance(charges, Reason):
-            return {NO_POLICY: 1} if charges.cause in (Cause.NO_POLICY, Cause.UNKNOWN_POLICY) else {}
+            return {NO_POLICY: 1} if charges.cause in _NEVER else {}
         total: dict[str, int] = {}
         for charge in charges:
             amount = 0
@@ -82,7 +83,7 @@ def allowance_for(ledger: NodeLedger, pod: Pod, pricing: Pricing, bills: Sequenc
     have what the containers leave of it; elsewhere they have the node's headroom beyond the pod's own needs.
     """
     ledger = ledger.without(pod)
-    options = replace(ledger.options, use_status=False, in_place_pod_level=False)
+    options = before_running(ledger.options)
     if not options.count_claims:
         return Allowance({}, pricing)
     taken = node_amounts(pod, bills, options, ledger.profile)

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, read_status
+from plimsoll.api.forms import ClaimCharge, read_pod
 from plimsoll.api.quantity import ZERO, Quantity
 
 
 def read_charges(pod: Pod) -> tuple[ClaimCharge, ...]:
-    """The charges in a pod's status, whatever form they are written in."""
-    return read_status(pod.status)
+    """The charges in a pod's status, whatever form they are written in, or else in its annotation."""
+    return read_pod(pod)
 
 
 def pod_charge(charges: Iterable[ClaimCharge]) -> dict[str, Quantity]:

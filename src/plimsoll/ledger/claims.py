@@ -20,6 +20,8 @@ from plimsoll.api.forms import (
     ResourceCharge,
     device_forms,
     read_class,
+    read_device_class,
+    read_pod,
     read_status,
 )
 from plimsoll.api.identity import DeviceId
@@ -127,13 +129,23 @@ class Pricing:
 
     def class_policy(self, claim: ResourceClaim, request: str) -> ClassPolicy:
         found = self.classes.get(requested_class(claim, request))
-        return NO_CLASS if found is None else read_class(found.spec)
+        if found is None:
+            return NO_CLASS
+        return read_device_class(found) if self.profile.annotations else read_class(found.spec)
 
 
-def has_node_device(allocation: AllocationResult, pricing: Pricing) -> bool:
-    """Whether a device of an allocation has anything to do with node resources, as far as they are known."""
-    found = (pricing.devices.find(result, pricing.node) for result in allocation.devices.results)
-    return any(device is not None and device_forms(device) for device in found)
+def has_node_device(claim: ResourceClaim, allocation: AllocationResult, pricing: Pricing) -> bool:
+    """Whether a device of an allocation has anything to do with node resources, as far as they are known.
+
+    A device that is not published counts if its class says what such devices charge.
+    """
+    for result in allocation.devices.results:
+        device = pricing.devices.find(result, pricing.node)
+        if device is not None and device_forms(device):
+            return True
+        if pricing.class_policy(claim, result.request).charges:
+            return True
+    return False
 
 
 def price_claim(
@@ -143,7 +155,7 @@ def price_claim(
     pricing: Pricing,
 ) -> Bill | Reason | None:
     """The bill of an allocated claim; None if it charges nothing."""
-    if not has_node_device(allocation, pricing):
+    if not has_node_device(claim, allocation, pricing):
         return None
     return bill_results(claim, allocation.devices.results, containers, pricing)
 
@@ -223,9 +235,10 @@ def _placed(reason: Reason, claim: ResourceClaim, result: AllocationDevice | Non
     return replace(placed, driver=result.driver, pool=result.pool, device=result.device)
 
 
-def bills_in_status(pod: Pod) -> tuple[Bill, ...]:
-    """The bills a pod carries in its status, whatever form they are written in."""
+def bills_in_status(pod: Pod, profile: Profile | None = None) -> tuple[Bill, ...]:
+    """The bills a pod carries in its status, whatever form they are written in, or else in its annotation."""
+    annotations = (profile or Profile.default()).annotations
     return tuple(
         Bill(charge, charge.reference.uid if charge.reference is not None else "")
-        for charge in read_status(pod.status)
+        for charge in (read_pod(pod) if annotations else read_status(pod.status))
     )

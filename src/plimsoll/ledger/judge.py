@@ -31,7 +31,7 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.policy import delegated, is_held
 from plimsoll.ledger.pools import draw, settled
 from plimsoll.ledger.profile import Profile, Sharing
-from plimsoll.ledger.requests import Options, pod_requests
+from plimsoll.ledger.requests import Options, before_running, pod_requests
 from plimsoll.ledger.units import add_units, is_counted, unit_of, units_of
 from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
@@ -64,7 +64,8 @@ def judge_placement(
     shared = Verdict.of(islice(_shared(ledger, pod, claims, allocations, bills), 1))
     if wrong is not None:
         return Judgement(shared if shared.reasons else Verdict.of([wrong]), None)
-    rest = judge_bills(ledger, pod, bills, _concerns_node(pod, claims, allocations, pricing))
+    concerned = bool(bills) or _concerns_node(pod, claims, allocations, pricing)
+    rest = judge_bills(ledger, pod, bills, concerned)
     return replace(rest, verdict=shared) if shared.reasons else rest
 
 
@@ -107,7 +108,7 @@ def _concerns_node(
 ) -> bool:
     """Whether the pod is judged at all: it is if a device of it could charge the node, even if none does."""
     charged = _charged(pod, claims, allocations, pricing.profile)
-    return any(has_node_device(allocation, pricing) for _, allocation in charged)
+    return any(has_node_device(claim, allocation, pricing) for claim, allocation in charged)
 
 
 def judge_bills(
@@ -119,8 +120,7 @@ def judge_bills(
     """
     ledger = ledger.without(pod)
     profile = ledger.profile
-    # A pod that is not running has no status values to heed.
-    options = replace(ledger.options, use_status=False, in_place_pod_level=False)
+    options = before_running(ledger.options)
     if not options.count_claims or not (bills or concerns_node):
         return Judgement(SUCCESS, demand=demand_of(ledger, pod, (), options))
     charges = tuple(bill.charge for bill in bills)
@@ -238,6 +238,6 @@ def judge_pod(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill] = ()) -> Judge
 def judge_admission(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill]) -> Admission:
     """Whether a kubelet with this ledger of its other pods takes a pod that was sent to it (P25)."""
     ledger = ledger.without(pod)
-    options = replace(ledger.options, use_status=False, in_place_pod_level=False)
+    options = before_running(ledger.options)
     demand = demand_of(ledger, pod, bills, options)
     return admission(demand, ledger.allocatable, ledger.requested, len(ledger))

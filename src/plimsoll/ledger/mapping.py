@@ -6,7 +6,8 @@ Owns the step from one allocation result to amounts of node resources, in every 
     no capacity key         the multiplier, once per result (point P29: a shared device counts per share)
     overhead                per pod and per container, beside the mapping
 
-Products are rounded up to whole nano-units (P27). Also owns which accounting policy holds: the device's, else
+A device that says nothing charges what its class says in an annotation, if it does. Products are rounded up
+to whole nano-units (P27). Also owns which accounting policy holds: the device's, else
 that of the class the device was requested by, else none, which adds per claim unless the class says that it
 manages node resources (P1, P2, P3). Document 000, "Kube-Scheduler Workflow" and "Accounting Policy
 Precedence".
@@ -16,7 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.api.forms import POLICIES, ClassPolicy, DeviceRule, Form, device_forms, read_device
+from plimsoll.api.forms import (
+    CLASS_KEY,
+    POLICIES,
+    ClassPolicy,
+    DeviceRule,
+    Form,
+    device_forms,
+    read_device,
+)
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import AllocationDevice, Device
@@ -51,8 +60,10 @@ def charges_of(
 ) -> tuple[DeviceCharge, ...] | Reason:
     """What a result charges, resource by resource; a reason if that cannot be known."""
     profile = profile or Profile.default()
+    if class_policy.problem:
+        return Reason(cause=Cause.BAD_ANNOTATION, detail=class_policy.problem)
     charges = []
-    for resource, rule in sorted(read_device(device).items()):
+    for resource, rule in sorted((read_device(device) or class_policy.rules).items()):
         amount = _mapped(result, device, resource, rule, profile)
         if isinstance(amount, Reason):
             return amount
@@ -81,7 +92,7 @@ def _mapped(
     if consumed is None:
         if result.consumed_capacity:
             return None  # this allocation has nothing to do with that capacity
-        (form, *_) = device_forms(device)
+        forms = device_forms(device)
         return Reason(
             cause=Cause.NO_CONSUMED_CAPACITY,
             resource=resource,
@@ -89,7 +100,7 @@ def _mapped(
             pool=result.pool,
             device=result.device,
             key=rule.capacity_key,
-            detail=_FIELDS[form],
+            detail=_FIELDS[forms[0]] if forms else f"annotation {CLASS_KEY} of its class",
         )
     return consumed if rule.multiplier is None else consumed.multiply(rule.multiplier)
 

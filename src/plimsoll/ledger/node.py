@@ -159,7 +159,7 @@ class NodeLedger:
         """Book a pod that was placed here but is not bound yet."""
         if pod in self:
             raise LedgerError(f"pod {pod_key(pod)} is on the books of node {self.name} already")
-        return self._book(replace(make_entry(pod, bills, self.options, self.profile), assumed=True))
+        return self._book(make_entry(pod, bills, self.options, self.profile, assumed=True))
 
     def forget(self, pod: Pod) -> Entry:
         """Take back an assumption."""
@@ -233,7 +233,7 @@ class NodeLedger:
 
     def _bills_now(self, known: Entry | None, pod: Pod) -> tuple[Bill, ...]:
         """The bills in a pod's status, or better: the recorded ones, which also know devices and UIDs."""
-        told = bills_in_status(pod)
+        told = bills_in_status(pod, self.profile)
         if known is None:
             return told
         if not told and self.profile.keep_assumed_charges:

@@ -18,6 +18,9 @@ ours, which follows document 000; `Profile.upstream_1_36()` answers exactly as k
 - DIFF: accounting policies are heeded; upstream has none (test_policies_need_the_default_profile).
 - DIFF: charges of an assumed pod stay when its status comes back without them; upstream loses them
   (test_charges_survive_a_server_that_drops_them).
+- DIFF: where the cluster has no fields for it, annotations of classes say what devices charge and annotations
+  of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
+  test_charges_in_an_annotation_are_booked).
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ class Profile:
     distinct_containers: bool = True
     policies: bool = True
     keep_assumed_charges: bool = True
+    annotations: bool = True  #: classes and pods may say in annotations what the cluster has no fields for
     sharing: Sharing = Sharing.BY_CONSUMERS
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node pays once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
@@ -82,6 +86,7 @@ _UPSTREAM_1_36 = Profile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
+    annotations=False,
 )
 _UPSTREAM_1_37 = Profile(
     name="upstream-1.37",
@@ -90,6 +95,7 @@ _UPSTREAM_1_37 = Profile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
+    annotations=False,
     sharing=Sharing.BY_RESERVATION,
     budget_limits=True,
 )

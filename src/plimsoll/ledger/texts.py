@@ -35,6 +35,7 @@ _TEXTS = {
     ),
     Cause.NO_POLICY: "claim {claim}, device {device}: no accounting policy for {resource}",
     Cause.UNKNOWN_POLICY: "claim {claim}, device {device}: unknown accounting policy {policy} for {resource}",
+    Cause.BAD_ANNOTATION: "claim {claim}, device {device}: {detail}",
     Cause.TWO_POLICIES: "claim {claim}: devices with different accounting policies for {resource}: {detail}",
     Cause.MIXED_DRIVERS: (
         "container {container}: claims with accounting policy {policy} for {resource} "

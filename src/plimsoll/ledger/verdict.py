@@ -41,6 +41,7 @@ class Cause(Enum):
     # policies
     NO_POLICY = "no policy"
     UNKNOWN_POLICY = "unknown policy"
+    BAD_ANNOTATION = "bad annotation"
     TWO_POLICIES = "two policies"
     MIXED_DRIVERS = "mixed drivers"
     MAX_WITH_POOL = "Max with ConsumeFrom"

@@ -13,9 +13,23 @@ change of form would lose (`Written.losses`; `write_*` never drops anything sile
 
 Accounting policies have no field in stock 1.36 and 1.37; here they are `accountingPolicy` on a mapping,
 `accountingPolicies` and `drawn` beside `resources` in a 1.36 status entry, and `accountingPolicy` and `drawn`
-on the items of the other two. Stock API servers drop those; `docs/compat.md` says what follows from that.
+on the items of the other two. Stock API servers drop those; `docs/compat.md` says what follows from that, and
+`annotations.py` is what takes their place there.
 """
 
+from plimsoll.api.forms.annotations import (
+    CLASS_KEY,
+    POD_KEY,
+    AnnotationProblem,
+    Where,
+    annotation_patch,
+    charges_annotation,
+    pod_problem,
+    read_charges_annotation,
+    read_class_annotation,
+    read_device_class,
+    read_pod,
+)
 from plimsoll.api.forms.classes import read_class, write_class
 from plimsoll.api.forms.devices import device_forms, read_device, write_device
 from plimsoll.api.forms.internal import (
@@ -31,17 +45,28 @@ from plimsoll.api.forms.internal import (
 from plimsoll.api.forms.statuses import read_status, status_form, write_status
 
 __all__ = [
+    "CLASS_KEY",
+    "POD_KEY",
     "POLICIES",
+    "AnnotationProblem",
     "ClaimCharge",
     "ClassPolicy",
     "DeviceRule",
     "Form",
     "Policy",
     "ResourceCharge",
+    "Where",
     "Written",
+    "annotation_patch",
+    "charges_annotation",
     "device_forms",
+    "pod_problem",
+    "read_charges_annotation",
     "read_class",
+    "read_class_annotation",
     "read_device",
+    "read_device_class",
+    "read_pod",
     "read_status",
     "status_form",
     "write_class",

@@ -78,10 +78,21 @@ class ClaimCharge:
 
 @dataclass(frozen=True, slots=True)
 class ClassPolicy:
-    """What a DeviceClass says about node resources."""
+    """What a DeviceClass says about node resources.
+
+    `rules` hold for its devices that say nothing themselves. `problem` is why what it says cannot be used;
+    then none of its devices can be charged, and none may be handed out.
+    """
 
     manages: bool = False
     policies: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, DeviceRule] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def charges(self) -> bool:
+        """Whether devices that say nothing themselves have to do with node resources."""
+        return bool(self.rules or self.problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ def status_form(status: PodStatus) -> Form | None:
 def read_status(status: PodStatus) -> tuple[ClaimCharge, ...]:
     """The claim charges of a pod, whatever form they came in."""
     if status.node_allocatable_resource_claim_statuses:
-        return tuple(map(_read_entry, status.node_allocatable_resource_claim_statuses))
+        return tuple(map(read_entry, status.node_allocatable_resource_claim_statuses))
     return tuple(map(_read_native, status.native_resource_claim_status))
 
 
-def _read_entry(entry: NodeAllocatableClaimStatus) -> ClaimCharge:
+def read_entry(entry: NodeAllocatableClaimStatus) -> ClaimCharge:
     """A 1.36 or 1.37 entry; one that mixes `resources` and `mapping` charges both."""
     resources: dict[str, ResourceCharge] = {}
     for name, quantity in entry.resources.items():

@@ -1,0 +1,307 @@
+"""Node-allocatable data in annotations, for clusters that drop the fields.
+
+An API server without the alpha gates keeps none of the fields of the other forms. There a DeviceClass says in
+an annotation what its devices charge, in the very words of a device and of a class, and a pod carries the
+charges of its claims in an annotation, in the words of its status:
+
+    DeviceClass   plimsoll.dev/node-allocatable   a JSON object: nodeAllocatableResourceMappings (or the
+                                                  mappings of another form), managesNodeAllocatableResources,
+                                                  nodeAllocatableResourceAccountingPolicies
+    Pod           plimsoll.dev/claim-charges      a JSON list of nodeAllocatableResourceClaimStatuses
+
+Owns reading and writing both. Promises: an annotation that cannot be used is a problem that names the field,
+never an exception; fields, where a cluster keeps them, come before annotations. An annotation of a class is
+read strictly, a misspelt word in it would charge the wrong amount. (Document 000, "Alternatives": mappings
+in the class.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from plimsoll.api.codec import convert, decode, decode_tree, encode
+from plimsoll.api.core import MappedQuantity, NodeAllocatableClaimStatus, OverheadQuantity, Pod
+from plimsoll.api.forms.classes import read_class
+from plimsoll.api.forms.devices import device_forms, read_device
+from plimsoll.api.forms.internal import POLICIES, ClaimCharge, ClassPolicy, DeviceRule
+from plimsoll.api.forms.statuses import read_entry, read_status
+from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import (
+    Device,
+    DeviceClass,
+    DeviceClassSpec,
+    NativeResourceMapping,
+    NodeAllocatableMapping,
+    NodeAllocatableResource,
+    QuantitySource,
+    ResourceMapping,
+    ResourceOverhead,
+)
+from plimsoll.errors import DecodeError
+
+CLASS_KEY = "plimsoll.dev/node-allocatable"
+POD_KEY = "plimsoll.dev/claim-charges"
+
+
+class Where(Enum):
+    """Where a pod's claim charges are written."""
+
+    STATUS = "status"
+    ANNOTATION = "annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationProblem:
+    """An annotation that cannot be used: which field of it, and why."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def _undecodable(error: DecodeError) -> AnnotationProblem:
+    return AnnotationProblem(error.field, str(error).removeprefix(f"{error.field}: "))
+
+
+# -- classes
+
+
+class ClassWords(Wire, frozen=True):
+    """What the annotation of a class may say."""
+
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
+    native_resource_mappings: dict[str, NativeResourceMapping] = {}
+    manages_node_allocatable_resources: bool | None = None
+    node_allocatable_resource_accounting_policies: dict[str, str] = {}
+    manages_native_resources: bool | None = None
+    native_resource_accounting_policies: dict[str, str] = {}
+
+
+def read_device_class(device_class: DeviceClass) -> ClassPolicy:
+    """What a class says, in its fields and in its annotation; the fields win where both say something."""
+    policy = read_class(device_class.spec)
+    text = device_class.metadata.annotations.get(CLASS_KEY)
+    if text is None:
+        return policy
+    told = read_class_annotation(text)
+    if isinstance(told, AnnotationProblem):
+        name = device_class.metadata.name
+        return replace(policy, problem=f"device class {name}, annotation {CLASS_KEY}: {told}")
+    if not policy.manages and not policy.policies:
+        return told
+    return ClassPolicy(policy.manages or told.manages, policy.policies or told.policies, told.rules)
+
+
+@lru_cache(maxsize=1024)
+def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
+    """What the annotation of a class says."""
+    try:
+        tree = decode_tree(text)
+        words = convert(tree, ClassWords)
+    except DecodeError as error:
+        return _undecodable(error)
+    problem = next(_strange_words(tree, "", ClassWords), None)
+    if problem is None:
+        problem = next(_class_problems(words), None)
+    if problem is not None:
+        return problem
+    policy = read_class(
+        DeviceClassSpec(
+            manages_node_allocatable_resources=words.manages_node_allocatable_resources,
+            manages_native_resources=words.manages_native_resources,
+            node_allocatable_resource_accounting_policies=words.node_allocatable_resource_accounting_policies,
+            native_resource_accounting_policies=words.native_resource_accounting_policies,
+        )
+    )
+    return replace(policy, rules=read_device(_as_device(words)))
+
+
+def _as_device(words: ClassWords) -> Device:
+    """A device that says what a class says about all of its devices."""
+    return Device(
+        node_allocatable_resource_mappings=words.node_allocatable_resource_mappings,
+        node_allocatable_resources=words.node_allocatable_resources,
+        native_resource_mappings=words.native_resource_mappings,
+    )
+
+
+#: What stands below a field: an object, or (True) objects by name.
+_BELOW: Mapping[tuple[type[Wire], str], tuple[type[Wire], bool]] = {
+    (ClassWords, "nodeAllocatableResourceMappings"): (NodeAllocatableMapping, True),
+    (ClassWords, "nodeAllocatableResources"): (NodeAllocatableResource, True),
+    (ClassWords, "nativeResourceMappings"): (NativeResourceMapping, True),
+    (NodeAllocatableResource, "mapping"): (ResourceMapping, False),
+    (NodeAllocatableResource, "overhead"): (ResourceOverhead, False),
+    (NativeResourceMapping, "quantityFrom"): (QuantitySource, False),
+}
+
+
+def _strange_words(tree: Any, path: str, view: type[Wire]) -> Iterator[AnnotationProblem]:
+    """The fields that mean nothing here; the tree is known to have the shape of the view."""
+    for key, value in (tree or {}).items():
+        at = f"{path}.{key}" if path else key
+        if key not in view.__struct_encode_fields__:
+            known = ", ".join(view.__struct_encode_fields__)
+            yield AnnotationProblem(at, f"no such field; there are {known}")
+        below, by_name = _BELOW.get((view, key), (None, False))
+        if below is None:
+            continue
+        parts = {f"{at}[{name}]": part for name, part in (value or {}).items()} if by_name else {at: value}
+        for place, part in parts.items():
+            yield from _strange_words(part, place, below)
+
+
+def _class_problems(words: ClassWords) -> Iterator[AnnotationProblem]:
+    device = _as_device(words)
+    if len(device_forms(device)) > 1:
+        message = (
+            "must have only one of nodeAllocatableResourceMappings, nodeAllocatableResources "
+            "and nativeResourceMappings"
+        )
+        yield AnnotationProblem("", message)
+    fields = {
+        "nodeAllocatableResources": words.node_allocatable_resources,
+        "nodeAllocatableResourceMappings": words.node_allocatable_resource_mappings,
+        "nativeResourceMappings": words.native_resource_mappings,
+    }
+    form = next((name for name, value in fields.items() if value), "")
+    for resource, newer in words.node_allocatable_resources.items():
+        mapping = newer.mapping
+        if mapping is not None and mapping.capacity_key is not None and mapping.device_multiplier is not None:
+            message = "must not have deviceMultiplier along with capacityKey"
+            yield AnnotationProblem(f"{form}[{resource}].mapping", message)
+    for resource, native in words.native_resource_mappings.items():
+        source = native.quantity_from
+        if source is not None and source.capacity is not None and source.per_instance_quantity is not None:
+            message = "must have only one of perInstanceQuantity and capacity"
+            yield AnnotationProblem(f"{form}[{resource}].quantityFrom", message)
+    for resource, rule in read_device(device).items():
+        yield from _rule_problems(resource, rule, f"{form}[{resource}]")
+    for field, policies in (
+        ("nodeAllocatableResourceAccountingPolicies", words.node_allocatable_resource_accounting_policies),
+        ("nativeResourceAccountingPolicies", words.native_resource_accounting_policies),
+    ):
+        for resource, policy in policies.items():
+            if policy not in POLICIES:
+                yield AnnotationProblem(f"{field}[{resource}]", _one_of_policies(policy))
+
+
+def _rule_problems(resource: str, rule: DeviceRule, at: str) -> Iterator[AnnotationProblem]:
+    if "/" in resource and "kubernetes.io/" not in resource:
+        yield AnnotationProblem(at, "must be a resource of the node, such as cpu, memory or hugepages-2Mi")
+    if rule.mapped and rule.capacity_key is None and rule.multiplier is None:
+        yield AnnotationProblem(at, "must say how much: a capacity, a multiplier, or both")
+    if rule.capacity_key == "":
+        yield AnnotationProblem(at, "the capacity must not be empty; leave it out instead")
+    if rule.multiplier is not None and rule.multiplier.sign() <= 0:
+        yield AnnotationProblem(at, f"the multiplier must be larger than zero, it is {rule.multiplier}")
+    if not rule.mapped and rule.per_pod is None and rule.per_container is None:
+        yield AnnotationProblem(at, "must have a mapping or overhead")
+    for amount in (rule.per_pod, rule.per_container):
+        if amount is not None and amount.sign() < 0:
+            yield AnnotationProblem(at, f"overhead must not be negative, it is {amount}")
+    if rule.policy and rule.policy not in POLICIES:
+        yield AnnotationProblem(f"{at}.accountingPolicy", _one_of_policies(rule.policy))
+
+
+def _one_of_policies(policy: str) -> str:
+    return f"must be one of {', '.join(POLICIES)}, not {policy!r}"
+
+
+# -- pods
+
+
+def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
+    """The claim charges of a pod: those in its status, else those in its annotation.
+
+    An annotation that cannot be used counts as absent, so that the claims are priced anew; `pod_problem`
+    says what is wrong with it. It is looked at only where the pod has claims.
+    """
+    told = read_status(pod.status)
+    if told or not pod.metadata.annotations or not _has_claims(pod):
+        return told
+    text = pod.metadata.annotations.get(POD_KEY)
+    found = None if text is None else read_charges_annotation(text)
+    return found if isinstance(found, tuple) else ()
+
+
+def pod_problem(pod: Pod) -> AnnotationProblem | None:
+    """What is wrong with the annotation of a pod."""
+    text = pod.metadata.annotations.get(POD_KEY)
+    found = None if text is None else read_charges_annotation(text)
+    return found if isinstance(found, AnnotationProblem) else None
+
+
+def _has_claims(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
+def read_charges_annotation(text: str) -> tuple[ClaimCharge, ...] | AnnotationProblem:
+    """The charges in the annotation of a pod."""
+    try:
+        entries: tuple[NodeAllocatableClaimStatus, ...] = decode(text, _ENTRIES)
+    except DecodeError as error:
+        return _undecodable(error)
+    charges = tuple(map(read_entry, entries))
+    return next(_charge_problems(charges), charges)
+
+
+_ENTRIES: Any = tuple[NodeAllocatableClaimStatus, ...]
+
+
+def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProblem]:
+    """Anyone who may change a pod may write this: what no scheduler would write is not believed."""
+    seen = set()
+    for place, charge in enumerate(charges):
+        if not charge.claim:
+            yield AnnotationProblem(f"[{place}].resourceClaimName", "is missing")
+        if charge.claim in seen:
+            yield AnnotationProblem(f"[{place}].resourceClaimName", f"{charge.claim} is there twice")
+        seen.add(charge.claim)
+        for name, resource in charge.resources.items():
+            amounts = (resource.quantity, resource.per_pod, resource.per_container, resource.drawn)
+            if any(amount is not None and amount.sign() < 0 for amount in amounts):
+                yield AnnotationProblem(f"[{place}], claim {charge.claim}", f"{name} must not be negative")
+
+
+def charges_annotation(entries: Iterable[ClaimCharge]) -> str:
+    """The text of the annotation that says what claims charge; nothing of it is lost."""
+    return encode([_write_entry(charge) for charge in entries]).decode()
+
+
+def _write_entry(charge: ClaimCharge) -> NodeAllocatableClaimStatus:
+    """An entry in the words of 1.36, and in those of 1.37 for what 1.36 has no words for."""
+    resources: dict[str, Quantity] = {}
+    bare, overhead = [], []
+    for name, amount in charge.resources.items():
+        if amount.quantity is not None:
+            resources[name] = amount.quantity
+        elif amount.policy or amount.drawn is not None:
+            bare.append(MappedQuantity(name=name, accounting_policy=amount.policy, drawn=amount.drawn))
+        if amount.per_pod is not None or amount.per_container is not None:
+            cost = OverheadQuantity(name=name, per_pod=amount.per_pod, per_container=amount.per_container)
+            overhead.append(cost)
+    kept = {name: charge.resources[name] for name in resources}
+    return NodeAllocatableClaimStatus(
+        resource_claim_name=charge.claim,
+        containers=charge.containers,
+        resources=resources,
+        accounting_policies={name: amount.policy for name, amount in kept.items() if amount.policy},
+        drawn={name: amount.drawn for name, amount in kept.items() if amount.drawn is not None},
+        mapping=tuple(bare),
+        overhead=tuple(overhead),
+    )
+
+
+def annotation_patch(entries: Iterable[ClaimCharge]) -> dict[str, Any]:
+    """A merge patch of a pod that writes these charges, or takes the annotation away if there are none."""
+    charges = tuple(entries)
+    return {"metadata": {"annotations": {POD_KEY: charges_annotation(charges) if charges else None}}}
