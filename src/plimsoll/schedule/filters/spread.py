@@ -22,11 +22,8 @@ from plimsoll.schedule.filters.spreading import Spreading
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
-from plimsoll.schedule.topology.constraints import DO_NOT_SCHEDULE, Constraint, read_constraints
+from plimsoll.schedule.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.schedule.topology.domains import NOWHERE
-
-#: The emptiest of no domains: nothing is ahead of it.
-NO_DOMAIN = 2**31 - 1
 
 _NO_LABEL = NodeReason(Rule.SPREAD, Sentence.SPREAD_NO_LABEL, Code.UNRESOLVABLE)
 _SKEW = NodeReason(Rule.SPREAD, Sentence.SPREAD, Code.UNSCHEDULABLE)
@@ -76,7 +73,7 @@ class SpreadFilter(Filter):
         totals = self._spread.totals(number, eligible)
         present = self._spread.columns[number].present(eligible)
         enough = int(np.count_nonzero(present)) >= constraint.min_domains
-        least = int(totals.min(initial=NO_DOMAIN, where=present)) if enough else 0
+        least = int(totals.min(initial=INT32_MAX, where=present)) if enough else 0
         return totals, constraint.max_skew + least - constraint.own
 
     # -- for one node, as the books stand now

@@ -17,6 +17,7 @@ from plimsoll.schedule.topology.terms import Crowd
 
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 HONOR = "Honor"
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | Select
     affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
     return Constraint(
         topology_key=constraint.topology_key,
-        max_skew=constraint.max_skew,
+        max_skew=min(constraint.max_skew, INT32_MAX),
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         selector=selector,
         honor_affinity=affinity is None or affinity == HONOR,
