@@ -41,6 +41,8 @@ class Sentence(Enum):
     UNSCHEDULABLE = "node(s) were unschedulable"
     TAINT = "node(s) had untolerated taint(s)"
     NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+    NOT_NAMED = "node(s) didn't satisfy plugin(s) [{rule}]"
+    AFFINITY_CONFLICT = "pod affinity terms conflict"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     INSUFFICIENT = "Insufficient {resource}"
     TOO_MANY_PODS = "Too many pods"
