@@ -19,6 +19,7 @@ import msgspec
 from bench.scheduler.worlds import World
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import Form
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.status import with_charges
 from plimsoll.schedule.claims import read_task
@@ -94,7 +95,11 @@ class Bench:
             )
             meta = msgspec.structs.replace(claim.metadata, resource_version="2")
             snapshot.set(msgspec.structs.replace(claim, metadata=meta, status=status))
-        pod: Any = with_charges(task.pod, placement.bills).whole() if placement.bills else task.pod
+        pod: Any = (
+            with_charges(task.pod, placement.bills, Form.V1_36).whole(Form.V1_36)
+            if placement.bills
+            else task.pod
+        )
         spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
         snapshot.set(msgspec.structs.replace(pod, spec=spec))
 
@@ -161,10 +166,16 @@ def measure(world: World, pods: int, fill: str, hopeless: int = 0) -> Timing:
 
 
 def report(
-    scenarios: list[str], sizes: list[int], fills: list[str], pods: int, devices: int, say: Callable[[str], None]
+    scenarios: list[str],
+    sizes: list[int],
+    fills: list[str],
+    pods: int,
+    devices: int,
+    say: Callable[[str], None],
 ) -> None:
     say(f"the cycle by itself, {devices} devices a node, one pod after the other")
-    say(f"  {'scenario':27} {'nodes':>6} {'fill':>6} {'pods/s':>8} {'p50':>8} {'p99':>8} {'hearing':>9}  growth")
+    heads = f"{'nodes':>6} {'fill':>6} {'pods/s':>8} {'p50':>8} {'p99':>8} {'hearing':>9}  growth"
+    say(f"  {'scenario':27} {heads}")
     for scenario in scenarios:
         for fill in fills:
             first: Timing | None = None

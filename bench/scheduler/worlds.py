@@ -53,7 +53,10 @@ class World:
 
     def node(self, number: int) -> Tree:
         line = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-        labels = {"kubernetes.io/hostname": _node(number), "topology.kubernetes.io/zone": f"zone-{number % 3}"}
+        labels = {
+            "kubernetes.io/hostname": _node(number),
+            "topology.kubernetes.io/zone": f"zone-{number % 3}",
+        }
         return {
             "apiVersion": "v1",
             "kind": "Node",
@@ -93,7 +96,11 @@ class World:
 
     def _device(self, index: int) -> Tree:
         attributes = {"model": {"string": "whole"}, "index": {"int": index}}
-        device: Tree = {"name": f"dev-{index}", "attributes": attributes, "capacity": _value("memory", "80Gi")}
+        device: Tree = {
+            "name": f"dev-{index}",
+            "attributes": attributes,
+            "capacity": _value("memory", "80Gi"),
+        }
         if self.scenario == "node-allocatable":
             mappings = {"cpu": {"allocationMultiplier": "1"}, "memory": {"allocationMultiplier": "1Gi"}}
             device["nodeAllocatableResourceMappings"] = mappings

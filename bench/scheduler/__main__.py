@@ -1,0 +1,5 @@
+"""`python -m bench.scheduler`: see the package."""
+
+from bench.scheduler.command import main
+
+main()

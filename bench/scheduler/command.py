@@ -1,0 +1,42 @@
+"""Which parts are measured, in which size.
+
+    python -m bench.scheduler [pure|path|limit|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
+
+    pure     the cycle by itself, in this process
+    path     server, scheduler and load as processes, over HTTPS: from creating a pod to its node
+    limit    the same writes with placements known beforehand: what the API server can take at most
+    memory   5,000 nodes, 40,000 devices, 50,000 pods in one snapshot
+
+Without a part: all of them in a short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from bench.scheduler import pure
+from bench.scheduler.worlds import SCENARIOS
+
+PARTS = ("pure", "path", "limit", "memory")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.scheduler",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", nargs="?", choices=PARTS, help="what to measure (default: all, in short)")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
+    parser.add_argument("--nodes", action="append", type=int, help="sizes of the cluster")
+    parser.add_argument("--devices", type=int, default=8, help="devices of a node")
+    parser.add_argument("--fill", action="append", choices=list(pure.FILLS), help="how full it is before")
+    parser.add_argument("--pods", type=int, default=0, help="pods that are timed")
+    options = parser.parse_args(arguments)
+    short = options.part is None
+    scenarios = options.scenario or list(SCENARIOS)
+    if options.part in (None, "pure"):
+        sizes = options.nodes or ([100, 500] if short else [100, 500, 1000, 5000])
+        fills = options.fill or (["half"] if short else list(pure.FILLS))
+        pure.report(scenarios, sizes, fills, options.pods or (200 if short else 1000), options.devices, print)
