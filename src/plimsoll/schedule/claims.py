@@ -2,7 +2,7 @@
 
 Owns `read_task`: every claim the pod names must be there, be made for this pod if it was generated, not be on
 its way out, not be promised to a pod in flight, have room for one more consumer, and its requests must name
-classes that exist. What is missing is a reason about the pod itself; it holds for all nodes. Document 000,
+classes that exist and can be read. What is missing is a reason about the pod itself; it holds for all nodes. Document 000,
 "PreFilter"; the checks and their order are kube-scheduler's.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
+from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.verdict import Code
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
@@ -29,7 +30,7 @@ def read_task(pod: Pod, snapshot: Snapshot) -> Task | NodeReason:
     if isinstance(claims, NodeReason):
         return claims
     for claim in claims:
-        problem = _in_use(claim, pod, snapshot) or _unknown_class(claim, snapshot)
+        problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
         if problem is not None:
             return problem
     return Task(pod, claims, snapshot.options)
@@ -84,12 +85,15 @@ def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | 
     return None
 
 
-def _unknown_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
+def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is not None:
         return None
     for request, name in _classes(claim):
-        if name not in snapshot.classes:
+        found = snapshot.classes.get(name)
+        if found is None:
             return _reason(Sentence.NO_CLASS, request=request, device_class=name)
+        if snapshot.profile.annotations and (problem := read_device_class(found).problem):
+            return _reason(Sentence.TOLD, text=f"request {request}: {problem}")
     return None
 
 

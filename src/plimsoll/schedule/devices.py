@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from plimsoll.allocate import Allocation, Budget, BudgetLine, Fault, GaveUp, Limits, allocate_claims
 from plimsoll.api.core import Node, NodeSelector
-from plimsoll.api.forms import device_forms
+from plimsoll.api.forms import device_forms, read_device_class
 from plimsoll.api.identity import PoolId
 from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.quantity import ZERO
-from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim
 from plimsoll.ledger.allowance import allowance_for
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.columns import Column, Mask
@@ -120,12 +121,29 @@ def charges_node(snapshot: Snapshot, place: int) -> bool:
 
 
 class Chargers(Index):
-    """Which nodes have devices with mappings, found out once per state of the node's devices."""
+    """Which nodes have devices with mappings, found out once per state of the node's devices.
+
+    A class that says in an annotation what its devices charge concerns all nodes.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bool]] = {}
+        self._classes: set[str] = set()
+
+    def object_set(self, new: Any, old: Any) -> None:
+        if isinstance(new, DeviceClass):
+            if read_device_class(new).charges:
+                self._classes.add(new.metadata.name)
+            else:
+                self._classes.discard(new.metadata.name)
+
+    def object_removed(self, old: Any) -> None:
+        if isinstance(old, DeviceClass):
+            self._classes.discard(old.metadata.name)
 
     def at(self, place: int, snapshot: Snapshot) -> bool:
+        if self._classes:
+            return True
         devices = snapshot.inventory.devices_for(snapshot.node(place))
         known = self._known.get(place)
         if known is None or known[0] is not devices:
