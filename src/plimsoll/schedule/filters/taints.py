@@ -1,0 +1,92 @@
+"""Taints of nodes that a pod must tolerate (NoSchedule and NoExecute).
+
+Owns what it means to tolerate a taint of a node; scoring and other rules ask here, too. A toleration with the
+operators Lt and Gt tolerates nothing: their feature gate is off in Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node, Taint, Toleration
+from plimsoll.ledger.verdict import Code
+from plimsoll.schedule.filters.static import SignatureIndex, StaticFilter
+from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
+
+Tolerations: TypeAlias = "tuple[Toleration, ...]"
+NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
+#: The taint that stands for `spec.unschedulable`.
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_HARD = (NO_SCHEDULE, NO_EXECUTE)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration covers a taint; an empty effect or key covers every one."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+    return False
+
+
+def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether one of these tolerations covers a taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:
+    """Whether a pod with these tolerations may go to a node, as far as taints are concerned."""
+    return all(tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
+
+
+class HardTaints(SignatureIndex[Tolerations, np.bool_]):
+    """Where pods with given tolerations may go; nodes without such taints are no matter."""
+
+    dtype = np.bool_
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tainted: set[int] = set()
+
+    def relevant(self, node: Node) -> object:
+        return node.spec.taints
+
+    def answer(self, signature: Tolerations, node: Node) -> bool:
+        return tolerates_hard_taints(signature, node)
+
+    def otherwise(self) -> bool:
+        return True
+
+    def candidates(self, signature: Tolerations) -> Iterable[int]:
+        return self.tainted
+
+    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+        if new is not None and any(taint.effect in _HARD for taint in new.spec.taints):
+            self.tainted.add(place)
+        else:
+            self.tainted.discard(place)
+
+
+class TaintsFilter(StaticFilter):
+    """Taints that keep pods away unless they tolerate them."""
+
+    rule = Rule.TAINTS
+    reason = NodeReason(rule, Sentence.TAINT, Code.UNRESOLVABLE)
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
+        index = snapshot.index(HardTaints)
+        return cls(task, snapshot, index.column(task.pod.spec.tolerations)) if index.tainted else None
+
+    def passes(self, node: Node) -> bool:
+        return tolerates_hard_taints(self.task.pod.spec.tolerations, node)
