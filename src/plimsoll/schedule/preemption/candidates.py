@@ -1,0 +1,160 @@
+"""On which nodes pods could go to make room, and who.
+
+Owns the walk over the nodes that a pod would fit on if other pods were gone: where it begins, when enough has
+been seen (upstream's limits), and the quick answers that spare most nodes a dry run. `Priorities` knows the
+lowest priority on every node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.quantity import INT64_MAX
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.ledger.fit import request_shortages
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.index import Index
+from plimsoll.schedule.preemption.budgets import Budgets
+from plimsoll.schedule.preemption.examination import Examination
+from plimsoll.schedule.preemption.importance import priority_of
+from plimsoll.schedule.preemption.nominations import Nominations
+from plimsoll.schedule.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
+from plimsoll.schedule.reasons import NodeReason, Rule, Sentence, render
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateLimits:
+    """How many nodes with victims are enough to choose from: a share of all, but at least so many."""
+
+    percentage: int = 10
+    absolute: int = 100
+
+    def count(self, places: int) -> int:
+        return min(places, max(places * self.percentage // 100, self.absolute))
+
+
+class Priorities(Index):
+    """The lowest priority of a pod, place by place; where there are no pods, it is above all others."""
+
+    def __init__(self) -> None:
+        self.lowest: Column = np.zeros(0, dtype=np.int64)
+        self._counts: dict[int, Counter[int]] = {}
+
+    def grown(self, size: int) -> None:
+        before, self.lowest = self.lowest, np.full(size, INT64_MAX, dtype=np.int64)
+        self.lowest[: len(before)] = before
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        priority = priority_of(pod)
+        self._counts.setdefault(place, Counter())[priority] += 1
+        if priority < self.lowest[place]:
+            self.lowest[place] = priority
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        priority, counts = priority_of(pod), self._counts[place]
+        counts[priority] -= 1
+        if not counts[priority]:
+            del counts[priority]
+            self.lowest[place] = min(counts, default=INT64_MAX)
+
+    def node_removed(self, place: int, node: Node) -> None:
+        self._counts.pop(place, None)
+        self.lowest[place] = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes that were found, in the order they were looked at, and why others are none."""
+
+    found: tuple[Victims, ...]
+    reasons: tuple[tuple[NodeReason, int], ...]
+    seen: int  #: how many nodes have such a reason
+
+
+def find_candidates(
+    examination: Examination,
+    places: Mask,
+    budgets: Budgets,
+    nominations: Nominations | None = None,
+    offset: int = 0,
+    limits: CandidateLimits | None = None,
+) -> Candidates:
+    """Look for victims on these places, from the one at `offset` on and around."""
+    task, snapshot = examination.task, examination.snapshot
+    potential = np.flatnonzero(places & snapshot.alive)
+    enough = (limits or CandidateLimits()).count(len(potential))
+    inhabited = snapshot.index(Priorities).lowest[potential] < task.priority
+    without = len(potential) - int(np.count_nonzero(inhabited))
+    tally = _Tally()
+    if without:
+        tally.add((NO_VICTIMS,), without)
+    found: list[Victims] = []
+    harmless = 0
+    turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
+    books_alone = not task.claims and not examination.concerns(Rule.PORTS)
+    for place in turned.tolist():
+        promised: Sequence[Pod] = ()
+        if nominations is not None:
+            promised = nominations.at(snapshot.node(place).metadata.name, task.priority, task.key)
+        answer: Victims | tuple[NodeReason, ...] | None = None
+        if books_alone:
+            answer = find_shortages(examination, place) or None
+        if answer is None:
+            answer = select_victims_quickly(examination, place, budgets, promised)
+        if isinstance(answer, Victims):
+            if answer.pods:
+                found.append(answer)
+                harmless += not answer.broken
+                if harmless and len(found) >= enough:
+                    break
+        else:
+            tally.add(answer)
+    # Nodes where budgets are kept come first.
+    found.sort(key=lambda victims: victims.broken > 0)
+    return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
+
+
+def find_shortages(examination: Examination, place: int) -> tuple[NodeReason, ...]:
+    """What a node lacks by its books even without all pods below the one to come; for pods without claims.
+
+    Empty does not mean that the pod fits: pools and all rules but the books are left to a dry run.
+    """
+    task, ledger = examination.task, examination.snapshot.ledger(place)
+    if not examination.stands(place):
+        return ()
+    left = {name: ledger.requested.get(name, 0) for name in task.demand}
+    pods = len(ledger)
+    for entry in ledger.entries.values():
+        if priority_of(entry.pod) < task.priority:
+            if entry.holds:
+                return ()
+            pods -= 1
+            for name in left:
+                left[name] -= entry.units.get(name, 0)
+    return tuple(map(_told, request_shortages(task.demand, ledger.allocatable, left, pods)))
+
+
+def _told(reason: Reason) -> NodeReason:
+    if reason.cause is Cause.TOO_MANY_PODS:
+        return NodeReason(Rule.RESOURCES, Sentence.TOO_MANY_PODS, reason.code, {}, reason)
+    facts = {"resource": reason.resource}
+    return NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, reason.code, facts, reason)
+
+
+class _Tally:
+    """Reasons, alike ones counted together, and the nodes they are about."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, tuple[NodeReason, int]] = {}
+        self.nodes = 0
+
+    def add(self, reasons: Sequence[NodeReason], nodes: int = 1) -> None:
+        self.nodes += nodes
+        for reason in reasons:
+            text = render(reason)
+            self.counts[text] = (reason, self.counts.get(text, (reason, 0))[1] + nodes)
