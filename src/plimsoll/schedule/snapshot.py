@@ -349,7 +349,7 @@ class Snapshot:
         DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
         leaves them out (test_a_pod_bound_without_charges_is_priced).
         """
-        if not self.options.count_claims or not pod.spec.resource_claims or bills_in_status(pod):
+        if not self.options.count_claims or not pod.spec.resource_claims or bills_in_status(pod, self.profile):
             return None
         if not self.profile.charge_preallocated:
             return None
