@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from plimsoll.api.forms import ClassPolicy, Policy, read_class, read_device
+from plimsoll.api.forms import Policy, read_device, read_device_class
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask
@@ -44,7 +44,7 @@ class Delegated(Index):
                 self._count(old, -1)
             self._count(new, 1)
         elif isinstance(new, DeviceClass):
-            self._of_classes[new.metadata.name] = of_class(read_class(new.spec))
+            self._of_classes[new.metadata.name] = of_class(new)
 
     def object_removed(self, old: Any) -> None:
         if isinstance(old, ResourceSlice):
@@ -69,9 +69,11 @@ class Delegated(Index):
         return found
 
 
-def of_class(policy: ClassPolicy) -> frozenset[str]:
-    """The resources a class has under a policy that the spec says nothing about."""
-    return frozenset(name for name, text in policy.policies.items() if effective_policy(text) in _DELEGATED)
+def of_class(device_class: DeviceClass) -> frozenset[str]:
+    """The resources a class has under such a policy, whether its annotation is heeded or not."""
+    said = read_device_class(device_class)
+    policies = [*said.policies.items(), *((name, rule.policy) for name, rule in said.rules.items())]
+    return frozenset(name for name, policy in policies if effective_policy(policy) in _DELEGATED)
 
 
 def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
