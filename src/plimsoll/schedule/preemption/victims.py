@@ -1,7 +1,7 @@
 """Who must go from a node so that a pod fits there.
 
-Owns `select_victims`: all pods of lower priority are lifted, and if the pod fits then, as many as possible are
-spared: first those whose going would break a disruption budget, then the others, the most important first.
+Owns `select_victims`: all pods of lower priority are lifted, and if the pod fits then, as many as possible
+are spared: first those whose going would break a disruption budget, then the others, most important first.
 What is left is a smallest choice in this sense: none of the victims could be spared beside those that were.
 `select_victims_quickly` comes to the same victims with far fewer questions; a test holds the two equal.
 """
@@ -117,9 +117,8 @@ def fits_beside(headroom: Units, demand: Units, more: Units) -> bool:
     """Whether there is room for a demand and for a pod with these units, both."""
     if headroom.get(PODS, 0) < 2:
         return False
-    return all(
-        headroom.get(name, 0) >= amount + more.get(name, 0) for name, amount in demand.items() if amount
-    )
+    wanted = ((name, amount) for name, amount in demand.items() if amount > 0)
+    return all(headroom.get(name, 0) >= amount + more.get(name, 0) for name, amount in wanted)
 
 
 def _demand(task: Task, book: NodeLedger, fit: Fit) -> Units:
