@@ -349,9 +349,9 @@ class Snapshot:
         DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
         leaves them out (test_a_pod_bound_without_charges_is_priced).
         """
-        if not self.options.count_claims or not pod.spec.resource_claims or bills_in_status(pod, self.profile):
+        if not (self.options.count_claims and self.profile.charge_preallocated and pod.spec.resource_claims):
             return None
-        if not self.profile.charge_preallocated:
+        if bills_in_status(pod, self.profile):
             return None
         names = claim_names(pod).values()
         found = {name: self.claim(pod.metadata.namespace, name) for name in names}
