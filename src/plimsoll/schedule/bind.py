@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, read_status
+from plimsoll.api.forms import ClaimCharge, read_pod
 from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.ledger.status import status_entries
@@ -266,7 +266,7 @@ class Binding:
 
     async def charge(self, entries: Sequence[ClaimCharge]) -> Failed | None:
         """Record what the claims charge; what an earlier attempt has left there goes."""
-        if not entries and not read_status(self.pod.status):
+        if not entries and not read_pod(self.pod):
             return None
         self._charged = True
         try:
@@ -302,7 +302,7 @@ class Binding:
                 return None
             if fresh.spec.node_name:
                 # Whoever bound it recorded its own charges, unless they are still what we wrote.
-                self._charged = self._charged and read_status(fresh.status) == tuple(entries)
+                self._charged = self._charged and read_pod(fresh) == tuple(entries)
                 return replace(failed, over=True)
             return failed
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import read_status
+from plimsoll.api.forms import read_pod
 from plimsoll.api.resource import ClaimConsumer, ResourceClaim
 from plimsoll.ledger.claims import claim_names
 from plimsoll.schedule.placement import Unplaced
@@ -69,7 +69,7 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
         for pod in by_uid.values()
         if not pod.spec.node_name
         and pod.status.phase not in FINISHED
-        and not {each.claim for each in read_status(pod.status)} <= waiting.get(pod.metadata.uid, set())
+        and not {each.claim for each in read_pod(pod)} <= waiting.get(pod.metadata.uid, set())
     )
     return Recovery(tuple(kept), tuple(released), uncharged)
 

@@ -1,0 +1,78 @@
+"""Bindings in the background: many at a time, none lost.
+
+Owns `Bindings`, which runs `bind_pod` for placements that are assumed already. Promises: every placement that
+is started ends with exactly one call of `done`, also if our own code fails; at most `limit` are under way,
+the rest wait in order; `drain` waits for all of them, and what is still under way then is broken off (a later
+start finds it half done and carries on from there).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from plimsoll.run.scheduler.logs import LOG
+from plimsoll.schedule.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, Writer, bind_pod
+from plimsoll.schedule.placement import Placement
+
+Done = Callable[[Placement, Bound | Failed], None]
+
+
+class Bindings:
+    """Runs bindings; to be used on one loop."""
+
+    def __init__(
+        self, writer: Writer, heard: Hear, done: Done, *, limit: int = 128, timeout_ms: int = CONDITIONS_MS
+    ) -> None:
+        self._writer = writer
+        self._heard = heard
+        self._done = done
+        self._limit = max(1, limit)
+        self._timeout_ms = timeout_ms
+        self._waiting: deque[Placement] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many are under way or wait."""
+        return len(self._tasks) + len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether one more would have to wait."""
+        return len(self._tasks) >= self._limit
+
+    def start(self, placement: Placement) -> None:
+        """Bind a placement as soon as there is room."""
+        self._waiting.append(placement)
+        if not self.full:
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, seconds: float) -> int:
+        """Wait for all to end, but not longer than this; how many were broken off."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        broken = list(self._tasks)
+        left = len(broken) + len(self._waiting)
+        self._waiting.clear()
+        for task in broken:
+            task.cancel()
+        for task in broken:
+            with suppress(asyncio.CancelledError):
+                await task
+        return left
+
+    async def _work(self) -> None:
+        """One after the other, until nothing waits."""
+        while self._waiting:
+            placement = self._waiting.popleft()
+            outcome: Bound | Failed
+            try:
+                outcome = await bind_pod(placement, self._writer, self._heard, timeout_ms=self._timeout_ms)
+            except Exception as error:  # whatever it is, the pod must not be lost
+                LOG.exception("binding %s failed", placement.task.key)
+                outcome = Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)
+            self._done(placement, outcome)

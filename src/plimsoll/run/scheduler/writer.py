@@ -1,0 +1,250 @@
+"""The scheduler's writes over the API: small patches, and nothing read that need not be.
+
+Owns `ApiWriter`, the `Writer` of `schedule/bind` for a real API, and the status patches that tell a pod why
+it waits. Promises: only what is to change is sent (fields we do not know survive); each write names the UID
+it is meant for, and the version where others may have changed what it rests on; a call is made once, for
+whether it may be made again is for `bind_pod` to say.
+
+Where charges go: into the pod's status, in the form of the cluster; or, where a server drops those fields,
+into an annotation that the binding itself carries, so that it costs no write of its own. `Charging.AUTO`
+finds out with the first pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from random import Random
+from typing import Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod, PodStatus
+from plimsoll.api.forms import POD_KEY, ClaimCharge, Form, charges_annotation, read_status, write_status
+from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
+from plimsoll.cluster.client.client import Client
+from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS, Endpoint
+from plimsoll.cluster.client.retries import Backoff
+from plimsoll.cluster.client.transport import Reply
+from plimsoll.errors import ApiError
+from plimsoll.run.scheduler.logs import LOG
+from plimsoll.run.scheduler.waits import ClaimWaits
+from plimsoll.schedule.bind import FINALIZER
+from plimsoll.schedule.readiness import waits_for_devices
+
+T = TypeVar("T")
+_MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_BACKOFF = Backoff(first=0.05, most=5.0)
+#: Which field of a pod's status charges are in, form by form.
+_FIELDS = {
+    Form.V1_36: "nodeAllocatableResourceClaimStatuses",
+    Form.V1_37: "nodeAllocatableResourceClaimStatuses",
+    Form.DRAFT: "nativeResourceClaimStatus",
+}
+_NO_STATUS = PodStatus()
+
+
+class Charging(Enum):
+    """Where charges are written: a form of the pod's status, its annotation, or what the server keeps."""
+
+    AUTO = "auto"
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+    DRAFT = "draft"
+    ANNOTATION = "annotation"
+
+
+class ApiWriter:
+    """Writes with one client; `charging` may change once, from AUTO to what the server turned out to keep."""
+
+    def __init__(
+        self,
+        client: Client,
+        charging: Charging = Charging.AUTO,
+        *,
+        claims: Endpoint = RESOURCE_CLAIMS,
+        waits: ClaimWaits | None = None,
+        dice: Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.charging = charging
+        self.requests = 0  #: calls made so far
+        self._client = client
+        self._claims = claims.root + "/namespaces/"
+        self._plural = claims.plural
+        self._dice = dice or Random()
+        self._sleep = sleep
+        self._now = now
+        self.waits = waits or ClaimWaits(self.read_claim, now=now)
+
+    # -- claims
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        body = {"metadata": {"uid": claim.metadata.uid, "finalizers": [FINALIZER]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
+
+    async def write_allocation(
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ClaimConsumer
+    ) -> ResourceClaim:
+        """DIFF: the time of the allocation is noted only for devices with binding conditions, which are the
+        only ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always
+        notes it.
+        """
+        tree: Any = allocation
+        if waits_for_devices(allocation) and allocation.allocation_timestamp is None:
+            tree = {**codec.to_tree(allocation), "allocationTimestamp": write_time(self._now())}
+        body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
+        return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
+
+    async def reserve(self, claim: ResourceClaim, consumer: ClaimConsumer) -> ResourceClaim:
+        """Without a version: pods that join the same claim at once do not get in each other's way."""
+        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def unreserve(
+        self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
+    ) -> ResourceClaim:
+        if deallocate:
+            nothing = {"allocation": None, "reservedFor": None, "devices": None}
+            body: Any = {"metadata": _version(claim), "status": nothing}
+            return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
+        gone = {"$patch": "delete", "uid": consumer.uid}
+        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [gone]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        fresh = await self._read(self._claim_path(claim), ResourceClaim)
+        return fresh if fresh is not None and fresh.metadata.uid == claim.metadata.uid else None
+
+    async def wait_for(
+        self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
+    ) -> ResourceClaim | None:
+        return await self.waits.wait_for(claim, predicate, timeout_ms)
+
+    # -- pods
+
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> None:
+        if self.charging is Charging.ANNOTATION:
+            return  # the binding carries them
+        if self.charging is not Charging.AUTO:
+            await self._write_status(pod, entries, Form(self.charging.value))
+            return
+        for form, charging in ((Form.V1_36, Charging.V1_36), (Form.V1_37, Charging.V1_37)):
+            try:
+                kept = await self._write_status(pod, entries, form)
+            except ApiError as error:
+                if error.code != 422:
+                    raise
+                LOG.info("the server refuses claim charges in the %s form: %s", form.value, error)
+                continue
+            if kept and self.charging is Charging.AUTO:
+                self.charging = charging
+            if kept:
+                return
+        if self.charging is Charging.AUTO:
+            LOG.info("the server drops claim charges from pod statuses: they go into an annotation")
+            self.charging = Charging.ANNOTATION
+
+    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> bool:
+        """Write charges in a form, or in the one that loses nothing; whether the server kept them."""
+        written = write_status(_NO_STATUS, entries, form)
+        if written.losses:
+            form = Form.V1_37
+            written = write_status(_NO_STATUS, entries, form)
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": written.view}
+        reply = await self._patch_pod(pod, body, _MERGE, "/status")
+        return _FIELDS[form].encode() in reply.body
+
+    async def clear_charges(self, pod: Pod) -> None:
+        uid = {"uid": pod.metadata.uid}
+        if self.charging is not Charging.ANNOTATION or read_status(pod.status):
+            fields = dict.fromkeys(self._fields())
+            await self._patch_pod(pod, {"metadata": uid, "status": fields}, _MERGE, "/status")
+        if POD_KEY in pod.metadata.annotations:
+            await self._patch_pod(pod, {"metadata": {**uid, "annotations": {POD_KEY: None}}}, _MERGE, "")
+
+    def _fields(self) -> set[str]:
+        """The fields charges may be in; a form with no room for something falls back on 1.37."""
+        return set(_FIELDS.values()) if self.charging is Charging.DRAFT else {_FIELDS[Form.V1_37]}
+
+    async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
+        meta = pod.metadata
+        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        if entries and self.charging is Charging.ANNOTATION:
+            head["annotations"] = {POD_KEY: charges_annotation(entries)}
+        body = codec.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": head,
+                "target": {"kind": "Node", "name": node},
+            }
+        )
+        await self._call("POST", _pod_path(pod) + "/binding", body, "application/json")
+
+    async def read_pod(self, pod: Pod) -> Pod | None:
+        fresh = await self._read(_pod_path(pod), Pod)
+        return fresh if fresh is not None and fresh.metadata.uid == pod.metadata.uid else None
+
+    async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """Write what `plan_condition` made."""
+        await self._patch_pod(pod, patch, _STRATEGIC, "/status")
+
+    # -- how
+
+    async def gather(self, jobs: Sequence[Awaitable[T]]) -> list[T]:
+        done = await asyncio.gather(*jobs, return_exceptions=True)
+        found: list[T] = []
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+            found.append(each)
+        return found
+
+    async def pause(self, attempt: int, error: ApiError) -> None:
+        if attempt in (1, 5) or attempt % 20 == 0:
+            LOG.warning("a write is made again (attempt %d): %s", attempt + 1, error)
+        await self._sleep(_BACKOFF.delay(attempt, self._dice))
+
+    def _claim_path(self, claim: ResourceClaim) -> str:
+        return f"{self._claims}{claim.metadata.namespace}/{self._plural}/{claim.metadata.name}"
+
+    def _patch_claim(
+        self, claim: ResourceClaim, body: Any, kind: str, subresource: str
+    ) -> Coroutine[Any, Any, Reply]:
+        return self._call("PATCH", self._claim_path(claim) + subresource, codec.encode(body), kind)
+
+    def _patch_pod(self, pod: Pod, body: Any, kind: str, subresource: str) -> Coroutine[Any, Any, Reply]:
+        return self._call("PATCH", _pod_path(pod) + subresource, codec.encode(body), kind)
+
+    async def _read(self, path: str, view: type[T]) -> T | None:
+        try:
+            return codec.decode((await self._call("GET", path, None, "")).body, view)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _call(self, method: str, path: str, body: bytes | None, kind: str) -> Reply:
+        self.requests += 1
+        return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
+
+
+def write_time(when: datetime) -> str:
+    """A moment as the API writes it, to the second."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _claim(reply: Reply) -> ResourceClaim:
+    return codec.decode(reply.body, ResourceClaim)
+
+
+def _version(claim: ResourceClaim) -> dict[str, str]:
+    return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+
+
+def _pod_path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
