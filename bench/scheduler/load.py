@@ -1,0 +1,122 @@
+"""A load over HTTP: nodes and devices first, then pods as fast as they go in, and when each was bound."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
+
+import msgspec
+
+from bench.scheduler.worlds import NAMESPACE, Tree, World
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+)
+from plimsoll.errors import ApiError
+
+WIDTH = 40  #: requests in flight
+_STALL = 60.0  #: seconds without a newly bound pod after which it is given up
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct):
+    node: str = msgspec.field(name="nodeName", default="")
+
+
+class _Seen(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+_decode = msgspec.json.Decoder(_Seen).decode
+
+
+class Load:
+    """A world on a server, and the pods that come to it."""
+
+    def __init__(self, client: Client, world: World) -> None:
+        self.client = client
+        self.world = world
+        self.bound: dict[str, float] = {}
+        self.nodes: dict[str, str] = {}
+        self.created: dict[str, float] = {}
+        self._news = asyncio.Event()
+
+    async def set_up(self) -> None:
+        client, world = self.client, self.world
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        for tree in world.classes():
+            await client.create(DEVICE_CLASSES, tree)
+        if world.claiming:
+            await client.create(RESOURCE_CLAIM_TEMPLATES, world.template(), NAMESPACE)
+
+        async def make(number: int) -> None:
+            for tree in world.slices(number):
+                await client.create(RESOURCE_SLICES, tree)
+            await client.create(NODES, world.node(number))
+
+        await side_by_side(range(world.nodes), make)
+
+    async def follow(self) -> None:
+        """Note when each pod is bound; ends by cancellation."""
+        while True:
+            listing = await self.client.list(PODS, NAMESPACE)
+            self._note(listing.items)
+            events = self.client.watch(
+                PODS, NAMESPACE, since=listing.revision, fields="spec.nodeName!=", bookmarks=True
+            )
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        if event.type in ("ADDED", "MODIFIED"):
+                            self._note([event.raw])
+            except ApiError:
+                continue  # the watch ended: look again
+
+    def _note(self, items: Iterable[bytes]) -> None:
+        now = time.perf_counter()
+        for raw in items:
+            pod = _decode(raw)
+            if pod.spec.node and pod.metadata.name not in self.bound:
+                self.bound[pod.metadata.name] = now
+                self.nodes[pod.metadata.name] = pod.spec.node
+                self._news.set()
+
+    async def create(self, trees: Iterable[Tree]) -> None:
+        async def make(tree: Tree) -> None:
+            tree["metadata"].pop("uid", None)
+            await self.client.create(PODS, tree, NAMESPACE)
+            self.created[tree["metadata"]["name"]] = time.perf_counter()
+
+        await side_by_side(trees, make)
+
+    async def all_bound(self, names: Iterable[str]) -> None:
+        missing = {name for name in names if name not in self.bound}
+        while missing:
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), _STALL)
+            except TimeoutError:
+                raise AssertionError(f"{len(missing)} pods are not bound after {_STALL:.0f} s") from None
+            missing = {name for name in missing if name not in self.bound}
+
+
+async def side_by_side(items: Iterable[object], work: Callable[..., Awaitable[None]]) -> None:
+    """Do work on each item, `WIDTH` at a time."""
+    waiting = iter(items)
+
+    async def some() -> None:
+        for item in waiting:
+            await work(item)
+
+    await asyncio.gather(*(some() for _ in range(WIDTH)))

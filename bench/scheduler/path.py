@@ -1,0 +1,135 @@
+"""The whole path: a server, a scheduler and this load, each a process of its own, over HTTPS.
+
+From creating a pod to seeing its node. The claim of each pod is made from a template by the server's
+controller. `measure` also runs with something else in the scheduler's place (`limit`, or kube-scheduler).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.scheduler.baseline import NOTE, recorded
+from bench.scheduler.load import Load
+from bench.scheduler.processes import Program, Server, start_ours, start_theirs
+from bench.scheduler.pure import FILLS
+from bench.scheduler.worlds import World
+
+Start = Callable[[Server, Path], Program]
+_WARM = 8
+_HOPELESS = 1000
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out of one load."""
+
+    pods: int
+    rate: float  #: pods per second, from the first creation to the last binding
+    p50: float  #: seconds from a pod's creation to its binding
+    p99: float
+    scheduler: float  #: CPU milliseconds per pod
+    server: float
+    scheduler_peak: int  #: MiB
+    server_peak: int
+
+
+def measure(world: World, pods: int, fill: str, start: Start = start_ours) -> Run:
+    with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as name:
+        folder = Path(name)
+        server = Server(folder)
+        try:
+            scheduler = start(server, folder)
+            try:
+                return asyncio.run(_measure(world, pods, fill, server, scheduler))
+            except BaseException:
+                print(scheduler.log.read_text()[-2000:])
+                raise
+            finally:
+                scheduler.stop()
+        finally:
+            server.stop()
+
+
+async def _measure(world: World, pods: int, fill: str, server: Server, scheduler: Program) -> Run:
+    async with server.client() as client:
+        load = Load(client, world)
+        await load.set_up()
+        follow = asyncio.create_task(load.follow())
+        before = [f"w-{number}" for number in range(max(_WARM, world.room * FILLS[fill] // 100))]
+        await load.create(world.pod(name) for name in before)
+        await load.all_bound(before)
+        if world.scenario == "hopeless":
+            await load.create(world.hopeless_pod(f"h-{number}", number) for number in range(_HOPELESS))
+        count = min(pods, world.room - len(before))
+        names = [f"p-{number}" for number in range(count)]
+        used = scheduler.usage().cpu, server.usage().cpu
+        begin = time.perf_counter()
+        await load.create(world.pod(name) for name in names)
+        await load.all_bound(names)
+        after = scheduler.usage(), server.usage()
+        follow.cancel()
+    delays = sorted(load.bound[name] - load.created[name] for name in names)
+    if world.claiming:
+        fullest = max(Counter(load.nodes.values()).values())
+        assert fullest <= world.devices, f"{fullest} pods on a node with {world.devices} devices"
+    return Run(
+        count,
+        count / (max(load.bound[name] for name in names) - begin),
+        delays[count // 2],
+        delays[count * 99 // 100],
+        (after[0].cpu - used[0]) / count * 1e3,
+        (after[1].cpu - used[1]) / count * 1e3,
+        after[0].peak,
+        after[1].peak,
+    )
+
+
+def report(
+    scenarios: list[str],
+    sizes: list[int],
+    fills: list[str],
+    pods: int,
+    devices: int,
+    say: Callable[[str], None],
+    *,
+    limit: Start | None = None,
+    compare: bool = False,
+) -> None:
+    say("over HTTPS, from creating a pod to its node; the load is a process, too")
+    say(f"  ({NOTE})")
+    for scenario in scenarios:
+        for fill in fills:
+            first: Run | None = None
+            for nodes in sizes:
+                world = World(scenario, nodes, devices)
+                run = measure(world, pods, fill)
+                first = first or run
+                say(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
+                theirs = recorded(scenario, nodes)
+                if theirs is not None:
+                    times = run.rate / theirs
+                    say(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
+                if limit is not None and scenario != "hopeless":
+                    most = measure(world, pods, fill, limit)
+                    say(
+                        f"    writes alone, placements known: {most.rate:.0f} pods/s; "
+                        f"the scheduler reaches {run.rate / most.rate:.0%} of that"
+                    )
+                if compare:
+                    live = measure(world, pods, fill, start_theirs)
+                    say("  " + _line("kube-scheduler, this server", nodes, fill, live))
+                    say(f"    {run.rate / live.rate:.1f} times as fast")
+
+
+def _line(name: str, nodes: int, fill: str, run: Run) -> str:
+    return (
+        f"  {name:27} {nodes:5} nodes {fill:>6} {run.rate:6.0f} pods/s  p50 {run.p50 * 1e3:6.0f} ms  "
+        f"p99 {run.p99 * 1e3:6.0f} ms  CPU per pod: scheduler {run.scheduler:.2f} ms, "
+        f"server {run.server:.2f} ms  peak {run.scheduler_peak} + {run.server_peak} MiB"
+    )

@@ -1,0 +1,92 @@
+"""The programs that are measured, as processes: a server, and a scheduler of ours or of Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.kubeconfig import find_config
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_GATES = "DRANodeAllocatableResources=true"
+_PYTHON = (sys.executable, "-m", "plimsoll.cli.main")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu: float  #: seconds
+    peak: int  #: MiB
+
+
+class Program:
+    """A process of ours; its log is kept beside the data."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def usage(self) -> Usage:
+        place = Path(f"/proc/{self._process.pid}")
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        peak = re.search(r"^VmHWM:\s+(\d+)", (place / "status").read_text(), re.MULTILINE)
+        return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak[1]) >> 10 if peak else 0)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Server(Program):
+    """`plimsoll server` with its controllers, every write on disk before it is answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        options = ["--data", str(folder / "data"), "--listen", "127.0.0.1:0"]
+        command = [*_PYTHON, "server", *options, "--kubeconfig-out", str(self.kubeconfig)]
+        super().__init__("server", command, folder)
+        deadline = time.monotonic() + 60
+        while not (self.kubeconfig.exists() and b"serving" in self.log.read_bytes()):
+            assert self.alive, self.log.read_text()
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.02)
+
+    def client(self) -> Client:
+        return Client.connect(find_config(self.kubeconfig, environ={}))
+
+
+def start_ours(server: Server, folder: Path) -> Program:
+    """`plimsoll scheduler` as the default one."""
+    command = [*_PYTHON, "scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-election"]
+    return Program("scheduler", [*command, "--listen", "127.0.0.1:0"], folder)
+
+
+def start_theirs(server: Server, folder: Path) -> Program:
+    """kube-scheduler, its client limits out of the way."""
+    kinds = ("", "authentication-", "authorization-")
+    command = [str(kube_scheduler()), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
+    command += ["--secure-port=0", "--leader-elect=false", f"--feature-gates={_GATES}"]
+    return Program("kube-scheduler", [*command, "--kube-api-qps=5000", "--kube-api-burst=5000"], folder)
+
+
+def kube_scheduler() -> Path | None:
+    """The kube-scheduler in KUBEBUILDER_ASSETS, if there is one."""
+    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere") / "kube-scheduler"
+    return program if program.is_file() else None
