@@ -2,8 +2,8 @@
 
 Owns `read_task`: every claim the pod names must be there, be made for this pod if it was generated, not be on
 its way out, not be promised to a pod in flight, have room for one more consumer, and its requests must name
-classes that exist and can be read. What is missing is a reason about the pod itself; it holds for all nodes. Document 000,
-"PreFilter"; the checks and their order are kube-scheduler's.
+classes that exist and can be read. What is missing is a reason about the pod itself; it holds for all nodes.
+Document 000, "PreFilter"; the checks and their order are kube-scheduler's.
 """
 
 from __future__ import annotations
