@@ -6,14 +6,11 @@ labels which the policies include) and the pods in each domain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
-import numpy as np
-
-from plimsoll.api.core import Node, Pod, Taint, Toleration
-from plimsoll.api.node_selection import selector_matches
 from plimsoll.ledger.columns import Column, Mask
+from plimsoll.schedule.filters.affinity import AffinityFilter
+from plimsoll.schedule.filters.taints import TaintsFilter
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 from plimsoll.schedule.topology.constraints import Constraint
@@ -59,37 +56,11 @@ class Spreading:
     @cached_property
     def _wanted(self) -> Mask:
         """The nodes that the pod's node selector and required affinity mean."""
-        return self._where(lambda node: _is_wanted(node, self._task.pod))
+        rule = AffinityFilter.read(self._task, self._snapshot)
+        return self._snapshot.alive if rule is None else rule.feasible()
 
     @cached_property
     def _tolerated(self) -> Mask:
         """The nodes without a taint that keeps the pod away."""
-        return self._where(lambda node: _is_tolerated(node, self._task.pod))
-
-    def _where(self, test: Callable[[Node], bool]) -> Mask:
-        mask = np.zeros(self._snapshot.size, dtype=np.bool_)
-        for place in self._snapshot.places():
-            mask[place] = test(self._snapshot.node(place))
-        return mask
-
-
-def _is_wanted(node: Node, pod: Pod) -> bool:
-    if not pod.spec.node_selector.items() <= node.metadata.labels.items():
-        return False
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    if affinity is None or affinity.required is None:
-        return True
-    return selector_matches(affinity.required, node) is True
-
-
-def _is_tolerated(node: Node, pod: Pod) -> bool:
-    return all(
-        taint.effect == "PreferNoSchedule" or any(_tolerates(each, taint) for each in pod.spec.tolerations)
-        for taint in node.spec.taints
-    )
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    return toleration.operator == "Exists" or (bool(toleration.key) and toleration.value == taint.value)
+        rule = TaintsFilter.read(self._task, self._snapshot)
+        return self._snapshot.alive if rule is None else rule.feasible()
