@@ -118,7 +118,7 @@ class ResourcesFilter(Filter):
     def why_not(self, place: int) -> tuple[NodeReason, ...]:
         book = self.snapshot.ledger(place)
         short = request_shortages(self.task.demand, book.allocatable, book.requested, len(book), self.skip)
-        return tuple(map(_told, short))
+        return tuple(map(tell_shortage, short))
 
     def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found = []
@@ -149,7 +149,8 @@ class ResourcesFilter(Filter):
         return [(PODS, 1), *((n, demand[n]) for n in names if demand[n] > 0 and n not in self.skip)]
 
 
-def _told(reason: Reason) -> NodeReason:
+def tell_shortage(reason: Reason) -> NodeReason:
+    """What the ledger found short, as a reason of this rule."""
     if reason.cause is Cause.TOO_MANY_PODS:
         return NodeReason(Rule.RESOURCES, Sentence.TOO_MANY_PODS, reason.code, because=reason)
     facts = {"resource": reason.resource}

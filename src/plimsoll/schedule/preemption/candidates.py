@@ -17,14 +17,14 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.quantity import INT64_MAX
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.fit import request_shortages
-from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.filters.resources import delegated_resources, tell_shortage
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.preemption.budgets import Budgets
 from plimsoll.schedule.preemption.examination import Examination
 from plimsoll.schedule.preemption.importance import priority_of
 from plimsoll.schedule.preemption.nominations import Nominations
 from plimsoll.schedule.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
-from plimsoll.schedule.reasons import NodeReason, Rule, Sentence, render
+from plimsoll.schedule.reasons import NodeReason, Rule, render
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def find_candidates(
     found: list[Victims] = []
     harmless = 0
     turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
-    books_alone = not task.claims and not examination.concerns(Rule.PORTS)
+    books_first = not examination.concerns(Rule.PORTS)  # no rule about other pods comes before the books
     for place in turned.tolist():
         promised: Sequence[Pod] = ()
         if nominations is not None:
             promised = nominations.at(snapshot.node(place).metadata.name, task.priority, task.key)
         answer: Victims | tuple[NodeReason, ...] | None = None
-        if books_alone:
+        if books_first:
             answer = find_shortages(examination, place) or None
         if answer is None:
             answer = select_victims_quickly(examination, place, budgets, promised)
@@ -120,7 +120,7 @@ def find_candidates(
 
 
 def find_shortages(examination: Examination, place: int) -> tuple[NodeReason, ...]:
-    """What a node lacks by its books even without all pods below the one to come; for pods without claims.
+    """What a node lacks by its books even without all pods below the one to come.
 
     Empty does not mean that the pod fits: pools and all rules but the books are left to a dry run.
     """
@@ -136,14 +136,8 @@ def find_shortages(examination: Examination, place: int) -> tuple[NodeReason, ..
             pods -= 1
             for name in left:
                 left[name] -= entry.units.get(name, 0)
-    return tuple(map(_told, request_shortages(task.demand, ledger.allocatable, left, pods)))
-
-
-def _told(reason: Reason) -> NodeReason:
-    if reason.cause is Cause.TOO_MANY_PODS:
-        return NodeReason(Rule.RESOURCES, Sentence.TOO_MANY_PODS, reason.code, {}, reason)
-    facts = {"resource": reason.resource}
-    return NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, reason.code, facts, reason)
+    skip = delegated_resources(task, examination.snapshot)
+    return tuple(map(tell_shortage, request_shortages(task.demand, ledger.allocatable, left, pods, skip)))
 
 
 class _Tally:
