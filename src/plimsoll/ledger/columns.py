@@ -2,7 +2,8 @@
 
 Owns the test of one demand against thousands of nodes at once: allocatable and free amounts are columns of
 int64, and a fit test is a comparison per resource. It answers what `fit.py` answers node by node; a test
-holds the two equal. Free amounts beyond int64 are cut off there: single demands never go beyond it.
+holds the two equal. Free amounts beyond int64 are cut off there: single demands never go beyond it. Whoever
+keeps what was worked out from the columns finds in `changes` which places to look at again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.journal import Journal
 from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.units import PLAIN, PODS, Units
+from plimsoll.ledger.units import CPU, MEMORY, PLAIN, PODS, Units
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 Column: TypeAlias = "NDArray[np.int64]"
@@ -25,7 +27,7 @@ Column: TypeAlias = "NDArray[np.int64]"
 class NodeColumns:
     """What nodes have and what is left of it; `refresh` after a ledger has changed."""
 
-    __slots__ = ("_free", "_line", "_nothing", "size")
+    __slots__ = ("_free", "_line", "_nothing", "_spare", "changes", "size")
 
     def __init__(self, ledgers: Sequence[NodeLedger] = (), size: int = 0) -> None:
         """Room for at least `size` nodes, and the numbers of those given."""
@@ -33,6 +35,8 @@ class NodeColumns:
         self._nothing: Column = np.zeros(self.size, dtype=np.int64)
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
         self._line: dict[str, Column] = {PODS: self._nothing.copy()}
+        self._spare: dict[str, Column] = {CPU: self._nothing.copy(), MEMORY: self._nothing.copy()}
+        self.changes = Journal()
         for place, ledger in enumerate(ledgers):
             self.refresh(place, ledger)
 
@@ -43,17 +47,22 @@ class NodeColumns:
             used = len(ledger) if name == PODS else ledger.requested.get(name, 0)
             self._column(self._line, name)[place] = line
             self._column(self._free, name)[place] = min(INT64_MAX, max(INT64_MIN, line - used))
+        for name, column in self._spare.items():
+            spare = ledger.allocatable.get(name, 0) - ledger.non_zero[name]
+            column[place] = min(INT64_MAX, max(INT64_MIN, spare))
+        self.changes.note(place)
 
     def clear(self, place: int) -> None:
         """There is no node at this place any more."""
-        for columns in (self._line, self._free):
+        for columns in (self._line, self._free, self._spare):
             for column in columns.values():
                 column[place] = 0
+        self.changes.note(place)
 
     def grow(self, size: int) -> None:
         """Make room for more nodes."""
         self._nothing = np.zeros(size, dtype=np.int64)
-        for columns in (self._line, self._free):
+        for columns in (self._line, self._free, self._spare):
             for name, column in columns.items():
                 columns[name] = np.concatenate([column, self._nothing[self.size :]])
         self.size = size
@@ -70,6 +79,10 @@ class NodeColumns:
     def free(self, name: str) -> Column:
         """What is left of it."""
         return self._free.get(name, self._nothing)
+
+    def spare(self, name: str) -> Column:
+        """What is left of it where containers without a request count for a little (NonZeroRequested)."""
+        return self._spare.get(name, self.free(name))
 
     def _column(self, columns: dict[str, Column], name: str) -> Column:
         if name not in columns:

@@ -56,3 +56,31 @@ def test_a_refreshed_row_is_as_good_as_new(
     fresh = NodeColumns(books)
     assert columns.fits_requests(demand).tolist() == fresh.fits_requests(demand).tolist()
     assert columns.fits_claims(demand).tolist() == fresh.fits_claims(demand).tolist()
+
+
+@given(ledgers(), st.data())
+def test_spare_is_what_the_ledgers_have_beyond_their_non_zero_requests(
+    books: list[NodeLedger], data: st.DataObject
+) -> None:
+    columns = NodeColumns(books, size=len(books) + 1)
+    for place, book in enumerate(books):
+        if data.draw(st.booleans()):
+            book.add(pod("late", container("a")))
+            columns.refresh(place, book)
+    columns.grow(len(books) + 3)
+    for name in NAMES:
+        used = [b.non_zero[name] if name in b.non_zero else b.requested.get(name, 0) for b in books]
+        wanted = [
+            min(INT64_MAX, max(-INT64_MAX - 1, b.allocatable.get(name, 0) - u))
+            for b, u in zip(books, used, strict=True)
+        ]
+        assert columns.spare(name).tolist() == [*wanted, 0, 0, 0]
+
+
+def test_changes_name_the_places_that_were_touched() -> None:
+    book = NodeLedger(node("node-0"))
+    columns = NodeColumns([book, book])
+    mark = columns.changes.mark
+    columns.refresh(1, book)
+    columns.clear(0)
+    assert columns.changes.since(mark) == [1, 0]
