@@ -1,0 +1,34 @@
+"""How long a pod waits before it is tried again.
+
+Owns the numbers of the queue, all in whole milliseconds: each failure doubles the wait, from the first to the
+longest. Failures and errors are counted apart, as in kube-scheduler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The queue's settings; the defaults are kube-scheduler's."""
+
+    initial_backoff_ms: int = 1000
+    max_backoff_ms: int = 10_000  #: 0: no back-off at all
+    flush_ms: int = 300_000  #: a pod that fits nowhere is tried again after so long, whatever happened
+    #: A pod that failed no more often than this is tried again as soon as something helps it and nothing else
+    #: is to be done, before its back-off is over.
+    eager_failures: int = 3
+    #: After so many retries in a row of pods that are more important, a pod has its turn that was tried less.
+    retries_in_a_row: int = 8
+
+
+def backoff_ms(settings: QueueSettings, failures: int) -> int:
+    """How long to wait after so many failures in a row."""
+    longest = settings.max_backoff_ms
+    if failures <= 0 or longest <= 0:
+        return 0
+    shift = failures - 1
+    if settings.initial_backoff_ms > longest >> shift:  # shifting up first could make a huge number
+        return longest
+    return settings.initial_backoff_ms << shift

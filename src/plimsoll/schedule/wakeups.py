@@ -1,0 +1,386 @@
+"""Which happening helps which pod: the table of rules and happenings, and what pods themselves say to it.
+
+Owns `can_help`. A pod waits because certain rules stood in its way; it is woken by what can change the answer
+of one of them, and only if it can do so for this very pod: a pod that goes to a node of its own is not
+interested in others, one without affinities not in labels. In doubt a pod is woken. Everything here is a
+necessary condition, never a promise that the pod will find a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.label_selection import read_selector
+from plimsoll.api.node_selection import NAME_FIELD, SelectorProblem, selector_matches
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.requests import pod_requests
+from plimsoll.ledger.units import units_of
+from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
+from plimsoll.schedule.reasons import Rule
+from plimsoll.schedule.topology.terms import Term, Terms, read_terms
+
+__all__ = [
+    "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify", "confined_to",
+    "helps", "own_change", "released", "room_at", "rules_of", "settles",
+]  # fmt: skip
+
+VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
+_NODE_RULES = frozenset(Rule) - {Rule.SCHEDULING_GATES, Rule.UNSUPPORTED}
+_AMONG_PODS = frozenset({Rule.INTER_POD, Rule.SPREAD})
+_ROOM = frozenset({Rule.RESOURCES, Rule.DEVICES})
+
+#: DIFF: a pod that was refused for its devices is woken when any pod leaves a node, also one without claims:
+#: what its claims charge may fit now. Upstream wakes it by changes of claims alone, so that it waits for the
+#: next flush (test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices).
+_BY_KIND: Mapping[Kind, frozenset[Rule]] = {
+    Kind.NODE_ADDED: _NODE_RULES,
+    Kind.NODE_REMOVED: _AMONG_PODS,
+    Kind.POD_ASSIGNED: _AMONG_PODS,
+    Kind.POD_DELETED: frozenset({Rule.PORTS, Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS,
+                                 Rule.VOLUME_BINDING}) | _AMONG_PODS | _ROOM,
+    Kind.CLAIM_CHANGED: frozenset({Rule.DEVICES}),
+    Kind.CLAIM_FREED: frozenset({Rule.DEVICES}),
+    Kind.CLASS_CHANGED: _ROOM,
+    Kind.SLICE_CHANGED: frozenset({Rule.DEVICES}),
+    Kind.TAINT_RULE_CHANGED: frozenset({Rule.DEVICES}),
+    Kind.NAMESPACE_CHANGED: frozenset({Rule.INTER_POD}),
+    Kind.VOLUME_CLAIM_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    Kind.VOLUME_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    Kind.STORAGE_CLASS_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    Kind.CSI_NODE_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    Kind.OTHER: VOLUMES | {Rule.UNSUPPORTED},
+}  # fmt: skip
+_BY_NODE_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
+    Aspect.LABELS: frozenset({Rule.NODE_AFFINITY, Rule.DEVICES, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
+    | _AMONG_PODS,
+    Aspect.TAINTS: frozenset({Rule.TAINTS, Rule.SPREAD}),
+    Aspect.SCHEDULABLE: frozenset({Rule.UNSCHEDULABLE}),
+    Aspect.ALLOCATABLE: _ROOM | {Rule.VOLUME_LIMITS},
+}
+_BY_POD_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
+    Aspect.LABELS: _AMONG_PODS,
+    Aspect.TERMINATING: frozenset({Rule.SPREAD}),
+    Aspect.SCALED_DOWN: _ROOM,
+}
+#: Rules that only the very node a happening is about can satisfy.
+_LOCAL = _NODE_RULES - _AMONG_PODS - {Rule.VOLUME_RESTRICTIONS}
+#: Happenings that concern the pods that use an object, and nobody else.
+BY_NAME = frozenset({Kind.CLAIM_CHANGED, Kind.VOLUME_CLAIM_CHANGED})
+_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
+
+
+def rules_of(happening: Happening) -> frozenset[Rule]:
+    """The rules whose answer a happening can change."""
+    if happening.kind is Kind.NODE_CHANGED:
+        return frozenset().union(*(_BY_NODE_ASPECT.get(each, ()) for each in happening.aspects))
+    if happening.kind is Kind.POD_UPDATED:
+        return frozenset().union(*(_BY_POD_ASPECT.get(each, ()) for each in happening.aspects))
+    return _BY_KIND[happening.kind]
+
+
+def confined_to(happening: Happening, rule: Rule) -> str:
+    """The only node on which a happening can satisfy a rule; "" if it may be any."""
+    if rule not in _LOCAL:
+        return ""
+    kind = happening.kind
+    if kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
+        return str(happening.new.metadata.name)
+    if kind in (Kind.POD_DELETED, Kind.POD_UPDATED):
+        if rule is Rule.DEVICES and happening.old.spec.resource_claims:
+            return ""  # its devices may be reached from elsewhere
+        return str(happening.old.spec.node_name)
+    if kind is Kind.SLICE_CHANGED:
+        nodes = {each.spec.node_name or "" for each in (happening.old, happening.new) if each is not None}
+        return nodes.pop() if len(nodes) == 1 else ""
+    return ""
+
+
+def can_help(happening: Happening, rule: Rule, pod: Pod) -> bool:
+    """Whether a happening may help a pod that a rule stood in the way of."""
+    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod))
+
+
+def any_helps(happenings: Iterable[Happening], rules: frozenset[Rule], pod: Pod) -> bool:
+    """Whether one of several happenings may help a pod that these rules stood in the way of."""
+    outlook = Outlook(pod)
+    return any(
+        not rules or any(helps(happening, rule, outlook) for rule in rules & rules_of(happening))
+        for happening in happenings
+    )
+
+
+def settles(changed: frozenset[Rule], rules: frozenset[Rule]) -> bool:
+    """Whether a change of the pod itself (see `own_change`) may help it; without rules every change may."""
+    return bool(changed & rules if rules else changed)
+
+
+class Outlook:
+    """What of a waiting pod decides whether something helps it; read when needed, once."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.priority = pod.spec.priority or 0
+        self.namespace = pod.metadata.namespace
+
+    @cached_property
+    def demand(self) -> Mapping[str, int]:
+        """What it requests by itself, in whole units."""
+        return units_of(pod_requests(self.pod))
+
+    @cached_property
+    def terms(self) -> Terms:
+        return read_terms(self.pod)
+
+    @cached_property
+    def ports(self) -> frozenset[tuple[str, int]]:
+        return host_ports(self.pod)
+
+    @cached_property
+    def claims(self) -> frozenset[str]:
+        return frozenset(claim_names(self.pod).values())
+
+    @cached_property
+    def volume_claims(self) -> frozenset[str]:
+        return volume_claims(self.pod)
+
+    @cached_property
+    def only_node(self) -> str:
+        """The one node its affinity leaves it, as with pods of a DaemonSet; "" if there may be more."""
+        affinity = self.pod.spec.affinity
+        required = (
+            None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
+        )
+        if required is None or not required.node_selector_terms:
+            return ""
+        names = set()
+        for term in required.node_selector_terms:
+            fields = [
+                each.values[0]
+                for each in term.match_fields
+                if each.key == NAME_FIELD and each.operator == "In" and len(each.values) == 1
+            ]
+            names.add(fields[0] if fields else "")
+        return names.pop() if len(names) == 1 else ""
+
+    def chooses(self, node: Node) -> bool:
+        """Whether its node selector and affinity mean a node."""
+        spec, labels = self.pod.spec, node.metadata.labels
+        if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+            return False
+        affinity = spec.affinity
+        required = (
+            None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
+        )
+        return required is None or bool(selector_matches(required, node))
+
+    def suits(self, node: Node) -> bool:
+        """Whether nothing that is fixed keeps it off a node."""
+        return self.chooses(node)
+
+    def fits(self, node: Node) -> bool:
+        """Whether it would fit a node that has nothing else to do."""
+        if self.pod.spec.resource_claims:
+            return True  # claims may bring what it requests
+        line = units_of(node.status.allocatable)
+        return Room(node, line, line).takes(self.demand, self.priority)
+
+
+def helps(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    """`can_help` for a pod that has been read, and a rule that is among `rules_of` the happening."""
+    only = confined_to(happening, rule)
+    if only and outlook.only_node and outlook.only_node != only:
+        return False
+    hint = _HINTS.get(happening.kind)
+    return hint is None or hint(happening, rule, outlook)
+
+
+# -- what pods say
+
+
+def _node_added(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    node = happening.new
+    if rule in _AMONG_PODS:
+        return True  # it may bring pods that were bound to it before it was known, or count as a domain
+    return outlook.suits(node) and outlook.fits(node)
+
+
+def _node_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    old, new = happening.old, happening.new
+    match rule:
+        case Rule.NODE_AFFINITY:
+            return outlook.chooses(new) and not outlook.chooses(old)
+        case Rule.RESOURCES:
+            before, after = units_of(old.status.allocatable), units_of(new.status.allocatable)
+            names = (*outlook.demand, "pods")
+            more = any(after.get(name, 0) > before.get(name, 0) for name in names)
+            more = more or old.status.allocatable.get("pods") != new.status.allocatable.get("pods")
+            return more and outlook.suits(new) and outlook.fits(new)
+    return True
+
+
+def _pod_left(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    gone, room = happening.old, happening.room
+    match rule:
+        case Rule.PORTS:
+            return bool({port for _, port in outlook.ports} & {port for _, port in host_ports(gone)})
+        case Rule.RESOURCES | Rule.DEVICES:
+            if rule is Rule.DEVICES and gone.spec.resource_claims:
+                return True
+            if room is None:
+                return True
+            if not outlook.suits(room.node):
+                return False
+            if outlook.pod.spec.resource_claims:
+                return True  # claims may bring what it requests
+            return room.takes(outlook.demand, outlook.priority)
+        case Rule.VOLUME_RESTRICTIONS | Rule.VOLUME_LIMITS | Rule.VOLUME_BINDING:
+            return bool(gone.spec.volumes)
+        case Rule.SPREAD:
+            return _spreads_over(outlook.pod, gone)
+        case Rule.INTER_POD:
+            return _keeps_apart(outlook, gone)
+    return True
+
+
+def _pod_came(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    if rule is Rule.SPREAD:
+        return _spreads_over(outlook.pod, happening.new)
+    terms = outlook.terms
+    return bool(terms.problem) or any(_may_mean(term, happening.new) for term in terms.affinity)
+
+
+def _pod_updated(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    old, new = happening.old, happening.new
+    if rule is Rule.SPREAD:
+        return _spreads_over(outlook.pod, old) or _spreads_over(outlook.pod, new)
+    if rule is Rule.INTER_POD:
+        return _pod_came(happening, rule, outlook) or _keeps_apart(outlook, old)
+    return _pod_left(happening, rule, outlook)
+
+
+def _class_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    if rule is Rule.DEVICES:
+        return True
+    device_class = happening.new
+    names = {_CLASS_RESOURCE + device_class.metadata.name, device_class.spec.extended_resource_name}
+    return not names.isdisjoint(outlook.demand)
+
+
+def _claim_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    meta = happening.object.metadata
+    return meta.namespace == outlook.namespace and meta.name in outlook.claims
+
+
+def _volume_claim_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    meta = happening.object.metadata
+    return meta.namespace == outlook.namespace and meta.name in outlook.volume_claims
+
+
+_HINTS: Mapping[Kind, Callable[[Happening, Rule, Outlook], bool]] = {
+    Kind.NODE_ADDED: _node_added,
+    Kind.NODE_CHANGED: _node_changed,
+    Kind.POD_DELETED: _pod_left,
+    Kind.POD_ASSIGNED: _pod_came,
+    Kind.POD_UPDATED: _pod_updated,
+    Kind.CLASS_CHANGED: _class_changed,
+    Kind.CLAIM_CHANGED: _claim_changed,
+    Kind.VOLUME_CLAIM_CHANGED: _volume_claim_changed,
+}
+
+
+# -- the pod itself
+
+_ALL = frozenset(Rule)
+_BY_FIELD: Mapping[str, frozenset[Rule]] = {
+    "tolerations": frozenset({Rule.TAINTS, Rule.UNSCHEDULABLE, Rule.SPREAD}),
+    "node_selector": frozenset({Rule.NODE_AFFINITY, Rule.SPREAD}),
+    "affinity": frozenset({Rule.NODE_AFFINITY}) | _AMONG_PODS,
+    "topology_spread_constraints": frozenset({Rule.SPREAD}),
+    "resource_claims": frozenset({Rule.DEVICES}),
+    "resources": _ROOM,
+    "overhead": _ROOM,
+    "volumes": VOLUMES | {Rule.UNSUPPORTED},
+    "scheduling_gates": frozenset({Rule.SCHEDULING_GATES}),
+    "ephemeral_containers": frozenset(),
+    "scheduler_name": frozenset(),
+    "restart_policy": frozenset(),
+    "termination_grace_period_seconds": frozenset(),
+    "node_name": frozenset(),
+}
+
+
+def own_change(old: Pod, new: Pod) -> frozenset[Rule]:
+    """The rules whose answer a change of the waiting pod itself can change; conditions are none of them."""
+    rules: frozenset[Rule] = frozenset()
+    if old.spec != new.spec:
+        for name in old.spec.__struct_fields__:
+            one, other = getattr(old.spec, name), getattr(new.spec, name)
+            if one == other:
+                continue
+            if name not in ("containers", "init_containers"):
+                rules |= _BY_FIELD.get(name, _ALL)
+            elif [(c.resources, c.ports) for c in one] != [(c.resources, c.ports) for c in other]:
+                rules |= _ROOM | {Rule.PORTS}
+    if old.metadata.labels != new.metadata.labels:
+        rules |= _AMONG_PODS
+    if (old.status.resource_claim_statuses, old.status.extended_resource_claim_status) != (
+        new.status.resource_claim_statuses, new.status.extended_resource_claim_status
+    ):  # fmt: skip
+        rules |= {Rule.DEVICES}
+    return rules
+
+
+# -- about pods
+
+
+def host_ports(pod: Pod) -> frozenset[tuple[str, int]]:
+    """The ports of its node a pod asks for."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return frozenset(
+        (port.protocol or "TCP", port.host_port)
+        for each in containers
+        for port in each.ports
+        if port.host_port
+    )
+
+
+def volume_claims(pod: Pod) -> frozenset[str]:
+    """The names of the volume claims a pod uses, generated ones too."""
+    names = set()
+    for volume in pod.spec.volumes:
+        source = volume.get("persistentVolumeClaim")
+        if isinstance(source, dict):
+            names.add(str(source.get("claimName", "")))
+        elif volume.get("ephemeral") is not None:
+            names.add(f"{pod.metadata.name}-{volume.get('name', '')}")
+    return frozenset(names)
+
+
+def _spreads_over(pod: Pod, other: Pod) -> bool:
+    """Whether a spread constraint of a pod counts another pod."""
+    if pod.metadata.namespace != other.metadata.namespace:
+        return False
+    for constraint in pod.spec.topology_spread_constraints:
+        selector = read_selector(constraint.label_selector)
+        if isinstance(selector, SelectorProblem) or selector.matches(other.metadata.labels):
+            return True
+    return False
+
+
+def _keeps_apart(outlook: Outlook, gone: Pod) -> bool:
+    """Whether a pod and one that is gone could not be together, for the sake of either."""
+    own, theirs = outlook.terms, read_terms(gone)
+    if own.problem or theirs.problem:
+        return True
+    return any(_may_mean(term, gone) for term in own.anti_affinity) or any(
+        _may_mean(term, outlook.pod) for term in theirs.anti_affinity
+    )
+
+
+def _may_mean(term: Term, pod: Pod) -> bool:
+    """Whether a term means a pod; what it would need the labels of namespaces for is taken as given."""
+    crowd = term.crowd
+    near = pod.metadata.namespace in crowd.namespaces or crowd.namespace_selector is not None
+    return near and crowd.selector.matches(pod.metadata.labels)
