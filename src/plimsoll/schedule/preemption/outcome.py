@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.schedule.conditions import render_preemption
 from plimsoll.schedule.reasons import NodeReason, render
 
 _PREFIX = "preemption: "
+_NODES = "0/{nodes} nodes are available: {reasons}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +46,5 @@ class NoPreemption:
         for reason, count in self.reasons:
             if not count:
                 return _PREFIX + render(reason)
-        return render_preemption(self.nodes, ((render(reason), count) for reason, count in self.reasons))
+        counted = sorted(f"{count} {render(reason)}" for reason, count in self.reasons)
+        return _PREFIX + _NODES.format(nodes=self.nodes, reasons=", ".join(counted))
