@@ -27,6 +27,6 @@ def test_what_is_too_long_ago_is_said_to_be() -> None:
         journal.note(place)
     assert journal.since(early) is None
     assert journal.since(marks[19_000]) == [*range(19_000, 20_000)]
-    for mark in marks:
+    for mark in marks[::211]:
         told = journal.since(mark)
         assert told is None or told == [*range(mark, 20_000)]
