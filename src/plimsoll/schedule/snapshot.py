@@ -55,6 +55,7 @@ class Snapshot:
         self._booked: dict[str, tuple[int, Pod]] = {}
         self._strays: dict[str, dict[str, Pod]] = {}
         self._assumed: dict[str, Placement] = {}
+        self._promised: dict[str, Placement] = {}
         # -- claims and devices
         self.state = AllocationState(self.features.consumable_capacity)
         self.classes: dict[str, DeviceClass] = {}
@@ -192,7 +193,7 @@ class Snapshot:
         ledger = self.ledger(placement.place)
         ledger.assume(pod, placement.bills)
         key = placement.task.key
-        self._assumed[key] = placement
+        self._assumed[key] = self._promised[key] = placement
         self.turn = placement.place + 1
         self._join(placement.place, pod)
         for claim in placement.task.waiting:
@@ -201,22 +202,25 @@ class Snapshot:
             self._hold(claim.metadata.uid, allocation)
 
     def forget(self, key: str) -> None:
-        """Take an assumption back, whatever is left of it; what the API says is allocated stays held."""
-        placement = self._assumed.get(key)
-        if placement is None:
-            return
-        self._unbook(key)
-        self._drop_promises(placement)
+        """Take an assumption back, whatever is left of it; what the API says is allocated stays held.
 
-    def _drop_promises(self, placement: Placement) -> None:
-        for claim in placement.task.waiting:
+        Only whoever binds the pod may say so, when no write of it is under way any more: until then the
+        devices stay promised, even if the pod or its node is gone.
+        """
+        if key in self._assumed:
+            self._unbook(key)
+        placement = self._promised.pop(key, None)
+        for claim in placement.task.waiting if placement is not None else ():
             uid = claim.metadata.uid
-            promised = self._pending.get(uid)
-            if promised is not None and promised[0] == placement.task.key:
+            if self._pending.get(uid, ("",))[0] == key:
                 del self._pending[uid]
                 known = self.claim(claim.metadata.namespace, claim.metadata.name)
-                same = known is not None and known.metadata.uid == uid
-                self._hold(uid, known.status.allocation if known is not None and same else None)
+                written = known is not None and known.metadata.uid == uid
+                self._hold(uid, known.status.allocation if known is not None and written else None)
+
+    def confirm(self, key: str) -> None:
+        """A placement is written down: from now on the objects tell all there is to know about it."""
+        self._promised.pop(key, None)
 
     # -- nodes
 
@@ -250,10 +254,7 @@ class Snapshot:
         node, ledger = self.node(place), self.ledger(place)
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
         for key in list(ledger.entries):
-            placement = self._assumed.get(key)
             self._unbook(key)
-            if placement is not None:
-                self._drop_promises(placement)
         for index in self._indexes.values():
             index.node_removed(place, node)
         self.nodes[place] = self.ledgers[place] = None
@@ -287,10 +288,7 @@ class Snapshot:
         place = self._places.get(name)
         known = self._booked.get(key)
         if known is not None and known[0] != place:
-            placement = self._assumed.get(key)
             self._unbook(key)
-            if placement is not None:
-                self._drop_promises(placement)
         if place is None:
             self._strays.setdefault(name, {})[key] = pod
         else:
@@ -374,6 +372,8 @@ class Snapshot:
         objects[key] = new
         if kind is ResourceClaim:
             self._settle_claim(new)
+            if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
+                self._free_up(None)
         elif kind is ResourceSlice:
             self._slices_changed(new, old)
         elif kind is DeviceClass:
