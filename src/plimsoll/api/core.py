@@ -134,6 +134,10 @@ class EnvVar(Wire, frozen=True):
     value: str = ""
 
 
+class ContainerRestartRule(Wire, frozen=True):
+    action: str = ""
+
+
 class Container(Wire, frozen=True):
     """A container, an init container, a sidecar or an ephemeral one."""
 
@@ -147,6 +151,7 @@ class Container(Wire, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class PodResourceClaim(Wire, frozen=True):
@@ -161,6 +166,19 @@ class PodResourceClaim(Wire, frozen=True):
 class PodSchedulingGate(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("name",)
     name: str = ""
+
+
+class PodSchedulingGroup(Wire, frozen=True):
+    """The group of pods a pod is to be placed with."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(Wire, frozen=True):
+    """The same in 1.35."""
+
+    name: str = ""
+    pod_group: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -180,7 +198,10 @@ class PodSpec(Wire, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     host_network: bool = False
+    host_users: bool | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: Int | None = None
     volumes: tuple[dict[str, Any], ...] = ()

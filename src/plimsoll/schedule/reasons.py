@@ -29,6 +29,7 @@ class Rule(Enum):
     VOLUME_ZONE = "VolumeZone"
     SPREAD = "PodTopologySpread"
     INTER_POD = "InterPodAffinity"
+    DECLARED_FEATURES = "NodeDeclaredFeatures"
     DEVICES = "DynamicResources"
     UNSUPPORTED = "Unsupported"
     PREEMPTION = "DefaultPreemption"
@@ -46,6 +47,32 @@ class Sentence(Enum):
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     INSUFFICIENT = "Insufficient {resource}"
     TOO_MANY_PODS = "Too many pods"
+    DISK_IN_USE = "node(s) had no available disk"
+    VOLUME_IN_USE = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+        "by another pod"
+    )
+    TOO_MANY_VOLUMES = "node(s) exceed max volume count"
+    VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+    VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    VOLUME_ZONE = "node(s) had no available volume zone"
+    VOLUME_MISSING = 'persistentvolume "{volume}" not found'
+    VOLUME_CLAIM_MISSING = 'persistentvolumeclaim "{claim}" not found'
+    VOLUME_CLAIM_UNNAMED = "PersistentVolumeClaim had no name"
+    VOLUME_CLAIM_NOT_MADE = (
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "{claim}"'
+    )
+    VOLUME_CLAIM_LOST = 'persistentvolumeclaim "{claim}" bound to non-existent persistentvolume "{volume}"'
+    VOLUME_CLAIM_DELETED = 'persistentvolumeclaim "{claim}" is being deleted'
+    VOLUME_CLAIM_NOT_OWNED = "PVC {claim} was not created for pod {pod} (pod is not owner)"
+    VOLUME_CLAIM_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+    VOLUME_CLAIM_WAITS = (
+        'persistentvolumeclaim "{claim}" of storage class "{storage_class}" waits for its first consumer: '
+        "this scheduler places pods by volumes that are bound, it does not choose volumes"
+    )
+    VOLUME_CLASS_MODELESS = 'VolumeBindingMode not set for StorageClass "{storage_class}"'
+    FEATURES = "node(s) didn't match Pod's required features"
+    NOT_IMPLEMENTED = "{field} {value} is not implemented by this scheduler"
     SPREAD = "node(s) didn't match pod topology spread constraints"
     SPREAD_NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
     POD_AFFINITY = "node(s) didn't match pod affinity rules"
