@@ -1,0 +1,97 @@
+"""`plimsoll scheduler`: the scheduler as a process.
+
+Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
+
+
+@click.command(name="scheduler")
+@click.option(
+    "--kubeconfig", type=_FILE, metavar="FILE", help="The cluster; else KUBECONFIG, or the pod's own account."
+)
+@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
+@click.option(
+    "--config", type=_FILE, metavar="FILE", help="Settings and profiles, in YAML; flags go before it."
+)
+@click.option(
+    "--scheduler-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Schedule pods with this schedulerName; repeatable. [default: plimsoll]",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect", default=None, help="Several replicas, one works. [default: no]"
+)
+@click.option(
+    "--lease", metavar="[NAMESPACE/]NAME", help="Their lease. [default: kube-system/plimsoll-scheduler]"
+)
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Health and metrics; '' for none. [default: 127.0.0.1:10259]"
+)
+@click.option("--debug/--no-debug", default=None, help="Also serve /debug/queue and /debug/ledger.")
+@click.option("--binds", type=click.IntRange(1, 10_000), metavar="N", help="Bindings at once. [default: 128]")
+@click.option("--wire-form", type=click.Choice(_WIRE_FORMS), help="How charges are recorded. [default: auto]")
+@click.option("--feature-gates", "gates", metavar="NAME=BOOL,...", help="All are on.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]")
+@click.option("--dry-run/--no-dry-run", default=None, help="Say where pods would go, write nothing, and end.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def run_scheduler(
+    kubeconfig: Path | None,
+    context: str,
+    config: Path | None,
+    names: tuple[str, ...],
+    leader_elect: bool | None,
+    lease: str | None,
+    listen: str | None,
+    debug: bool | None,
+    binds: int | None,
+    wire_form: str | None,
+    gates: str | None,
+    log_format: str | None,
+    dry_run: bool | None,
+    verbose: bool,
+) -> None:
+    """Schedule pods: requests and claims on one ledger.
+
+    Pods choose a scheduler by spec.schedulerName; those that do not are of default-scheduler.
+
+    \b
+    plimsoll scheduler --kubeconfig ./kubeconfig --scheduler-name default-scheduler
+    plimsoll scheduler --kubeconfig ./kubeconfig --dry-run
+    """
+    from plimsoll.cluster.kubeconfig import find_config
+    from plimsoll.run.scheduler.dry_run import report_all
+    from plimsoll.run.scheduler.process import serve_scheduler
+    from plimsoll.run.scheduler.settings import override, read_settings
+
+    settings = override(
+        read_settings(config),
+        names=names,
+        leader_elect=leader_elect,
+        lease=lease,
+        listen=listen,
+        debug=debug,
+        binds=binds,
+        wire_form=wire_form,
+        gates=gates,
+        log_format=log_format,
+        dry_run=dry_run,
+        verbose=verbose or None,
+    )
+    cluster = find_config(kubeconfig, context=context)
+    if settings.dry_run:
+        sys.exit(0 if asyncio.run(report_all(cluster, settings, click.echo)) else 1)
+    asyncio.run(serve_scheduler(cluster, settings))

@@ -1,0 +1,244 @@
+"""From the API to the snapshot and the queue: who hears of what.
+
+Owns `Feed`: one informer for each kind the scheduler reads, and what each change means. Promises: the
+snapshot knows of a change before the queue wakes anyone because of it; pods without a node that ask for us
+are in the queue, all others are not; a pod that goes away while its binding is under way stays on the books
+until that has come to an end, because its devices may still be written down. Kinds that a server does not
+serve are looked for from time to time and empty until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Namespace, Node, Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.cluster.client.client import Client
+from plimsoll.cluster.client.endpoints import (
+    CSI_NODES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    Endpoint,
+)
+from plimsoll.cluster.controllers.discovery import discover
+from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.errors import ApiError
+from plimsoll.ledger.node import pod_key
+from plimsoll.run.scheduler.logs import LOG
+from plimsoll.schedule.happenings import Room, classify, room_at
+from plimsoll.schedule.preemption.nominations import Nominations
+from plimsoll.schedule.queue import PodQueue
+from plimsoll.schedule.snapshot import Snapshot
+
+#: Pods that have ended charge nothing and are never scheduled.
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A kind that is followed, and how it is read."""
+
+    endpoint: Endpoint
+    view: type[Any]
+    optional: bool = True
+    fields: str = ""
+
+
+FOLLOWED: tuple[Followed, ...] = (
+    Followed(NODES, Node, optional=False),
+    Followed(DEVICE_CLASSES, DeviceClass),
+    Followed(RESOURCE_SLICES, ResourceSlice),
+    Followed(DEVICE_TAINT_RULES, DeviceTaintRule),
+    Followed(RESOURCE_CLAIMS, ResourceClaim),
+    Followed(NAMESPACES, Namespace),
+    Followed(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
+    Followed(PERSISTENT_VOLUMES, PersistentVolume),
+    Followed(STORAGE_CLASSES, StorageClass),
+    Followed(CSI_NODES, CSINode),
+    Followed(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+    Followed(PODS, Pod, optional=False, fields=LIVE_PODS),
+)
+
+
+class Feed:
+    """Keeps a snapshot and a queue up to date; `run` follows until it is cancelled."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queue: PodQueue,
+        nominations: Nominations,
+        names: Iterable[str],
+        *,
+        clock: Callable[[], int],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`clock` gives milliseconds; `changed` is called after every change."""
+        self._snapshot = snapshot
+        self._queue = queue
+        self._nominations = nominations
+        self._names = frozenset(names)
+        self._clock = clock
+        self._changed = changed
+        #: Called with the key of a pod that waits for us no longer, and with every claim.
+        self.left: Callable[[str], None] = lambda key: None
+        self.claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
+        self._binding: set[str] = set()
+        self._gone: dict[str, Pod] = {}
+        self.informers: list[Informer[Any]] = []
+        self.synced = False
+
+    # -- following
+
+    async def run(self, client: Client) -> None:
+        """Follow every kind; ends only by cancellation or a configuration that cannot work."""
+        self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in await _served(client)]
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run())
+            group.create_task(self._await_sync())
+
+    async def _await_sync(self) -> None:
+        for informer in self.informers:
+            await informer.synced()
+        self.synced = True
+        self._changed()
+
+    def _informer(self, client: Client, kind: Followed, endpoint: Endpoint) -> Informer[Any]:
+        view = kind.view
+        informer: Informer[Any] = Informer(
+            client,
+            endpoint,
+            lambda raw: codec.decode(raw, view),
+            fields=kind.fields,
+            optional=kind.optional,
+        )
+        informer.add_handler(_Ear(self.hear_pod if view is Pod else self.hear))
+        return informer
+
+    def pods(self) -> list[Pod]:
+        """All pods that have not ended, bound or not, as last heard of."""
+        return next((each.items() for each in self.informers if each.endpoint.plural == PODS.plural), [])
+
+    def missing(self) -> str:
+        """Which kinds are not listed yet, and why; empty when all are."""
+        if self.synced:
+            return ""
+        waiting = [each for each in self.informers if not each.listings]
+        reasons = [f"{each.endpoint.plural}{f' ({each.error})' if each.error else ''}" for each in waiting]
+        return f"not listed yet: {', '.join(reasons) or 'what the API serves'}"
+
+    # -- hearing
+
+    def hear(self, old: Any, new: Any) -> None:
+        """Anything but a pod is new, has changed or is gone."""
+        if new is None:
+            self._snapshot.remove(old)
+        else:
+            self._snapshot.set(new)
+            if isinstance(new, ResourceClaim):
+                self.claim_changed(new)
+        self._wake(old, new)
+
+    def hear_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod is new, has changed or is gone."""
+        pod = new if new is not None else old
+        assert pod is not None
+        key = pod_key(pod)
+        if new is None:
+            self._leave(key)
+            self._nominations.drop(key)
+            if key in self._binding:
+                self._gone[key] = pod
+                return
+            self._snapshot.remove(pod)
+        else:
+            self._nominations.hear(new)
+            if new.spec.node_name:
+                self._leave(key)
+                self._snapshot.set(new)
+            else:
+                self._hear_waiting(key, old, new)
+        room = room_at(self._snapshot, old.spec.node_name) if old is not None and new is None else None
+        self._wake(old, new, room)
+
+    def _hear_waiting(self, key: str, old: Pod | None, new: Pod) -> None:
+        """A pod that nobody has bound: ours, if it asks for us and is not on its way out."""
+        if new.spec.scheduler_name not in self._names or new.metadata.deletion_timestamp is not None:
+            self._leave(key)
+        elif old is None:
+            self._queue.add(new, self._clock())
+        else:
+            self._queue.update(new, self._clock())
+
+    def _leave(self, key: str) -> None:
+        """A pod waits for us no longer."""
+        self._queue.remove(key)
+        self.left(key)
+
+    def _wake(self, old: Any, new: Any, room: Room | None = None) -> None:
+        happening = classify(old, new, room)
+        if happening is not None:
+            self._queue.happen(happening, self._clock())
+        self._changed()
+
+    # -- pods whose binding is under way
+
+    def begin_binding(self, key: str) -> None:
+        self._binding.add(key)
+
+    def end_binding(self, key: str) -> None:
+        """A binding has come to an end, well or not; what happened to the pod meanwhile counts now."""
+        self._binding.discard(key)
+        gone = self._gone.pop(key, None)
+        if gone is not None:
+            self.hear_pod(gone, None)
+
+
+class _Ear(Handler[Any]):
+    """Tells what an informer tells, as old and new."""
+
+    def __init__(self, hear: Callable[[Any, Any], None]) -> None:
+        self._hear = hear
+
+    def on_added(self, new: Any) -> None:
+        self._hear(None, new)
+
+    def on_changed(self, old: Any, new: Any) -> None:
+        self._hear(old, new)
+
+    def on_removed(self, old: Any) -> None:
+        self._hear(old, None)
+
+
+async def _served(client: Client) -> list[tuple[Followed, Endpoint]]:
+    """What to follow, each kind at a version that the server has."""
+    versions: dict[tuple[str, str], tuple[str, ...]] = {}
+    try:
+        for served in await discover(client):
+            versions[served.endpoint.group, served.endpoint.plural] = served.versions
+    except ApiError as error:
+        LOG.warning("what the API serves cannot be read, the usual is tried: %s", error)
+    found = []
+    for kind in FOLLOWED:
+        endpoint = kind.endpoint
+        offered = versions.get((endpoint.group, endpoint.plural), ())
+        if offered and endpoint.version not in offered:
+            endpoint = endpoint.at(offered[0])
+        found.append((kind, endpoint))
+    return found

@@ -1,0 +1,238 @@
+"""Pods off the queue, decisions, and what follows from them.
+
+Owns `Loop`, the work of whoever leads: take a pod, read its claims, decide (`schedule_one`), assume the
+placement at once, write it down in the background; or tell the pod why not, and look for pods that would have
+to go. Promises: deciding never keeps the event loop for more than a few milliseconds at a time; so many
+bindings are under way at once and no more; whatever goes wrong with one pod is that pod's problem alone;
+being cancelled leaves the books as if the bindings under way had never begun, and the pods in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod
+from plimsoll.run.scheduler.aftermath import Aftermath
+from plimsoll.run.scheduler.binding import Bindings
+from plimsoll.run.scheduler.logs import LOG, tell
+from plimsoll.run.scheduler.metrics import ERROR, UNSCHEDULABLE
+from plimsoll.run.scheduler.world import World, new_id
+from plimsoll.schedule.bind import Bound, Failed
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import schedule_one
+from plimsoll.schedule.happenings import released, room_at
+from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.queue import Attempt
+from plimsoll.schedule.reasons import NodeReason, Sentence
+from plimsoll.schedule.task import Task
+
+#: How long decisions are made before others get their turn (seconds).
+_TURN = 0.004
+#: The longest rest, if nothing happens meanwhile (seconds).
+_REST = 1.0
+#: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
+HELD = frozenset(
+    {Sentence.CLAIM_MISSING, Sentence.CLAIM_NOT_MADE, Sentence.CLAIM_NOT_OWNED, Sentence.CLAIM_DELETED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A pod whose binding is under way."""
+
+    attempt: Attempt
+    placement: Placement
+    began: float
+
+
+class Loop:
+    """Schedules until it is asked to stop, or cancelled."""
+
+    def __init__(
+        self,
+        world: World,
+        aftermath: Aftermath,
+        bindings: Callable[[Callable[[Placement, Bound | Failed], None]], Bindings],
+        *,
+        turn: float = _TURN,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._world = world
+        self._aftermath = aftermath
+        self._bindings = bindings(self._bound)
+        self._turn = turn
+        self._clock = clock
+        self._flights: dict[str, Flight] = {}
+        self._stopping = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flights)
+
+    def stop(self) -> None:
+        """Take no more pods; `run` ends when the bindings under way have."""
+        self._stopping = True
+        self._world.stir.set()
+
+    async def run(self, patience: float = 0.0) -> None:
+        """Schedule; after `stop`, give the bindings under way so many seconds to end."""
+        try:
+            while not self._stopping:
+                if self._work():
+                    self._world.memory.busy()
+                    await asyncio.sleep(0)
+                else:
+                    await self._rest()
+            left = await self._bindings.drain(patience)
+            if left:
+                LOG.warning("%d bindings were broken off; whoever is next carries on from there", left)
+        finally:
+            await self._bindings.drain(0)
+            self._forget_all()
+            await self._aftermath.stop(patience if self._stopping else 0)
+
+    async def _rest(self) -> None:
+        """Wait until something happens, or until a pod's back-off is over."""
+        world = self._world
+        world.memory.idle()
+        due = None if self._bindings.full else world.queue.next_due(world.now())
+        seconds = _REST if due is None else min(_REST, max(0.0, due / 1000))
+        world.stir.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await world.stir.wait()
+        except TimeoutError:
+            pass
+
+    # -- deciding
+
+    def _work(self) -> bool:
+        """Decide about pods for a while; whether there was one."""
+        queue, now = self._world.queue, self._world.now
+        until, worked = self._clock() + self._turn, False
+        while not self._bindings.full and self._clock() < until:
+            attempt = queue.pop(now())
+            if attempt is None:
+                break
+            worked = True
+            began = self._clock()
+            try:
+                self._attempt(attempt, began)
+            except Exception as error:  # one pod must not stop all others
+                LOG.exception("pod %s: no decision", full_name(attempt.pod))
+                self._world.snapshot.forget(attempt.key)
+                self._fail(attempt, began, f"{type(error).__name__}: {error}")
+        return worked
+
+    def _attempt(self, attempt: Attempt, began: float) -> None:
+        world = self._world
+        outcome = decide(world, attempt.pod)
+        if isinstance(outcome, NodeReason):
+            world.queue.hold(attempt.pod, outcome, world.now())
+            self._aftermath.hold(attempt.pod, outcome)
+            return
+        world.metrics.decided(self._clock() - began)
+        if isinstance(outcome, Placement):
+            self._place(attempt, outcome, began)
+        else:
+            profile = attempt.pod.spec.scheduler_name
+            world.queue.fail(attempt.key, outcome.rules, world.now())
+            world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
+            world.metrics.refused(attempt.key, outcome.rules, profile)
+            self._aftermath.refuse(attempt, outcome)
+
+    # -- binding
+
+    def _place(self, attempt: Attempt, placement: Placement, began: float) -> None:
+        world, key = self._world, attempt.key
+        world.snapshot.assume(placement)
+        world.nominations.drop(key)
+        world.metrics.cleared(key)
+        self._aftermath.leave(key)
+        self._flights[key] = Flight(attempt, placement, began)
+        world.feed.begin_binding(key)
+        self._bindings.start(placement)
+
+    def _bound(self, placement: Placement, outcome: Bound | Failed) -> None:
+        """A binding has come to an end."""
+        world = self._world
+        flight = self._flights.pop(placement.task.key)
+        attempt = flight.attempt
+        if isinstance(outcome, Bound):
+            self._done(flight)
+        elif outcome.over:
+            world.snapshot.forget(attempt.key)
+            world.queue.done(attempt.key)
+        else:
+            self._release(flight)
+            world.metrics.steps.add(outcome.step.value)
+            self._fail(attempt, flight.began, outcome.error)
+        world.feed.end_binding(attempt.key)
+        world.stir.set()
+
+    def _done(self, flight: Flight) -> None:
+        world, attempt, placement = self._world, flight.attempt, flight.placement
+        world.queue.done(attempt.key)
+        world.snapshot.confirm(attempt.key)
+        now, seconds = world.now(), self._clock() - flight.began
+        waited = (now - attempt.queued_at) / 1000
+        world.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
+        self._aftermath.scheduled(placement)
+        tell(
+            "bound",
+            pod=full_name(attempt.pod),
+            node=placement.node,
+            devices=devices_of(placement) or None,
+            attempts=attempt.attempts,
+            waited_ms=now - attempt.queued_at,
+            bind_ms=round(seconds * 1000, 1),
+        )
+
+    def _fail(self, attempt: Attempt, began: float, error: str) -> None:
+        """Something went wrong that is nobody's refusal: try again, later."""
+        world = self._world
+        world.queue.retry(attempt.key, world.now())
+        world.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
+        self._aftermath.fail(attempt, error)
+
+    def _release(self, flight: Flight) -> None:
+        """A pod does not go where it was assumed: others may."""
+        world, placement = self._world, flight.placement
+        world.snapshot.forget(flight.attempt.key)
+        room = room_at(world.snapshot, placement.node)
+        world.queue.happen(released(placement.task.pod, room), world.now())
+
+    def _forget_all(self) -> None:
+        """Bindings were broken off: what they wrote is heard of like anything else."""
+        world = self._world
+        for key, flight in list(self._flights.items()):
+            del self._flights[key]
+            self._release(flight)
+            world.queue.retry(key, world.now())
+            world.feed.end_binding(key)
+
+
+def decide(world: World, pod: Pod) -> Placement | Unplaced | NodeReason:
+    """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
+    task = read_task(pod, world.snapshot)
+    if isinstance(task, NodeReason):
+        if task.sentence in HELD:
+            return task
+        return Unplaced(Task(pod, (), world.snapshot.options), len(world.snapshot), ((task, 0),))
+    return schedule_one(task, world.snapshot, world.profile(pod), new_id, world.nominations)
+
+
+def devices_of(placement: Placement) -> list[str]:
+    """The devices a placement gives out, as driver/pool/device."""
+    return [
+        f"{result.driver}/{result.pool}/{result.device}"
+        for allocation in placement.allocations.values()
+        for result in allocation.devices.results
+    ]
+
+
+def full_name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

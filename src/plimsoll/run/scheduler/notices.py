@@ -1,0 +1,105 @@
+"""Telling pods why they wait, a few at a time, so that it never stands in the way of bindings.
+
+Owns `Notices`. What is told last about a pod counts: a pod that is tried ten times while its turn comes is
+written once. Promises: a condition that says the same already is not written; a pod that no longer waits is
+not told anything; a write that fails is logged and forgotten, because the next attempt brings another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from plimsoll.api.core import Pod
+from plimsoll.errors import ApiError
+from plimsoll.ledger.node import pod_key
+from plimsoll.run.scheduler.logs import LOG
+from plimsoll.run.scheduler.writer import ApiWriter, write_time
+from plimsoll.schedule.conditions import plan_condition
+
+_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a pod is told: the reason and message of PodScheduled=False, and the node it was promised.
+
+    `nominated` is the node, "" takes a promise back, None leaves it as it is.
+    """
+
+    pod: Pod
+    reason: str
+    message: str
+    nominated: str | None = None
+
+
+class Notices:
+    """Conditions on their way to pods; to be used on one loop."""
+
+    def __init__(
+        self,
+        writer: ApiWriter,
+        *,
+        workers: int = _WORKERS,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._writer = writer
+        self._limit = workers
+        self._now = now
+        self._waiting: dict[str, Notice] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.written = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def tell(self, notice: Notice) -> None:
+        """Have a pod told, soon; whatever else it was about to be told is out of date."""
+        key = pod_key(notice.pod)
+        before = self._waiting.get(key)
+        if before is not None and notice.nominated is None and before.nominated is not None:
+            notice = Notice(notice.pod, notice.reason, notice.message, before.nominated)
+        self._waiting[key] = notice
+        if len(self._tasks) < self._limit:
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def drop(self, key: str) -> None:
+        """A pod waits no longer."""
+        self._waiting.pop(key, None)
+
+    async def stop(self, seconds: float = 0.0) -> None:
+        """Write what waits for so long, then leave it."""
+        if self._tasks and seconds > 0:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        self._waiting.clear()
+        for task in list(self._tasks):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _work(self) -> None:
+        while self._waiting:
+            key = next(iter(self._waiting))
+            notice = self._waiting.pop(key)
+            await _carefully(self._write(notice), notice.pod)
+
+    async def _write(self, notice: Notice) -> None:
+        now = write_time(self._now())
+        patch = plan_condition(notice.pod, notice.reason, notice.message, now, notice.nominated)
+        if patch is not None:
+            self.written += 1
+            await self._writer.patch_status(notice.pod, patch)
+
+
+async def _carefully(work: Awaitable[None], pod: Pod) -> None:
+    try:
+        await work
+    except ApiError as error:
+        if error.code not in (404, 409):  # gone, or another pod of its name
+            meta = pod.metadata
+            LOG.warning("pod %s/%s could not be told why it waits: %s", meta.namespace, meta.name, error)

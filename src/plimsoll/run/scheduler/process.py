@@ -1,0 +1,227 @@
+"""START HERE: the scheduler, from the first listing to the last binding.
+
+Owns `SchedulerProcess`, in which all parts come together on one event loop: the feed follows the API all the
+time; once everything is listed, and while we lead (if several stand by for each other), the loop schedules.
+Promises: nothing is decided before everything is known; who loses the lease stops at once; who is asked to
+stop takes no more pods, ends the bindings under way in time, and gives the lease back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.leader import Election
+from plimsoll.run.scheduler.aftermath import Aftermath
+from plimsoll.run.scheduler.binding import Bindings, Done
+from plimsoll.run.scheduler.health import HealthServer
+from plimsoll.run.scheduler.logs import LOG, set_up_logging, tell
+from plimsoll.run.scheduler.loop import Loop
+from plimsoll.run.scheduler.pages import show_ledger, show_queue
+from plimsoll.run.scheduler.recorder import Recorder
+from plimsoll.run.scheduler.settings import NAME, SchedulerSettings, read_address
+from plimsoll.run.scheduler.upkeep import keep_up, mend
+from plimsoll.run.scheduler.world import World
+from plimsoll.run.scheduler.writer import ApiWriter, Charging
+
+#: How long events may still be written when all else is done (seconds).
+_LAST_WORDS = 1.0
+
+
+class SchedulerProcess:
+    """One scheduler; `run` it on the loop it is to live on."""
+
+    def __init__(
+        self, client: Client, settings: SchedulerSettings, *, identity: str = "", alone: bool = False
+    ) -> None:
+        """`alone`: this process does nothing else, and its garbage is collected when the loop has time."""
+        self.settings = settings
+        self.identity = identity or f"{socket.gethostname()}_{uuid4()}"
+        self.world = World.make(settings)
+        self._client = client
+        self._alone = alone
+        self.writer = ApiWriter(client, Charging(settings.wire_form))
+        self.recorder = Recorder(
+            client,
+            controller=settings.profiles[0].name,
+            instance=f"{NAME}-{socket.gethostname()}",
+            is_busy=lambda: self.loop is not None and self.loop.in_flight > 0,
+        )
+        self.aftermath = Aftermath(self.world, client, self.writer, self.recorder, self._heard)
+        self.world.feed.left = self.aftermath.leave
+        self.world.feed.claim_changed = self.writer.waits.tell
+        self.loop: Loop | None = None
+        self._election: Election | None = None
+        self._stop = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._scheduling = asyncio.Event()
+        self._failure = ""
+        self.health: HealthServer | None = None
+
+    # -- from outside
+
+    def stop(self) -> None:
+        """Ask for an orderly end; `run` returns when it is reached."""
+        self._stop.set()
+        if self.loop is not None:
+            self.loop.stop()
+
+    @property
+    def leading(self) -> bool:
+        """Whether it is us who schedule."""
+        return self.loop is not None
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until everything is listed and, unless others lead, scheduling has begun."""
+        async with asyncio.timeout(timeout):
+            await (self._synced if self.settings.election.elect else self._scheduling).wait()
+
+    # -- the story
+
+    async def run(self) -> None:
+        """Follow, wait for the lease, schedule; until `stop`, or until cancelled."""
+        try:
+            await self._open_pages()
+            await self._accompanied(self._live())
+        finally:
+            self.world.memory.end()
+            if self.health is not None:
+                await self.health.stop()
+
+    async def _live(self) -> None:
+        """From the first listing to the end of the last binding."""
+        await self._or_stopped(self._await_sync())
+        if self._stop.is_set():
+            return
+        if self._alone:
+            self.world.memory.begin()
+        tell("synced", nodes=len(self.world.snapshot), pending=len(self.world.queue))
+        self._synced.set()
+        if not self.settings.election.elect:
+            await self._lead()
+            return
+        where = self.settings.election
+        self._election = Election(
+            self._client, where.namespace, where.name, self.identity, timing=where.timing
+        )
+        await self._or_stopped(self._election.run(self._lead), patience=self.settings.stop_seconds + 5)
+
+    async def _lead(self) -> None:
+        """Schedule; cancelled when the lease is lost."""
+        tell("leading", identity=self.identity, names=list(self.settings.by_name))
+        loop = self.loop = Loop(self.world, self.aftermath, self._bindings)
+        if self._stop.is_set():
+            loop.stop()
+        beside = [
+            asyncio.create_task(keep_up(self.aftermath)),
+            asyncio.create_task(self._mend()),
+        ]
+        self._scheduling.set()
+        try:
+            await loop.run(self.settings.stop_seconds)
+        finally:
+            self.loop = None
+            await _cancel(beside)
+            tell("stopped leading", identity=self.identity)
+
+    async def _mend(self) -> None:
+        claims = list(self.world.snapshot.all(ResourceClaim))
+        await mend(claims, self.world.feed.pods(), self.writer, self._heard, self._is_ours)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self.world.profiles
+
+    def _bindings(self, done: Done) -> Bindings:
+        return Bindings(self.writer, self._heard, done, limit=self.settings.binds)
+
+    def _heard(self, claim: ResourceClaim) -> None:
+        """An answer to a write tells of a claim before the watch does."""
+        self.world.snapshot.set(claim)
+
+    # -- what runs beside
+
+    async def _accompanied(self, story: Coroutine[Any, Any, None]) -> None:
+        """Do something with feed and recorder beside it; the feed's end is the end of all."""
+        feed = asyncio.create_task(self.world.feed.run(self._client), name="feed")
+        recorder = asyncio.create_task(self.recorder.run(), name="recorder")
+        main = asyncio.create_task(story, name="story")
+        try:
+            await asyncio.wait((feed, main), return_when=asyncio.FIRST_COMPLETED)
+            if feed.done() and not main.done():
+                await _cancel([main])
+                await feed  # raises what ended it
+            await main
+            await self.recorder.flush(_LAST_WORDS)
+        finally:
+            await _cancel([main, recorder, feed])
+
+    async def _await_sync(self) -> None:
+        while not self.world.feed.synced:
+            self.world.stir.clear()
+            await self.world.stir.wait()
+
+    async def _or_stopped(self, work: Coroutine[Any, Any, None], patience: float = 0.0) -> None:
+        """Do something until it ends or we are asked to stop, and then for so long at most."""
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self.loop is not None and patience > 0:
+                await asyncio.wait((task,), timeout=patience)
+            if task.done():
+                task.result()
+        finally:
+            await _cancel([task, stopped])
+
+    async def _open_pages(self) -> None:
+        if not self.settings.listen:
+            return
+        host, port = read_address(self.settings.listen)
+        world = self.world
+        debug: dict[str, Callable[[], Any]] = {}
+        if self.settings.debug:
+            debug = {"queue": lambda: show_queue(world), "ledger": lambda: show_ledger(world)}
+        self.health = HealthServer(
+            live={"ping": lambda: ""},
+            ready={"informer-sync": world.feed.missing, "leader": self._standing},
+            metrics=world.metrics.expose,
+            debug=debug,
+        )
+        await self.health.start(host, port)
+        tell("listening", address=f"{host}:{self.health.port}")
+
+    def _standing(self) -> str:
+        """Leading and standing by are both fine; a lease that cannot be read is not."""
+        if not self.settings.election.elect or self._election is None:
+            return ""
+        return "" if self._election.holder or self.leading else "nobody holds the lease as far as we know"
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
+    """The process behind `plimsoll scheduler`: runs until a signal asks it to stop."""
+    set_up_logging(settings.log_format, verbose=settings.verbose)
+    async with Client.connect(config) as client:
+        process = SchedulerProcess(client, settings, alone=True)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, process.stop)
+        tell("starting", server=config.server, pid=os.getpid())
+        await process.run()
+    LOG.info("stopped")

@@ -1,0 +1,77 @@
+"""What the parts of the scheduler share.
+
+Owns `World`: the snapshot, the queue, the promises, the settings, and what tells the time. It decides
+nothing; the parts are given it so that none of them has to know how the others are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from plimsoll.api.core import Pod
+from plimsoll.run.scheduler.feed import Feed
+from plimsoll.run.scheduler.memory import Memory
+from plimsoll.run.scheduler.metrics import Metrics
+from plimsoll.run.scheduler.settings import SchedulerSettings
+from plimsoll.schedule.preemption.nominations import Nominations
+from plimsoll.schedule.queue import PodQueue
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.snapshot import Snapshot
+
+
+def new_id() -> str:
+    """A new ID, as shares of devices have."""
+    return str(uuid4())
+
+
+def now_ms() -> int:
+    """Our own steady clock, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class World:
+    """One scheduler's view of one cluster."""
+
+    settings: SchedulerSettings
+    snapshot: Snapshot
+    queue: PodQueue
+    nominations: Nominations
+    metrics: Metrics
+    feed: Feed
+    memory: Memory
+    #: Set whenever there may be something to do.
+    stir: asyncio.Event
+    profiles: dict[str, Settings] = field(default_factory=dict)
+
+    @staticmethod
+    def make(settings: SchedulerSettings) -> World:
+        """An empty one."""
+        snapshot = Snapshot(settings.gates)
+        queue = PodQueue(settings.queue)
+        nominations, stir = Nominations(), asyncio.Event()
+        metrics = Metrics(snapshot, queue.lengths)
+        feed = Feed(snapshot, queue, nominations, settings.by_name, clock=now_ms, changed=stir.set)
+        memory = Memory(lambda generation, seconds: metrics.pauses.at(str(generation)).observe(seconds))
+        metrics.watch("plimsoll_nominated_pods", "Pods that were promised a node.", lambda: len(nominations))
+        return World(
+            settings,
+            snapshot,
+            queue,
+            nominations,
+            metrics,
+            feed,
+            memory,
+            stir,
+            dict(settings.by_name),
+        )
+
+    def now(self) -> int:
+        return now_ms()
+
+    def profile(self, pod: Pod) -> Settings:
+        """The profile a pod asks for."""
+        return self.profiles.get(pod.spec.scheduler_name) or self.settings.profiles[0]
