@@ -8,12 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask
+from plimsoll.schedule.score.affinity import AffinityScorer
+from plimsoll.schedule.score.allocation import AllocatedScorer, BalancedScorer
+from plimsoll.schedule.score.inter_pod import InterPodScorer
 from plimsoll.schedule.score.scorer import Scorer
+from plimsoll.schedule.score.spread import SpreadScorer
+from plimsoll.schedule.score.taints import TaintsScorer
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
-SCORERS: tuple[type[Scorer], ...] = ()
+SCORERS: tuple[type[Scorer], ...] = (
+    AllocatedScorer,
+    BalancedScorer,
+    TaintsScorer,
+    AffinityScorer,
+    SpreadScorer,
+    InterPodScorer,
+)
 
 
 def score_nodes(task: Task, snapshot: Snapshot, settings: Settings, feasible: Mask) -> Column:
