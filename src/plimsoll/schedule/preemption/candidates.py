@@ -61,6 +61,8 @@ class Priorities(Index):
         if not counts[priority]:
             del counts[priority]
             self.lowest[place] = min(counts, default=INT64_MAX)
+            if not counts:
+                del self._counts[place]
 
     def node_removed(self, place: int, node: Node) -> None:
         self._counts.pop(place, None)

@@ -145,10 +145,13 @@ class Hypothesis:
         self.snapshot._hold(uid, allocation)
 
     def _tell_added(self, pod: Pod) -> None:
+        # Indexes that are made in the middle of a hypothesis are filled from what is booked.
+        self.snapshot._booked[pod_key(pod)] = (self.place, pod)
         for index in self.snapshot._indexes.values():
             index.pod_added(self.place, pod)
 
     def _tell_removed(self, pod: Pod) -> None:
+        del self.snapshot._booked[pod_key(pod)]
         for index in self.snapshot._indexes.values():
             index.pod_removed(self.place, pod)
 
