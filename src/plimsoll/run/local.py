@@ -1,8 +1,8 @@
 """A cluster of one's own inside a Python process, for tests and scripts.
 
-Owns `LocalCluster`: the API server in a thread with its own loop, a kubeconfig file, and clients. Promises:
-it answers when `start` returns, leaves nothing behind when it stops, and any number of them can run side by
-side. The pytest fixtures of `pytest_plugin` are this class.
+Owns `LocalCluster`: the API server in a thread with its own loop, if wanted the scheduler beside it, a
+kubeconfig file, and clients. Promises: it answers when `start` returns, leaves nothing behind when it stops,
+and any number of them can run side by side. The pytest fixtures of `pytest_plugin` are this class.
 """
 
 from __future__ import annotations
@@ -26,22 +26,35 @@ from plimsoll.cluster.client.endpoints import NAMESPACES
 from plimsoll.cluster.controllers.discovery import Served, discover
 from plimsoll.cluster.dump import parse_objects, read_objects
 from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.cluster.server.security.users import SCHEDULER
 from plimsoll.errors import ApiError, InputError
+from plimsoll.run.scheduler.process import SchedulerProcess
+from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 
 R = TypeVar("R")
 #: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
 Manifest = str | Path | Mapping[str, Any]
 _MANAGER = "plimsoll-test"
+_READY_SECONDS = 30.0
 
 
 class LocalCluster:
     """A running API server and what a test needs to talk to it; use it with `with`."""
 
     def __init__(
-        self, *, data: Path | None = None, controllers: bool = True, feature_gates: str = "", port: int = 0
+        self,
+        *,
+        data: Path | None = None,
+        controllers: bool = True,
+        scheduler: bool | SchedulerSettings = False,
+        feature_gates: str = "",
+        port: int = 0,
     ) -> None:
-        """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on."""
+        """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on.
+
+        With `scheduler` pods are bound, those of default-scheduler and of plimsoll; or as its settings say.
+        """
         self._settings = ServerSettings(
             data=data,
             controllers=controllers,
@@ -49,6 +62,9 @@ class LocalCluster:
             port=port,
             durability="normal",
         )
+        self._scheduler_settings = _scheduler(scheduler, self._settings.gates)
+        self._scheduler: SchedulerProcess | None = None
+        self._scheduling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -67,6 +83,8 @@ class LocalCluster:
             self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
             self._server.write_kubeconfig(self.kubeconfig)
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
+            if self._scheduler_settings is not None:
+                self._wait(self._start_scheduler(self._scheduler_settings))
         except BaseException:
             self.stop()
             raise
@@ -76,6 +94,8 @@ class LocalCluster:
         """End the server; what was in memory is gone."""
         if self._loop is None or self._thread is None:
             return
+        if self._scheduling is not None:
+            self._wait(self._stop_scheduler(self._scheduling))
         if self._server is not None:
             self._wait(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -84,6 +104,7 @@ class LocalCluster:
         if self._folder is not None:
             self._folder.cleanup()
         self._loop = self._thread = self._server = self._folder = self._client = None
+        self._scheduler = self._scheduling = None
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -114,6 +135,20 @@ class LocalCluster:
         """Calls that wait for their answer, for ordinary tests."""
         assert self._client is not None, "the cluster is not running"
         return self._client
+
+    @property
+    def scheduler(self) -> SchedulerProcess:
+        """The scheduler, for looking into its snapshot and queue (on its own loop: see `ask`)."""
+        assert self._scheduler is not None, "the cluster runs without a scheduler"
+        return self._scheduler
+
+    def ask(self, question: Callable[[SchedulerProcess], R]) -> R:
+        """Ask the scheduler something, between two of its steps."""
+
+        async def answer() -> R:
+            return question(self.scheduler)
+
+        return self._wait(answer())
 
     def connect(self) -> Client:
         """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
@@ -245,6 +280,21 @@ class LocalCluster:
                 f"{endpoint.kind} {namespace}/{name} is not {wanted} after {timeout:g} s; {state}"
             ) from None
 
+    async def _start_scheduler(self, settings: SchedulerSettings) -> None:
+        self._scheduler = SchedulerProcess(self._running().client(SCHEDULER), settings)
+        self._scheduling = asyncio.create_task(self._scheduler.run(), name="scheduler")
+        ready = asyncio.create_task(self._scheduler.ready(_READY_SECONDS))
+        await asyncio.wait((self._scheduling, ready), return_when=asyncio.FIRST_COMPLETED)
+        if self._scheduling.done():
+            ready.cancel()
+            self._scheduling.result()
+        await ready
+
+    async def _stop_scheduler(self, task: asyncio.Task[None]) -> None:
+        self.scheduler.stop()
+        with suppress(asyncio.CancelledError, TimeoutError):
+            await asyncio.wait_for(task, _READY_SECONDS)
+
     def _running(self) -> RunningServer:
         assert self._server is not None, "the cluster is not running"
         return self._server
@@ -252,6 +302,12 @@ class LocalCluster:
     def _wait(self, work: Coroutine[Any, Any, R]) -> R:
         assert self._loop is not None, "the cluster is not running"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _scheduler(wanted: bool | SchedulerSettings, gates: Gates) -> SchedulerSettings | None:
+    if isinstance(wanted, bool):
+        return SchedulerSettings(gates=gates).named((DEFAULT_NAME, NAME)) if wanted else None
+    return wanted
 
 
 def _read(manifests: tuple[Manifest, ...]) -> Iterator[Tree]:

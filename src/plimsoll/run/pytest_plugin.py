@@ -15,7 +15,10 @@ import pytest
 if TYPE_CHECKING:
     from plimsoll.run.local import LocalCluster
 
-_MARKER = "plimsoll(controllers=True, feature_gates='', data=None): settings of the plimsoll_cluster fixture"
+_MARKER = (
+    "plimsoll(controllers=True, scheduler=False, feature_gates='', data=None): "
+    "settings of the plimsoll_cluster fixture"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,9 +2,8 @@
 
 Owns `Feed`: one informer for each kind the scheduler reads, and what each change means. Promises: the
 snapshot knows of a change before the queue wakes anyone because of it; pods without a node that ask for us
-are in the queue, all others are not; a pod that goes away while its binding is under way stays on the books
-until that has come to an end, because its devices may still be written down. Kinds that a server does not
-serve are looked for from time to time and empty until then.
+are in the queue, all others are not. Kinds that a server does not serve are looked for from time to time and
+empty until then.
 """
 
 from __future__ import annotations
@@ -98,8 +97,6 @@ class Feed:
         #: Called with the key of a pod that waits for us no longer, and with every claim.
         self.left: Callable[[str], None] = lambda key: None
         self.claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
-        self._binding: set[str] = set()
-        self._gone: dict[str, Pod] = {}
         self.informers: list[Informer[Any]] = []
         self.synced = False
 
@@ -163,9 +160,6 @@ class Feed:
         if new is None:
             self._leave(key)
             self._nominations.drop(key)
-            if key in self._binding:
-                self._gone[key] = pod
-                return
             self._snapshot.remove(pod)
         else:
             self._nominations.hear(new)
@@ -196,18 +190,6 @@ class Feed:
         if happening is not None:
             self._queue.happen(happening, self._clock())
         self._changed()
-
-    # -- pods whose binding is under way
-
-    def begin_binding(self, key: str) -> None:
-        self._binding.add(key)
-
-    def end_binding(self, key: str) -> None:
-        """A binding has come to an end, well or not; what happened to the pod meanwhile counts now."""
-        self._binding.discard(key)
-        gone = self._gone.pop(key, None)
-        if gone is not None:
-            self.hear_pod(gone, None)
 
 
 class _Ear(Handler[Any]):

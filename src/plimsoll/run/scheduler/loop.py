@@ -153,7 +153,6 @@ class Loop:
         world.metrics.cleared(key)
         self._aftermath.leave(key)
         self._flights[key] = Flight(attempt, placement, began)
-        world.feed.begin_binding(key)
         self._bindings.start(placement)
 
     def _bound(self, placement: Placement, outcome: Bound | Failed) -> None:
@@ -165,12 +164,11 @@ class Loop:
             self._done(flight)
         elif outcome.over:
             world.snapshot.forget(attempt.key)
-            world.queue.done(attempt.key)
+            world.queue.done(attempt.key, world.now())
         else:
             self._release(flight)
             world.metrics.steps.add(outcome.step.value)
             self._fail(attempt, flight.began, outcome.error)
-        world.feed.end_binding(attempt.key)
         world.stir.set()
 
     def _done(self, flight: Flight) -> None:
@@ -212,7 +210,6 @@ class Loop:
             del self._flights[key]
             self._release(flight)
             world.queue.retry(key, world.now())
-            world.feed.end_binding(key)
 
 
 def decide(world: World, pod: Pod) -> Placement | Unplaced | NodeReason:
