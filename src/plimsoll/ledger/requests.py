@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from plimsoll.api.core import Pod, ResourceList
+from plimsoll.api.core import Pod, PodSpec, ResourceList
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.ledger import in_place
@@ -98,12 +98,14 @@ def container_requests_sum(
 ) -> dict[str, Quantity]:
     """What the containers of a pod request together, with what their claims charge."""
     extra = _extra(pod, options, charges)
-    if options.form is Form.V1_36:
-        total = with_init(*in_place.requests_of_each(pod, options.use_status, options.non_missing))
+    if options.form is Form.V1_36 and options.use_status and _has_reports(pod):
+        total = with_init(*in_place.requests_of_each(pod, True, options.non_missing))
         add_to(total, extra)
         return total
-    spec = with_init(*in_place.requests_of_each(pod, False, options.non_missing))
+    spec = _spec_sum(pod, options.non_missing)
     add_to(spec, extra)
+    if options.form is Form.V1_36:
+        return spec
     if not options.use_status:
         return spec
     reported = in_place.reported_requests(pod, options.in_place_pod_level, options.non_missing, extra)
@@ -111,6 +113,25 @@ def container_requests_sum(
         return reported
     raise_to(spec, reported)
     return spec
+
+
+def _has_reports(pod: Pod) -> bool:
+    return bool(pod.status.container_statuses or pod.status.init_container_statuses)
+
+
+def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
+    """What the containers request by the spec; the caller may change it."""
+    if non_missing:
+        return with_init(*in_place.requests_of_each(pod, False, non_missing))
+    spec, total = _last[0]
+    if spec is not pod.spec:
+        total = with_init(*in_place.requests_of_each(pod, False, {}))
+        _last[0] = (pod.spec, total)
+    return dict(total)
+
+
+#: The spec that was summed up last, and its sum: a pod that is placed is asked several times in a row.
+_last: list[tuple[PodSpec | None, dict[str, Quantity]]] = [(None, {})]
 
 
 def request_uses(pod: Pod, options: Options = DEFAULTS) -> tuple[Use, ...]:
