@@ -98,7 +98,8 @@ class Stage:
             elif verb == "wait":
                 self._compare(f"{number} {told}", _waited(step), self._wait(rest, step))
             elif verb == "delete":
-                self._delete(*rest.split("/"), and_wait=self.story.name != "claim-reused-by-next-pod")
+                kind, _, name = rest.partition("/")
+                self._delete(kind, name, self.story.name != "claim-reused-by-next-pod")
             else:
                 key = next(key for key in step if key in NOTES)
                 ours = NOTES[key](self, step)

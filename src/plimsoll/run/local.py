@@ -150,6 +150,13 @@ class LocalCluster:
 
         return self._wait(answer())
 
+    def restart_scheduler(self) -> None:
+        """End the scheduler and start one that knows nothing but what the API says."""
+        assert self._scheduling is not None, "the cluster runs without a scheduler"
+        assert self._scheduler_settings is not None
+        self._wait(self._stop_scheduler(self._scheduling))
+        self._wait(self._start_scheduler(self._scheduler_settings))
+
     def connect(self) -> Client:
         """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
         return Client.connect(self.config)
