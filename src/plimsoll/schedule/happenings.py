@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from plimsoll.api.core import Namespace, Node, Pod
+from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.requests import Options, pod_requests
@@ -265,4 +266,5 @@ _READERS: Mapping[type[Any], _Reader] = {
     PersistentVolume: _changes(Kind.VOLUME_CHANGED),
     StorageClass: _changes(Kind.STORAGE_CLASS_CHANGED),
     CSINode: _changes(Kind.CSI_NODE_CHANGED),
+    PodDisruptionBudget: lambda old, new, room: None,  # makes evictions dearer or cheaper, not possible
 }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
+from plimsoll.schedule.filters.ports import host_sockets
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.wakeups import (
     BY_NAME,
@@ -24,7 +25,6 @@ from plimsoll.schedule.wakeups import (
     Outlook,
     confined_to,
     helps,
-    host_ports,
     rules_of,
     volume_claims,
 )
@@ -38,7 +38,6 @@ class Group:
     """Pods that everything helps alike, except what concerns an object they name."""
 
     outlook: Outlook
-    rules: frozenset[Rule]
     keys: dict[str, None] = field(default_factory=dict)
 
 
@@ -70,7 +69,7 @@ class Waiting:
         signature = _signature(pod, rules)
         group = self._groups.get(signature)
         if group is None:
-            group = self._groups[signature] = Group(Outlook(pod), rules)
+            group = self._groups[signature] = Group(Outlook(pod, rules))
             if not rules:
                 self._unexplained[signature] = group
             for rule in rules:
@@ -89,11 +88,11 @@ class Waiting:
             return False
         group = self._groups[signature]
         del group.keys[key]
-        self._counts.subtract(group.rules)
+        self._counts.subtract(group.outlook.rules)
         if not group.keys:
             del self._groups[signature]
             self._unexplained.pop(signature, None)
-            for rule in group.rules:
+            for rule in group.outlook.rules:
                 self._leave(rule, group.outlook.only_node, signature)
         for name in self._names_of.pop(key):
             users = self._by_name[name]
@@ -119,8 +118,8 @@ class Waiting:
         if happening.kind in BY_NAME:
             meta = happening.object.metadata
             for key, pod in self._by_name.get((happening.kind, meta.namespace, meta.name), {}).items():
-                outlook, group = Outlook(pod), self._groups[self._group_of[key]]
-                if any(helps(happening, rule, outlook) for rule in rules & group.rules):
+                outlook = Outlook(pod, self._groups[self._group_of[key]].outlook.rules)
+                if any(helps(happening, rule, outlook) for rule in rules & outlook.rules):
                     found[key] = None
             return list(found)
         asked: set[bytes] = set()
@@ -170,6 +169,6 @@ def _signature(pod: Pod, rules: frozenset[Rule]) -> bytes:
         spec.resources,
         spec.overhead,
         bool(spec.resource_claims),
-        sorted(host_ports(pod)),
+        host_sockets(pod) if Rule.PORTS in rules else None,
         spec.volumes if not rules.isdisjoint(VOLUMES) else None,
     ))  # fmt: skip

@@ -2,8 +2,11 @@
 
 Owns `can_help`. A pod waits because certain rules stood in its way; it is woken by what can change the answer
 of one of them, and only if it can do so for this very pod: a pod that goes to a node of its own is not
-interested in others, one without affinities not in labels. In doubt a pod is woken. Everything here is a
-necessary condition, never a promise that the pod will find a place.
+interested in others, one without affinities not in labels. In doubt a pod is woken.
+
+Why no pod sleeps through its chance: whenever a pod has been tried, each node is refused by one of the rules
+it waits for. A happening may be passed over only if it leaves each node refused by one of them; so a hint
+asks the rules the pod waits for and no others, because a change of heart of those others wakes nobody.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from functools import cached_property
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.label_selection import read_selector
-from plimsoll.api.node_selection import NAME_FIELD, SelectorProblem, selector_matches
+from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.requests import pod_requests
-from plimsoll.ledger.units import units_of
+from plimsoll.ledger.units import PODS, units_of
+from plimsoll.schedule.filters.affinity import matches, named_nodes, required_selector, wanted_nodes
+from plimsoll.schedule.filters.ports import Socket, collide, host_sockets
+from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated, tolerates_hard_taints
 from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.topology.terms import Term, Terms, read_terms
@@ -43,7 +49,7 @@ _BY_KIND: Mapping[Kind, frozenset[Rule]] = {
     Kind.CLAIM_CHANGED: frozenset({Rule.DEVICES}),
     Kind.CLAIM_FREED: frozenset({Rule.DEVICES}),
     Kind.CLASS_CHANGED: _ROOM,
-    Kind.SLICE_CHANGED: frozenset({Rule.DEVICES}),
+    Kind.SLICE_CHANGED: _ROOM,
     Kind.TAINT_RULE_CHANGED: frozenset({Rule.DEVICES}),
     Kind.NAMESPACE_CHANGED: frozenset({Rule.INTER_POD}),
     Kind.VOLUME_CLAIM_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
@@ -90,21 +96,22 @@ def confined_to(happening: Happening, rule: Rule) -> str:
     if kind in (Kind.POD_DELETED, Kind.POD_UPDATED):
         if rule is Rule.DEVICES and happening.old.spec.resource_claims:
             return ""  # its devices may be reached from elsewhere
-        return str(happening.old.spec.node_name)
+        name = happening.old.spec.node_name or (happening.room.node.metadata.name if happening.room else "")
+        return str(name)
     if kind is Kind.SLICE_CHANGED:
         nodes = {each.spec.node_name or "" for each in (happening.old, happening.new) if each is not None}
         return nodes.pop() if len(nodes) == 1 else ""
     return ""
 
 
-def can_help(happening: Happening, rule: Rule, pod: Pod) -> bool:
-    """Whether a happening may help a pod that a rule stood in the way of."""
-    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod))
+def can_help(happening: Happening, rule: Rule, pod: Pod, rules: frozenset[Rule] = frozenset()) -> bool:
+    """Whether a happening may help a pod that a rule stood in the way of; `rules` are all that did."""
+    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod, rules | {rule}))
 
 
 def any_helps(happenings: Iterable[Happening], rules: frozenset[Rule], pod: Pod) -> bool:
     """Whether one of several happenings may help a pod that these rules stood in the way of."""
-    outlook = Outlook(pod)
+    outlook = Outlook(pod, rules)
     return any(
         not rules or any(helps(happening, rule, outlook) for rule in rules & rules_of(happening))
         for happening in happenings
@@ -119,10 +126,12 @@ def settles(changed: frozenset[Rule], rules: frozenset[Rule]) -> bool:
 class Outlook:
     """What of a waiting pod decides whether something helps it; read when needed, once."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, rules: frozenset[Rule]) -> None:
         self.pod = pod
+        self.rules = rules
         self.priority = pod.spec.priority or 0
         self.namespace = pod.metadata.namespace
+        self.wanted = wanted_nodes(pod)
 
     @cached_property
     def demand(self) -> Mapping[str, int]:
@@ -134,8 +143,8 @@ class Outlook:
         return read_terms(self.pod)
 
     @cached_property
-    def ports(self) -> frozenset[tuple[str, int]]:
-        return host_ports(self.pod)
+    def sockets(self) -> tuple[Socket, ...]:
+        return host_sockets(self.pod)
 
     @cached_property
     def claims(self) -> frozenset[str]:
@@ -148,43 +157,42 @@ class Outlook:
     @cached_property
     def only_node(self) -> str:
         """The one node its affinity leaves it, as with pods of a DaemonSet; "" if there may be more."""
-        affinity = self.pod.spec.affinity
-        required = (
-            None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
-        )
-        if required is None or not required.node_selector_terms:
-            return ""
-        names = set()
-        for term in required.node_selector_terms:
-            fields = [
-                each.values[0]
-                for each in term.match_fields
-                if each.key == NAME_FIELD and each.operator == "In" and len(each.values) == 1
-            ]
-            names.add(fields[0] if fields else "")
-        return names.pop() if len(names) == 1 else ""
+        names = named_nodes(required_selector(self.pod))
+        return next(iter(names)) if names is not None and len(names) == 1 else ""
 
     def chooses(self, node: Node) -> bool:
         """Whether its node selector and affinity mean a node."""
-        spec, labels = self.pod.spec, node.metadata.labels
-        if any(labels.get(key) != value for key, value in spec.node_selector.items()):
-            return False
-        affinity = spec.affinity
-        required = (
-            None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
-        )
-        return required is None or bool(selector_matches(required, node))
+        return self.wanted is None or matches(self.wanted, node)
 
-    def suits(self, node: Node) -> bool:
-        """Whether nothing that is fixed keeps it off a node."""
-        return self.chooses(node)
+    def bears(self, node: Node) -> bool:
+        """Whether it tolerates the taints of a node."""
+        return tolerates_hard_taints(self.pod.spec.tolerations, node)
 
-    def fits(self, node: Node) -> bool:
-        """Whether it would fit a node that has nothing else to do."""
+    def fits(self, room: Room) -> bool:
+        """Whether its requests leave it a chance."""
         if self.pod.spec.resource_claims:
             return True  # claims may bring what it requests
-        line = units_of(node.status.allocatable)
-        return Room(node, line, line).takes(self.demand, self.priority)
+        return room.takes(self.demand, self.priority)
+
+    def is_refused(self, node: Node, room: Room | None = None) -> bool:
+        """Whether a rule that it waits for refuses a node as it is now."""
+        rules, spec = self.rules, node.spec
+        return (
+            (Rule.NODE_AFFINITY in rules and not self.chooses(node))
+            or (Rule.TAINTS in rules and not self.bears(node))
+            or (Rule.UNSCHEDULABLE in rules and spec.unschedulable and not self._bears_closed())
+            or (Rule.RESOURCES in rules and not self.fits(room or _empty(node)))
+        )
+
+    def _bears_closed(self) -> bool:
+        return tolerated(self.pod.spec.tolerations, UNSCHEDULABLE)
+
+
+def _empty(node: Node) -> Room:
+    line = units_of(node.status.allocatable)
+    if PODS in node.status.allocatable:
+        line[PODS] = node.status.allocatable[PODS].value()
+    return Room(node, line, line)
 
 
 def helps(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
@@ -200,47 +208,46 @@ def helps(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
 
 
 def _node_added(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    node = happening.new
     if rule in _AMONG_PODS:
         return True  # it may bring pods that were bound to it before it was known, or count as a domain
-    return outlook.suits(node) and outlook.fits(node)
+    return not outlook.is_refused(happening.new)
 
 
 def _node_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
     old, new = happening.old, happening.new
     match rule:
-        case Rule.NODE_AFFINITY:
-            return outlook.chooses(new) and not outlook.chooses(old)
-        case Rule.RESOURCES:
-            before, after = units_of(old.status.allocatable), units_of(new.status.allocatable)
-            names = (*outlook.demand, "pods")
-            more = any(after.get(name, 0) > before.get(name, 0) for name in names)
-            more = more or old.status.allocatable.get("pods") != new.status.allocatable.get("pods")
-            return more and outlook.suits(new) and outlook.fits(new)
-    return True
+        case Rule.INTER_POD | Rule.SPREAD:
+            return True
+        case Rule.NODE_AFFINITY if outlook.chooses(old):
+            return False
+        case Rule.TAINTS if outlook.bears(old):
+            return False
+        case Rule.RESOURCES if not _grew_for(outlook, old, new):
+            return False
+    return not outlook.is_refused(new)
+
+
+def _grew_for(outlook: Outlook, old: Node, new: Node) -> bool:
+    """Whether a node has more of something a pod asks for."""
+    before, after = _empty(old).line, _empty(new).line
+    return any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *outlook.demand))
 
 
 def _pod_left(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
     gone, room = happening.old, happening.room
     match rule:
         case Rule.PORTS:
-            return bool({port for _, port in outlook.ports} & {port for _, port in host_ports(gone)})
+            return any(collide(one, other) for one in host_sockets(gone) for other in outlook.sockets)
+        case Rule.DEVICES if gone.spec.resource_claims:
+            return True  # its devices may be reached from elsewhere
         case Rule.RESOURCES | Rule.DEVICES:
-            if rule is Rule.DEVICES and gone.spec.resource_claims:
-                return True
-            if room is None:
-                return True
-            if not outlook.suits(room.node):
-                return False
-            if outlook.pod.spec.resource_claims:
-                return True  # claims may bring what it requests
-            return room.takes(outlook.demand, outlook.priority)
+            return room is None or not outlook.is_refused(room.node, room)
         case Rule.VOLUME_RESTRICTIONS | Rule.VOLUME_LIMITS | Rule.VOLUME_BINDING:
             return bool(gone.spec.volumes)
         case Rule.SPREAD:
             return _spreads_over(outlook.pod, gone)
         case Rule.INTER_POD:
-            return _keeps_apart(outlook, gone)
+            return _heeds(outlook, gone)
     return True
 
 
@@ -252,11 +259,8 @@ def _pod_came(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
 
 
 def _pod_updated(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
-    old, new = happening.old, happening.new
-    if rule is Rule.SPREAD:
-        return _spreads_over(outlook.pod, old) or _spreads_over(outlook.pod, new)
-    if rule is Rule.INTER_POD:
-        return _pod_came(happening, rule, outlook) or _keeps_apart(outlook, old)
+    if rule is Rule.SPREAD or rule is Rule.INTER_POD:
+        return _pod_came(happening, rule, outlook) or _pod_left(happening, rule, outlook)
     return _pod_left(happening, rule, outlook)
 
 
@@ -265,7 +269,12 @@ def _class_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
         return True
     device_class = happening.new
     names = {_CLASS_RESOURCE + device_class.metadata.name, device_class.spec.extended_resource_name}
-    return not names.isdisjoint(outlook.demand)
+    return bool(outlook.pod.spec.resource_claims) or not names.isdisjoint(outlook.demand)
+
+
+def _slice_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
+    # What devices bring may spare the pod a request of its own.
+    return rule is Rule.DEVICES or bool(outlook.pod.spec.resource_claims)
 
 
 def _claim_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
@@ -285,6 +294,7 @@ _HINTS: Mapping[Kind, Callable[[Happening, Rule, Outlook], bool]] = {
     Kind.POD_ASSIGNED: _pod_came,
     Kind.POD_UPDATED: _pod_updated,
     Kind.CLASS_CHANGED: _class_changed,
+    Kind.SLICE_CHANGED: _slice_changed,
     Kind.CLAIM_CHANGED: _claim_changed,
     Kind.VOLUME_CLAIM_CHANGED: _volume_claim_changed,
 }
@@ -335,17 +345,6 @@ def own_change(old: Pod, new: Pod) -> frozenset[Rule]:
 # -- about pods
 
 
-def host_ports(pod: Pod) -> frozenset[tuple[str, int]]:
-    """The ports of its node a pod asks for."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    return frozenset(
-        (port.protocol or "TCP", port.host_port)
-        for each in containers
-        for port in each.ports
-        if port.host_port
-    )
-
-
 def volume_claims(pod: Pod) -> frozenset[str]:
     """The names of the volume claims a pod uses, generated ones too."""
     names = set()
@@ -369,12 +368,13 @@ def _spreads_over(pod: Pod, other: Pod) -> bool:
     return False
 
 
-def _keeps_apart(outlook: Outlook, gone: Pod) -> bool:
-    """Whether a pod and one that is gone could not be together, for the sake of either."""
+def _heeds(outlook: Outlook, gone: Pod) -> bool:
+    """Whether a pod that is gone stood in the way: one of the two kept away from the other, or a pod that
+    wants company may now be the first of its kind."""
     own, theirs = outlook.terms, read_terms(gone)
     if own.problem or theirs.problem:
         return True
-    return any(_may_mean(term, gone) for term in own.anti_affinity) or any(
+    return any(_may_mean(term, gone) for term in (*own.anti_affinity, *own.affinity)) or any(
         _may_mean(term, outlook.pod) for term in theirs.anti_affinity
     )
 
