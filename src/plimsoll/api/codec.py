@@ -24,7 +24,13 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.api.shape import mend
-from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from plimsoll.errors import DecodeError, QuantityError
 
 T = TypeVar("T")
@@ -44,6 +50,7 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
     ("storage.k8s.io", "CSINode"): CSINode,
     ("storage.k8s.io", "StorageClass"): StorageClass,
+    ("storage.k8s.io", "VolumeAttachment"): VolumeAttachment,
 }
 
 

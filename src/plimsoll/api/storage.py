@@ -1,7 +1,7 @@
 """Volumes as the scheduler reads them: claims and volumes of core `v1`, `storage.k8s.io/v1`.
 
-Owns the typed views of PersistentVolumeClaim, PersistentVolume, StorageClass and CSINode, as far
-as they decide where a pod may go. The volumes of a pod are plain trees in `core.PodSpec`.
+Owns the typed views of PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode and VolumeAttachment,
+as far as they decide where a pod may go. The volumes of a pod are plain trees in `core.PodSpec`.
 """
 
 from __future__ import annotations
@@ -141,3 +141,22 @@ class CSINode(Wire, frozen=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
+
+
+class VolumeAttachmentSource(Wire, frozen=True):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Wire, frozen=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(Wire, frozen=True):
+    """A volume that is, or is to be, attached to a node."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
