@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from plimsoll.api.forms import Policy, read_device, read_device_class
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
-from plimsoll.ledger.columns import Mask
+from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import request_shortages
 from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PLAIN, PODS
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.answers import Answers, Places, Question
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
@@ -99,6 +101,25 @@ def delegated_resources(task: Task, snapshot: Snapshot) -> Collection[str]:
     return skip
 
 
+@dataclass(frozen=True, slots=True)
+class Fits(Question):
+    """Whether there is room for one more pod, and for what it asks for."""
+
+    asked: tuple[tuple[str, int], ...]
+    dtype: ClassVar[type[np.generic]] = np.bool_
+
+    def at(self, columns: NodeColumns, place: int) -> int:
+        if columns.free(PODS)[place] < 1:
+            return False
+        return all(bool(columns.free(name)[place] >= wanted) for name, wanted in self.asked)
+
+    def over(self, columns: NodeColumns, places: Places) -> Mask:
+        mask = columns.free(PODS)[places] >= 1
+        for name, wanted in self.asked:
+            mask &= columns.free(name)[places] >= wanted
+        return mask
+
+
 class ResourcesFilter(Filter):
     """Nodes with room for a pod's requests."""
 
@@ -113,7 +134,9 @@ class ResourcesFilter(Filter):
         return cls(task, snapshot)
 
     def feasible(self) -> Mask:
-        return self.snapshot.columns.fits_requests(self.task.demand, self.skip)
+        demand, skip = self.task.demand, self.skip
+        asked = tuple((name, demand[name]) for name in demand if demand[name] > 0 and name not in skip)
+        return self.snapshot.index(Answers).column(Fits(asked), self.snapshot)
 
     def why_not(self, place: int) -> tuple[NodeReason, ...]:
         book = self.snapshot.ledger(place)

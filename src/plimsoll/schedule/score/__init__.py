@@ -30,11 +30,15 @@ SCORERS: tuple[type[Scorer], ...] = (
 
 def score_nodes(task: Task, snapshot: Snapshot, settings: Settings, feasible: Mask) -> Column:
     """The weighted sum of all scores; only what it says of feasible places matters."""
-    total: Column = np.zeros(snapshot.size, dtype=np.int64)
+    total: Column | None = None
     for kind in SCORERS:
         weight = settings.weights[kind.name]
         scorer = kind.read(task, snapshot, settings) if weight else None
-        if scorer is not None:
-            scores = scorer.scores(feasible)
+        if scorer is None:
+            continue
+        scores = scorer.scores(feasible)
+        if total is None:
+            total = scores * weight
+        else:
             total += scores if weight == 1 else scores * weight
-    return total
+    return np.zeros(snapshot.size, dtype=np.int64) if total is None else total

@@ -1,19 +1,19 @@
 """Scores by the room on a node: `NodeResourcesFit` (least or most allocated) and balanced allocation.
 
-Owns the columns that are kept: one for each formula, which has the pod's demand in it. Only places whose
-books changed are worked out again: between two pods alike that is usually the one where the first one went.
+Owns which formula holds for a pod: its resources, their weights and the pod's demand. The scores themselves
+are kept by `Answers` and brought up to date where books changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Self
 
-from plimsoll.ledger.columns import Column, Mask, NodeColumns
+from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
 from plimsoll.ledger.units import CPU, MEMORY, PLAIN, units_of
-from plimsoll.schedule.index import Index
+from plimsoll.schedule.answers import Answers
 from plimsoll.schedule.score.formulas import Allocated, Balanced, Formula, Part
 from plimsoll.schedule.score.scorer import Scorer
 from plimsoll.schedule.settings import Settings, Strategy
@@ -21,52 +21,6 @@ from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
 _NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
-
-
-class _Kept:
-    """The scores of one formula, and how far in the journal of changes they go."""
-
-    __slots__ = ("mark", "scores", "shown")
-
-    def __init__(self, scores: Column, mark: int) -> None:
-        self.scores = scores
-        self.mark = mark
-        self.shown = scores.view()  # what others see, and cannot write to
-        self.shown.flags.writeable = False
-
-
-class FormulaColumns(Index):
-    """The scores of every node by formula; those not asked for the longest are dropped first."""
-
-    kept: ClassVar[int] = 256
-
-    def __init__(self) -> None:
-        self._known: dict[Formula, _Kept] = {}
-
-    def column(self, formula: Formula, columns: NodeColumns) -> Column:
-        """The scores of all places, to be read only."""
-        known = self._known.pop(formula, None)
-        mark = columns.changes.mark
-        if known is None and len(self._known) >= self.kept:
-            del self._known[next(iter(self._known))]
-        if known is None or not self._catch_up(known, formula, columns, mark):
-            known = _Kept(formula.over(columns), mark)
-        self._known[formula] = known  # the last one asked for stands last
-        return known.shown
-
-    def _catch_up(self, known: _Kept, formula: Formula, columns: NodeColumns, mark: int) -> bool:
-        """Work out again what changed; whether that was worth it."""
-        if len(known.scores) != columns.size:
-            return False
-        if known.mark == mark:
-            return True
-        places = columns.changes.since(known.mark)
-        if places is None or len(places) > 16 + columns.size // 64:
-            return False
-        for place in places:
-            known.scores[place] = formula.at(columns, place)
-        known.mark = mark
-        return True
 
 
 def non_zero_demand(task: Task) -> Mapping[str, int]:
@@ -88,7 +42,7 @@ class _FormulaScorer(Scorer):
         self.formula = formula
 
     def scores(self, feasible: Mask) -> Column:
-        return self.snapshot.index(FormulaColumns).column(self.formula, self.snapshot.columns)
+        return self.snapshot.index(Answers).column(self.formula, self.snapshot)
 
     def score(self, place: int) -> int:
         return self.formula.at(self.snapshot.columns, place)

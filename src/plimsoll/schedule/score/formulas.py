@@ -1,7 +1,7 @@
 """How full a node would be with a pod on it, as a score: least and most allocated, and balanced allocation.
 
-Owns the formulas. Each has two forms, for one node in Python's whole numbers and for all nodes at once; a
-test holds them equal. Both read the unified ledger: what claims charge counts as requests do.
+Owns the formulas. Each has two forms, for one node in Python's whole numbers and for many at once; a test
+holds them equal. Both read the unified ledger: what claims charge counts as requests do.
 
 DIFF: balanced allocation counts in hundred-thousandths, rounded down, instead of doubles: equal nodes score
 alike on every machine, and no score is more than one away from upstream's
@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
+from plimsoll.schedule.answers import Places, Question
 from plimsoll.schedule.score.scorer import BEST
 
 #: The parts that the share of a node in use is counted in.
 PARTS = 100_000
-#: Columns with more than this are worked out place by place, in numbers that do not overflow.
+#: Larger amounts are worked out place by place, in numbers that do not overflow.
 LARGE = (1 << 63) // (2 * PARTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A resource in a formula: what the pod takes of it, and what it weighs."""
 
     name: str
@@ -34,22 +35,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Question):
     """A score from 0 to 100 by the resources of a node; resources that a node does not have are left out."""
 
     parts: tuple[Part, ...]
 
-    def at(self, columns: NodeColumns, place: int) -> int:
-        """The score of one node."""
-        raise NotImplementedError
-
-    def over(self, columns: NodeColumns) -> Column:
-        """The scores of all nodes."""
+    def over(self, columns: NodeColumns, places: Places) -> Column:
         if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
-            return np.array([self.at(columns, place) for place in range(columns.size)], dtype=np.int64)
-        return self._over(columns)
+            some = range(columns.size)[places] if isinstance(places, slice) else places.tolist()
+            return np.array([self.at(columns, place) for place in some], dtype=np.int64)
+        return self._over(columns, places)
 
-    def _over(self, columns: NodeColumns) -> Column:
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
         raise NotImplementedError
 
 
@@ -69,17 +66,21 @@ class Allocated(Formula):
                 weights += part.weight
         return total // weights if weights else 0
 
-    def _over(self, columns: NodeColumns) -> Column:
-        total: Column = np.zeros(columns.size, dtype=np.int64)
-        weights: Column = np.zeros(columns.size, dtype=np.int64)
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
+        total: Column | int = 0
+        weights: Column | int = 0
         for part in self.parts:
-            line = columns.line(part.name)
-            left = np.maximum(np.clip(columns.spare(part.name), 0, line) - part.demand, 0)
+            line = columns.line(part.name)[places]
+            left = np.minimum(columns.spare(part.name)[places], line)
+            left = np.maximum(np.maximum(left, 0) - part.demand, 0)
+            there = line > 0
+            if there.all():
+                weights += part.weight
+            else:
+                weights += there * np.int64(part.weight)
             # Where there is no line there is nothing left either: the score is 0 whatever it is divided by.
-            score = (line - left if self.most else left) * BEST // np.maximum(line, 1)
-            total += score * part.weight
-            weights += (line > 0) * np.int64(part.weight)
-        return total // np.maximum(weights, 1)
+            total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
+        return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,16 @@ class Balanced(Formula):
                 after.append((line - max(free - part.demand, 0)) * PARTS // line)
         return BEST // 2 + (BEST // 2 + _balance(after) - _balance(before)) // 2
 
-    def _over(self, columns: NodeColumns) -> Column:
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
         there, before, after = [], [], []
         for part in self.parts:
-            line = columns.line(part.name)
-            free = np.clip(columns.free(part.name), 0, line)
+            line = columns.line(part.name)[places]
+            free = np.maximum(np.minimum(columns.free(part.name)[places], line), 0)
             divisor = np.maximum(line, 1)
             there.append(line > 0)
             before.append((line - free) * PARTS // divisor)
             after.append((line - np.maximum(free - part.demand, 0)) * PARTS // divisor)
-        gain = _balances(after, there, columns.size) - _balances(before, there, columns.size)
+        gain = _balances(after, there) - _balances(before, there)
         return BEST // 2 + (BEST // 2 + gain) // 2
 
 
@@ -119,15 +120,14 @@ def _balance(shares: list[int]) -> int:
     return (count * PARTS - spread) * BEST // (count * PARTS)
 
 
-def _balances(shares: list[Column], there: list[Mask], size: int) -> Column:
-    if len(shares) < 2:
-        return np.full(size, BEST, dtype=np.int64)
+def _balances(shares: list[Column], there: list[Mask]) -> Column:
+    """The same for many nodes; where a resource is not there its share is 0, and does not count."""
     if len(shares) == 2:
         apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
         return (2 * PARTS - apart) * BEST // (2 * PARTS)
     count: Column = np.sum(there, axis=0, dtype=np.int64)
-    total: Column = np.sum(shares, axis=0, dtype=np.int64)  # what is not there has a share of 0
-    squares: Column = np.zeros(size, dtype=np.int64)
+    total: Column = np.sum(shares, axis=0, dtype=np.int64)
+    squares: Column = np.zeros_like(total)
     for share, here in zip(shares, there, strict=True):
         squares += (count * share - total) ** 2 * here
     divisor: Column = np.maximum(count, 1)

@@ -47,7 +47,7 @@ def normalise(raw: Column, feasible: Mask, reverse: bool = False) -> Column:
     """Raw scores as parts of the greatest among the feasible ones; reversed: the greatest is worst."""
     most = int(raw.max(initial=0, where=feasible))
     if not most:
-        return np.full_like(raw, BEST) if reverse else np.zeros_like(raw)
+        return np.full_like(raw, BEST if reverse else 0)
     parts = raw * BEST // most
     return BEST - parts if reverse else parts
 
