@@ -10,12 +10,22 @@ more never helps: such refusals are remembered by shape and place (`Memory`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from plimsoll.allocate import Allocation, Budget, BudgetLine, Fault, GaveUp, Limits, allocate_claims
+from plimsoll.allocate import (
+    Allocation,
+    Budget,
+    BudgetLine,
+    Fault,
+    GaveUp,
+    Limits,
+    Outcome,
+    Refusal,
+    allocate_claims,
+)
 from plimsoll.api.core import Node, NodeSelector
 from plimsoll.api.forms import device_forms, read_device_class
 from plimsoll.api.identity import PoolId
@@ -75,12 +85,12 @@ def try_place(
             return (_ELSEWHERE,)
     ledger = ledger or snapshot.ledger(place)
     charged = snapshot.options.count_claims and charges_node(snapshot, place)
-    budget = _budget(task, place, snapshot, ledger) if charged and task.waiting else None
-    allocations: dict[str, AllocationResult] = {}
-    rank = BEST
-    if task.waiting:
-        settings = settings or Settings.default()
-        outcome = allocate_claims(
+    if not task.waiting:
+        return _judge(task, {}, place, snapshot, ledger) if charged else Fit()
+    settings = settings or Settings.default()
+
+    def search(budget: Budget | None) -> Outcome:
+        return allocate_claims(
             snapshot.inventory,
             snapshot.state,
             task.waiting,
@@ -92,19 +102,41 @@ def try_place(
             preference=settings.device_preference,
             explain=explain,
         )
-        if not isinstance(outcome, Allocation):
-            return (_refusal(outcome),)
-        for claim, result in zip(task.waiting, outcome.results, strict=True):
-            allocations[claim.metadata.name] = result
-        rank = _rank(task.waiting, outcome.alternatives)
-    sizes = _sizes(allocations, place, snapshot) if settings is not None and settings.waste_weight else ()
-    if not charged:
-        return Fit(allocations, (), rank, sizes)
+
+    outcome = search(_budget(task, place, snapshot, ledger) if charged else None)
+    if charged and isinstance(outcome, Refusal):
+        # Are there no devices, or is it only that the node cannot afford them? Users know both sentences.
+        unbound = search(None)
+        if isinstance(unbound, Allocation):
+            judged = _judge(task, _by_name(task, unbound), place, snapshot, ledger)
+            return (_refusal(outcome),) if isinstance(judged, Fit) else judged
+    if not isinstance(outcome, Allocation):
+        return (_refusal(outcome),)
+    allocations = _by_name(task, outcome)
+    fit = _judge(task, allocations, place, snapshot, ledger) if charged else Fit(allocations)
+    if isinstance(fit, Fit):
+        sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
+        fit = replace(fit, rank=_rank(task.waiting, outcome.alternatives), sizes=sizes)
+    return fit
+
+
+def _by_name(task: Task, allocation: Allocation) -> dict[str, AllocationResult]:
+    return {c.metadata.name: result for c, result in zip(task.waiting, allocation.results, strict=True)}
+
+
+def _judge(
+    task: Task,
+    allocations: Mapping[str, AllocationResult],
+    place: int,
+    snapshot: Snapshot,
+    ledger: NodeLedger,
+) -> Fit | tuple[NodeReason, ...]:
+    """What the books say to these allocations."""
     claims = {claim.metadata.name: claim for claim in task.claims}
     judged = judge_placement(ledger, task.pod, claims, allocations, snapshot.pricing(place))
     if not judged.verdict.fits:
         return tuple(map(_of_ledger, judged.verdict.reasons))
-    return Fit(allocations, judged.bills or (), rank, sizes)
+    return Fit(allocations, judged.bills or ())
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
