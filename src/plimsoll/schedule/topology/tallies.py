@@ -7,7 +7,7 @@ crowds that were asked for longest ago are dropped when there are too many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from plimsoll.api.core import Namespace, Pod
@@ -61,6 +61,10 @@ class Tallies(Index):
                 self._drop(next(iter(self._tallies)))
         self._tallies[census] = found  # the one that was asked for last comes last
         return found
+
+    def kept(self) -> Collection[Census]:
+        """The censuses that are kept up to date."""
+        return self._tallies.keys()
 
     def _take(self, census: Census) -> PlaceCounts:
         counts = PlaceCounts()

@@ -118,9 +118,8 @@ def _read_term(pod: Pod, term: PodAffinityTerm) -> Term | SelectorProblem:
         by_label = found
     elif not names:
         names = frozenset([pod.metadata.namespace])
-    own = pod.metadata.labels
-    more = [*_unmerged(selector, term.match_label_keys, IN, own)]
-    more += _unmerged(selector, term.mismatch_label_keys, NOT_IN, own)
+    more = [*_unmerged(pod, term, term.match_label_keys, IN)]
+    more += _unmerged(pod, term, term.mismatch_label_keys, NOT_IN)
     return Term(Crowd(names, selector.narrowed(more) if more else selector, by_label), term.topology_key)
 
 
@@ -131,10 +130,11 @@ def _inside(field: str, selector: LabelSelector | None) -> Selector | SelectorPr
     )
 
 
-def _unmerged(
-    selector: Selector, keys: Iterable[str], operator: str, labels: Mapping[str, str]
-) -> list[Requirement]:
+def _unmerged(pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: str) -> list[Requirement]:
     """What keys of the pod's own labels add to a selector. API servers do that when a pod is made, and then
     it stands there with the labels of that time; an older server may not have done it."""
-    there = {each.key for each in selector.requirements if each.operator == operator}
+    if not keys or term.label_selector is None:
+        return []
+    labels = pod.metadata.labels
+    there = {each.key for each in term.label_selector.match_expressions if each.operator == operator}
     return [Requirement(key, operator, (labels[key],)) for key in keys if key in labels and key not in there]
