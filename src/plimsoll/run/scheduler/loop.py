@@ -19,6 +19,7 @@ from plimsoll.run.scheduler.aftermath import Aftermath
 from plimsoll.run.scheduler.binding import Bindings
 from plimsoll.run.scheduler.logs import LOG, tell
 from plimsoll.run.scheduler.metrics import ERROR, UNSCHEDULABLE
+from plimsoll.run.scheduler.probe import SUCCESS, Probe
 from plimsoll.run.scheduler.world import World, new_id
 from plimsoll.schedule.bind import Bound, Failed
 from plimsoll.schedule.claims import read_task
@@ -33,6 +34,7 @@ from plimsoll.schedule.task import Task
 _TURN = 0.004
 #: The longest rest, if nothing happens meanwhile (seconds).
 _REST = 1.0
+UNRESOLVED = "Unschedulable"
 #: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
 HELD = frozenset(
     {Sentence.CLAIM_MISSING, Sentence.CLAIM_NOT_MADE, Sentence.CLAIM_NOT_OWNED, Sentence.CLAIM_DELETED}
@@ -66,6 +68,7 @@ class Loop:
         self._turn = turn
         self._clock = clock
         self._flights: dict[str, Flight] = {}
+        self._probe = Probe(world.metrics)
         self._stopping = False
 
     @property
@@ -129,7 +132,7 @@ class Loop:
 
     def _attempt(self, attempt: Attempt, began: float) -> None:
         world = self._world
-        outcome = decide(world, attempt.pod)
+        outcome = decide(world, attempt.pod, self._probe)
         if isinstance(outcome, NodeReason):
             world.queue.hold(attempt.pod, outcome, world.now())
             self._aftermath.hold(attempt.pod, outcome)
@@ -142,7 +145,10 @@ class Loop:
             world.queue.fail(attempt.key, outcome.rules, world.now())
             world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
             world.metrics.refused(attempt.key, outcome.rules, profile)
+            start = self._clock()
             self._aftermath.refuse(attempt, outcome)
+            point = world.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
+            point.observe(self._clock() - start)
 
     # -- binding
 
@@ -178,6 +184,7 @@ class Loop:
         now, seconds = world.now(), self._clock() - flight.began
         waited = (now - attempt.queued_at) / 1000
         world.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
+        world.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
         self._aftermath.scheduled(placement)
         tell(
             "bound",
@@ -212,14 +219,17 @@ class Loop:
             world.queue.retry(key, world.now())
 
 
-def decide(world: World, pod: Pod) -> Placement | Unplaced | NodeReason:
+def decide(world: World, pod: Pod, probe: Probe | None = None) -> Placement | Unplaced | NodeReason:
     """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
     task = read_task(pod, world.snapshot)
     if isinstance(task, NodeReason):
         if task.sentence in HELD:
             return task
         return Unplaced(Task(pod, (), world.snapshot.options), len(world.snapshot), ((task, 0),))
-    return schedule_one(task, world.snapshot, world.profile(pod), new_id, world.nominations)
+    profile = world.profile(pod)
+    if probe is not None and probe.due:
+        probe.measure(task, world.snapshot, profile)
+    return schedule_one(task, world.snapshot, profile, new_id, world.nominations)
 
 
 def devices_of(placement: Placement) -> list[str]:
