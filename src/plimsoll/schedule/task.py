@@ -41,8 +41,11 @@ class Task:
 
     @cached_property
     def demand(self) -> Mapping[str, int]:
-        """What the pod requests by itself, claims apart, in whole units."""
-        return units_of(pod_requests(self.pod, self.options))
+        """What the pod requests by itself, claims apart, in whole units.
+
+        Charges that a former attempt left in its status do not count.
+        """
+        return units_of(pod_requests(self.pod, self.options, ()))
 
     @cached_property
     def shape(self) -> bytes:
