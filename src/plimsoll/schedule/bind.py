@@ -185,6 +185,8 @@ class Binding:
                     step, mishap = Step.FINALIZER, Mishap.ADD_FINALIZER
                     claim = self._note(await self._insist(self.writer.add_finalizer, claim))
                     step, mishap = Step.ALLOCATION, Mishap.ADD_ALLOCATION
+                    if claim.status.allocation is not None:
+                        return self._found(claim, allocation, step)
                 written = await self._insist(self.writer.write_allocation, claim, allocation, self.consumer)
                 self.holds.append(Hold(self._note(written), ours=True))
                 return None
@@ -199,14 +201,19 @@ class Binding:
             if fresh.metadata.deletion_timestamp is not None:
                 return _fail(step, Mishap.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
-                if self._is_ours(fresh, allocation):
-                    self.holds.append(Hold(fresh, ours=True))
-                    return None
-                return _fail(step, Mishap.CLAIM_TAKEN, failed.cause, claim=name)
+                return self._found(fresh, allocation, step)
             if failed.cause is None or not _is_conflict(failed.cause) or attempt == TRIES:
                 return failed
             claim = fresh
         raise AssertionError("the last attempt returns")
+
+    def _found(self, claim: ResourceClaim, allocation: AllocationResult, step: Step) -> Failed | None:
+        """A claim turns out to have devices: those we meant, from a write unheard of, or somebody else's."""
+        written = claim.status.allocation
+        if written is None or not self._has_reserved(claim) or _devices(written) != _devices(allocation):
+            return _fail(step, Mishap.CLAIM_TAKEN, None, claim=full_name(claim))
+        self.holds.append(Hold(claim, ours=True))
+        return None
 
     async def reserve(self, claim: ResourceClaim) -> Failed | None:
         """Join the consumers of a claim that has devices; one that is reserved already counts as ours."""
@@ -275,11 +282,9 @@ class Binding:
             else:
                 await self._insist(self.writer.clear_charges, self.pod)
         except InputError as error:
-            meta = self.pod.metadata
-            failed = _fail(
-                Step.CHARGES, Mishap.CHARGES, error, pod=f"{meta.namespace}/{meta.name}", error=error
-            )
-            return replace(failed, over=_is_missing(error))
+            pod = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+            failed = _fail(Step.CHARGES, Mishap.CHARGES, error, pod=pod, error=error)
+            return replace(failed, over=await self._is_gone(error))
         return None
 
     async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> Failed | None:
@@ -288,10 +293,8 @@ class Binding:
             await self._insist(self.writer.bind, self.pod, node, entries)
         except InputError as error:
             failed = _fail(Step.BINDING, Mishap.BINDING, error, error=error)
-            if _is_missing(error):
-                return replace(failed, over=True)
             if not self._is_doubtful(error):
-                return failed
+                return replace(failed, over=_is_missing(error))
             try:
                 fresh = await self._insist(self.writer.read_pod, self.pod, forever=True)
             except InputError:
@@ -311,15 +314,31 @@ class Binding:
 
     async def undo(self) -> bool:
         """Take back what was written, last things first; whether all of it is gone."""
-        settled = True
-        if self._charged:
-            try:
-                await self._insist(self.writer.clear_charges, self.pod)
-            except InputError as error:
-                settled = _is_missing(error) or _is_conflict(error)  # gone, or another pod has its name
+        settled = await self._uncharge() if self._charged else True
         for hold in reversed(self.holds):
             settled = await self.give_back(hold) and settled
         return settled
+
+    async def _uncharge(self) -> bool:
+        for _ in range(TRIES):
+            try:
+                await self._insist(self.writer.clear_charges, self.pod)
+                return True
+            except InputError as error:
+                if await self._is_gone(error):
+                    return True
+                if not _is_conflict(error):
+                    return False
+        return False
+
+    async def _is_gone(self, error: InputError) -> bool:
+        """Whether the pod is gone, now that a write to it was refused; another may have its name."""
+        if not _is_conflict(error):
+            return _is_missing(error)
+        try:
+            return await self._insist(self.writer.read_pod, self.pod, forever=True) is None
+        except InputError:
+            return False
 
     async def give_back(self, hold: Hold) -> bool:
         """Take the pod out of a claim's consumers, and the devices with it if they were chosen for it.
@@ -392,10 +411,6 @@ class Binding:
 
     def _has_reserved(self, claim: ResourceClaim) -> bool:
         return any(each.uid == self.consumer.uid for each in claim.status.reserved_for)
-
-    def _is_ours(self, claim: ResourceClaim, allocation: AllocationResult) -> bool:
-        written = claim.status.allocation
-        return written is not None and self._has_reserved(claim) and _devices(written) == _devices(allocation)
 
 
 # -- small words

@@ -82,14 +82,6 @@ def render_unplaced(
     return text
 
 
-def render_preemption(nodes: int, reasons: Iterable[tuple[str, int]]) -> str:
-    """What preemption has to say where it found nobody to remove: reasons, and on how many nodes each."""
-    counted = Counter[str]()
-    for text, count in reasons:
-        counted[text] += count
-    return f"preemption: {_NODES.format(nodes=nodes)}{_histogram(counted)}"
-
-
 def failure_reason(outcome: Unplaced | NodeReason | None) -> str:
     """The reason of PodScheduled=False: None is a placement that could not be written down."""
     if outcome is None:
@@ -165,12 +157,8 @@ def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> st
     counted = Counter[str]()
     for reason, count in reasons:
         counted[render(reason)] += count
-    return head + _histogram(counted)
-
-
-def _histogram(counted: Mapping[str, int]) -> str:
     texts = sorted(f"{count} {text}" for text, count in counted.items())
-    return f" {', '.join(texts)}." if texts else ""
+    return f"{head} {', '.join(texts)}." if texts else head
 
 
 def _deallocation_of(unplaced: Unplaced) -> Deallocation:

@@ -45,11 +45,12 @@ class Bindings:
 
     def start(self, placement: Placement) -> None:
         """Bind a placement as soon as there is room."""
-        self._waiting.append(placement)
-        if not self.full:
-            task = asyncio.get_running_loop().create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if self.full:
+            self._waiting.append(placement)
+            return
+        task = asyncio.get_running_loop().create_task(self._work(placement))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> int:
         """Wait for all to end, but not longer than this; how many were broken off."""
@@ -65,10 +66,9 @@ class Bindings:
                 await task
         return left
 
-    async def _work(self) -> None:
-        """One after the other, until nothing waits."""
-        while self._waiting:
-            placement = self._waiting.popleft()
+    async def _work(self, placement: Placement) -> None:
+        """Bind one, and then whatever waits."""
+        while True:
             outcome: Bound | Failed
             try:
                 outcome = await bind_pod(placement, self._writer, self._heard, timeout_ms=self._timeout_ms)
@@ -76,3 +76,6 @@ class Bindings:
                 LOG.exception("binding %s failed", placement.task.key)
                 outcome = Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)
             self._done(placement, outcome)
+            if not self._waiting:
+                return
+            placement = self._waiting.popleft()

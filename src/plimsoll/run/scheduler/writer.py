@@ -230,7 +230,20 @@ class ApiWriter:
 
     async def _call(self, method: str, path: str, body: bytes | None, kind: str) -> Reply:
         self.requests += 1
-        return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
+        try:
+            return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
+        except ApiError as error:
+            if error.code == 422 and _is_of_another(error):
+                raise ApiError(409, "Conflict", error.message, error.details) from None
+            raise
+
+
+def _is_of_another(error: ApiError) -> bool:
+    """Whether a patch was meant for an object that was here before: servers call that an invalid UID."""
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes
+    )
 
 
 def write_time(when: datetime) -> str:
