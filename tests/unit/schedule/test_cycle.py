@@ -258,3 +258,9 @@ def test_overdrafts_are_found_whoever_made_them() -> None:
     found = find_overdrafts(snapshot)
     assert found[0] == "node n: cpu -2000"
     assert "held 2 times" in found[1]
+
+
+def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
+    snapshot = snapshot_of(*(node(f"n{number}", cpu="64", memory="256Gi") for number in range(4)))
+    chosen = [assume(pod(f"p{number}", cpu="10m", memory="16Mi"), snapshot) for number in range(4)]
+    assert sorted(chosen) == ["n0", "n1", "n2", "n3"]

@@ -5,7 +5,9 @@ holds them equal. Both read the unified ledger: what claims charge counts as req
 
 DIFF: balanced allocation counts in hundred-thousandths, rounded down, instead of doubles: equal nodes score
 alike on every machine, and no score is more than one away from upstream's
-(test_balance_is_what_doubles_make_of_it).
+(test_balance_is_what_doubles_make_of_it). It is rounded once, to the nearest: upstream rounds what is before
+and after down, and so prefers any node in use to an empty one for a small pod
+(test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from plimsoll.schedule.score.scorer import BEST
 PARTS = 100_000
 #: Larger amounts are worked out place by place, in numbers that do not overflow.
 LARGE = (1 << 63) // (2 * PARTS)
+#: Balances are counted in thousandths of a point; half of the best score, and what rounds to the nearest.
+FINE = 1_000
+HALF = BEST // 2 * FINE + FINE
 
 
 class Part(NamedTuple):
@@ -95,7 +100,7 @@ class Balanced(Formula):
                 free = min(int(columns.free(part.name)[place]), line)
                 before.append((line - max(free, 0)) * PARTS // line)
                 after.append((line - max(free - part.demand, 0)) * PARTS // line)
-        return BEST // 2 + (BEST // 2 + _balance(after) - _balance(before)) // 2
+        return BEST // 2 + (HALF + _balance(after) - _balance(before)) // (2 * FINE)
 
     def _over(self, columns: NodeColumns, places: Places) -> Column:
         there, before, after = [], [], []
@@ -107,24 +112,24 @@ class Balanced(Formula):
             before.append((line - free) * PARTS // divisor)
             after.append((line - np.maximum(free - part.demand, 0)) * PARTS // divisor)
         gain = _balances(after, there) - _balances(before, there)
-        return BEST // 2 + (BEST // 2 + gain) // 2
+        return BEST // 2 + (HALF + gain) // (2 * FINE)
 
 
 def _balance(shares: list[int]) -> int:
-    """100 if all shares are equal, 50 if they are as far apart as can be: by their standard deviation."""
+    """In thousandths: 100 if all shares are equal, 50 if they are as far apart as can be."""
     count = len(shares)
     if count < 2:
         return BEST
     total = sum(shares)
     spread = isqrt(sum((count * share - total) ** 2 for share in shares) // count)  # count x the deviation
-    return (count * PARTS - spread) * BEST // (count * PARTS)
+    return (count * PARTS - spread) * BEST * FINE // (count * PARTS)
 
 
 def _balances(shares: list[Column], there: list[Mask]) -> Column:
     """The same for many nodes; where a resource is not there its share is 0, and does not count."""
     if len(shares) == 2:
         apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
-        return (2 * PARTS - apart) * BEST // (2 * PARTS)
+        return (2 * PARTS - apart) * BEST * FINE // (2 * PARTS)
     count: Column = np.sum(there, axis=0, dtype=np.int64)
     total: Column = np.sum(shares, axis=0, dtype=np.int64)
     squares: Column = np.zeros_like(total)
@@ -132,4 +137,4 @@ def _balances(shares: list[Column], there: list[Mask]) -> Column:
         squares += (count * share - total) ** 2 * here
     divisor: Column = np.maximum(count, 1)
     spread = np.array([isqrt(square) for square in (squares // divisor).tolist()], dtype=np.int64)
-    return (divisor * PARTS - spread) * BEST // (divisor * PARTS)
+    return (divisor * PARTS - spread) * BEST * FINE // (divisor * PARTS)
