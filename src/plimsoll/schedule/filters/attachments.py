@@ -25,7 +25,7 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.schedule.filters.volumes import count, part, text, volume_claims
+from plimsoll.schedule.filters.volumes import count, has_any, part, text, volume_claims
 from plimsoll.schedule.index import Index
 
 #: A volume: its driver, and the driver's name for it.
@@ -51,7 +51,7 @@ _MATTER = frozenset({"persistentVolumeClaim", "ephemeral", *_SERVED})
 
 def can_attach(pod: Pod) -> bool:
     """Whether a pod has a volume that may have to be attached."""
-    return any(not _MATTER.isdisjoint(volume) for volume in pod.spec.volumes)
+    return has_any(pod, _MATTER)
 
 
 def uses(pod: Pod) -> Iterator[Use]:

@@ -20,18 +20,20 @@ from plimsoll.schedule.task import Task
 
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 USERS_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+_NONE: frozenset[str] = frozenset()
 
 
 def needed_features(pod: Pod) -> frozenset[str]:
     """The features a pod needs of its node."""
-    spec, found = pod.spec, set()
+    spec, found = pod.spec, _NONE
     if spec.host_network and spec.host_users is False:
-        found.add(USERS_ON_HOST_NETWORK)
-    for container in (*spec.init_containers, *spec.containers):
-        rules = container.restart_policy_rules
-        if rules and any(rule.action == "RestartAllContainers" for rule in rules):
-            found.add(RESTART_ALL)
-    return frozenset(found)
+        found |= {USERS_ON_HOST_NETWORK}
+    for containers in (spec.init_containers, spec.containers):
+        for container in containers:
+            rules = container.restart_policy_rules
+            if rules and any(rule.action == "RestartAllContainers" for rule in rules):
+                found |= {RESTART_ALL}
+    return found
 
 
 class DeclaredFeatures(SignatureIndex[frozenset[str], np.bool_]):

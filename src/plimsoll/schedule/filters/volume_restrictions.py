@@ -21,10 +21,10 @@ from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.filters.volumes import (
     count,
     find_claim,
+    has_any,
     part,
     reason,
     text,
-    uses_claims,
     volume_claims,
 )
 from plimsoll.schedule.index import Index
@@ -37,6 +37,7 @@ Disk: TypeAlias = tuple[tuple[str, ...], bool]
 
 _GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"
 _KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
+_MATTER = _KINDS | {"persistentVolumeClaim"}
 _RULE = Rule.VOLUME_RESTRICTIONS
 _DISK_IN_USE = NodeReason(_RULE, Sentence.DISK_IN_USE, Code.UNSCHEDULABLE)
 _IN_USE_HERE = NodeReason(_RULE, Sentence.VOLUME_IN_USE, Code.UNSCHEDULABLE)
@@ -81,7 +82,7 @@ class VolumeUsers(Index):
         self._count(place, pod, -1)
 
     def _count(self, place: int, pod: Pod, by: int) -> None:
-        if not pod.spec.volumes:
+        if not pod.spec.volumes or not has_any(pod, _MATTER):
             return
         for used in volume_claims(pod):
             if not used.made:
@@ -116,19 +117,18 @@ class VolumeRestrictionsFilter(Filter):
     @classmethod
     def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
         pod = task.pod
-        if not pod.spec.volumes:
+        if not pod.spec.volumes or not has_any(pod, _MATTER):
             return None
         users: list[frozenset[int]] = []
-        if uses_claims(pod):
-            for used in volume_claims(pod):
-                if used.made:
-                    continue
-                claim = find_claim(pod, used, snapshot)
-                if claim is None:
-                    return reason(_RULE, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
-                if READ_WRITE_ONCE_POD in claim.spec.access_modes:
-                    index = snapshot.index(VolumeUsers)
-                    users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
+        for used in volume_claims(pod):
+            if used.made:
+                continue
+            claim = find_claim(pod, used, snapshot)
+            if claim is None:
+                return reason(_RULE, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                index = snapshot.index(VolumeUsers)
+                users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
         own = tuple(disks(pod))
         return cls(task, snapshot, own, [each for each in users if each]) if own or any(users) else None
 

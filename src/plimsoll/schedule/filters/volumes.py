@@ -34,7 +34,15 @@ class VolumeClaim:
 
 def uses_claims(pod: Pod) -> bool:
     """Whether a pod has a volume with a claim."""
-    return any(not _CLAIMS.isdisjoint(volume) for volume in pod.spec.volumes)
+    return has_any(pod, _CLAIMS)
+
+
+def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
+    """Whether a pod has a volume of one of these kinds: what every pod is asked, so it is quick."""
+    for volume in pod.spec.volumes:  # noqa: SIM110 - half the time of any()
+        if not kinds.isdisjoint(volume):
+            return True
+    return False
 
 
 def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
