@@ -6,9 +6,7 @@ that the lines belong together: the second pod is told about a node on which the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -31,25 +29,8 @@ async def report_all(config: ClientConfig, settings: SchedulerSettings, say: Cal
     set_up_logging(settings.log_format, verbose=settings.verbose)
     world = World.make(settings)
     async with Client.connect(config) as client:
-        await follow_once(world, client)
+        await world.feed.read(client)
     return report(world, say)
-
-
-async def follow_once(world: World, client: Client) -> None:
-    """Read everything once."""
-    feed = asyncio.create_task(world.feed.run(client))
-    try:
-        while not world.feed.synced:
-            stirred = asyncio.create_task(world.stir.wait())
-            await asyncio.wait((feed, stirred), return_when=asyncio.FIRST_COMPLETED)
-            stirred.cancel()
-            if feed.done():
-                feed.result()
-            world.stir.clear()
-    finally:
-        feed.cancel()
-        with suppress(asyncio.CancelledError):
-            await feed
 
 
 def report(world: World, say: Callable[[str], None]) -> bool:

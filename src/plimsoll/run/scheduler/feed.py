@@ -36,7 +36,7 @@ from plimsoll.cluster.client.endpoints import (
 )
 from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.cluster.informer import Handler, Informer
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, DecodeError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.schedule.happenings import Room, classify, room_at
@@ -109,6 +109,23 @@ class Feed:
             for informer in self.informers:
                 group.create_task(informer.run())
             group.create_task(self._await_sync())
+
+    async def read(self, client: Client) -> None:
+        """Read everything once, without following it."""
+        for kind, endpoint in await _served(client):
+            hear = self.hear_pod if kind.view is Pod else self.hear
+            try:
+                listing = await client.list(endpoint, fields=kind.fields)
+            except ApiError as error:
+                if kind.optional and error.code == 404:
+                    continue
+                raise
+            for raw in listing.items:
+                try:
+                    hear(None, codec.decode(raw, kind.view))
+                except DecodeError as error:
+                    LOG.error("one of %s cannot be read and was passed over: %s", endpoint.plural, error)
+        self.synced = True
 
     async def _await_sync(self) -> None:
         for informer in self.informers:

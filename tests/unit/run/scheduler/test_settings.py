@@ -168,4 +168,4 @@ def test_flags_go_before_the_file() -> None:
     assert (changed.binds, changed.debug) == (3, True)
     for mistake in ({"lease": "a/b/c"}, {"lease": "/x"}, {"listen": "x"}, {"names": ("",)}, {"gates": "x"}):
         with pytest.raises(InputError):
-            override(start, **mistake)  # type: ignore[arg-type]
+            override(start, **mistake)

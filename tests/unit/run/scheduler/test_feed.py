@@ -1,0 +1,165 @@
+"""What the snapshot and the queue are told, object by object, and over a real API."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from plimsoll.api.core import Pod
+from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.ledger.node import pod_key
+from plimsoll.run.local import LocalCluster
+from plimsoll.run.scheduler.feed import FOLLOWED
+from plimsoll.run.scheduler.settings import SchedulerSettings
+from plimsoll.run.scheduler.world import World
+from plimsoll.schedule.happenings import Happening
+from plimsoll.schedule.queue import Where
+from plimsoll.schedule.reasons import Rule
+from plimsoll.schedule.verify import verify
+from tests.unit.schedule.build import claim, container, exactly, node, pod
+
+
+@pytest.fixture
+def world() -> World:
+    return World.make(SchedulerSettings().named(["mine", "also-mine"]))
+
+
+def waiting(name: str, scheduler: str = "mine", **fields: object) -> Pod:
+    return pod(name, cpu="1", scheduler_name=scheduler, **fields)  # type: ignore[arg-type]
+
+
+def test_only_our_pods_without_a_node_are_in_the_queue(world: World) -> None:
+    hear = world.feed.hear_pod
+    world.feed.hear(None, node("n1"))
+    hear(None, waiting("a"))
+    hear(None, waiting("b", "also-mine"))
+    hear(None, waiting("c", "somebody-else"))
+    hear(None, waiting("d", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    hear(None, waiting("e", node="n1"))
+    assert sorted(each.metadata.name for each in world.queue) == ["a", "b"]
+    assert [each.metadata.name for each in world.snapshot.pods_at(0 if world.snapshot.alive[0] else 63)] == [
+        "e"
+    ]
+
+
+def test_a_pod_leaves_the_queue_when_it_has_a_node_or_goes(world: World) -> None:
+    left: list[str] = []
+    world.feed.left = left.append
+    world.feed.hear(None, node("n1"))
+    for name in ("bound", "deleted", "ending", "renamed"):
+        world.feed.hear_pod(None, waiting(name))
+    world.feed.hear_pod(waiting("bound"), waiting("bound", node="n1"))
+    world.feed.hear_pod(waiting("deleted"), None)
+    gone = waiting("ending", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    world.feed.hear_pod(waiting("ending"), gone)
+    assert [each.metadata.name for each in world.queue] == ["renamed"]
+    assert left == [pod_key(waiting(name)) for name in ("bound", "deleted", "ending")]
+    assert verify(world.snapshot) == []
+
+
+def test_the_snapshot_knows_before_the_queue_wakes_anyone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def happen(happening: Happening, now: int) -> int:
+        seen.append(len(world.snapshot))
+        return 0
+
+    monkeypatch.setattr(world.queue, "happen", happen)
+    world.feed.hear(None, node("n1"))
+    assert seen == [1]
+
+
+def refuse(world: World, *rules: Rule) -> str:
+    """Take the next pod and say that these rules are in its way."""
+    attempt = world.queue.pop(world.now())
+    assert attempt is not None
+    world.queue.fail(attempt.key, frozenset(rules), world.now())
+    return attempt.key
+
+
+@pytest.mark.parametrize(
+    ("rule", "tell"),
+    [
+        (Rule.RESOURCES, lambda world: world.feed.hear(None, node("n2"))),
+        (Rule.RESOURCES, lambda world: world.feed.hear(node("n1"), node("n1", cpu="64"))),
+        (Rule.RESOURCES, lambda world: world.feed.hear_pod(waiting("x", node="n1"), None)),
+        (Rule.DEVICES, lambda world: world.feed.hear_pod(waiting("x", node="n1"), None)),
+        (Rule.TAINTS, lambda world: world.feed.hear(node("n1", taints=["a:NoSchedule"]), node("n1"))),
+    ],
+)
+def test_what_helps_wakes(world: World, rule: Rule, tell: Callable[[World], None]) -> None:
+    world.feed.hear(None, node("n1"))
+    world.feed.hear_pod(None, waiting("a"))
+    key = refuse(world, rule)
+    world.feed.hear(node("n1"), replace(node("n1"), kind="Node"))
+    assert world.queue.where(key) is Where.UNSCHEDULABLE, "a change of nothing wakes nobody"
+    tell(world)
+    assert world.queue.where(key) is not Where.UNSCHEDULABLE
+
+
+def test_claims_are_told_to_those_who_wait_for_them(world: World) -> None:
+    heard: list[str] = []
+    world.feed.claim_changed = lambda each: heard.append(each.metadata.name)
+    world.feed.hear(None, claim("c", exactly("r")))
+    world.feed.hear(claim("c", exactly("r")), None)
+    assert heard == ["c"]
+
+
+def test_a_promise_counts_until_the_pod_is_gone(world: World) -> None:
+    promised = waiting("a", status={"nominatedNodeName": "n1"})
+    world.feed.hear_pod(None, promised)
+    assert len(world.nominations) == 1
+    world.feed.hear_pod(promised, None)
+    assert len(world.nominations) == 0
+
+
+def test_gated_pods_are_kept_aside(world: World) -> None:
+    gated = waiting("a", scheduling_gates=[{"name": "g"}])
+    world.feed.hear_pod(None, gated)
+    assert world.queue.pop(world.now()) is None
+    world.feed.hear_pod(gated, waiting("a"))
+    assert world.queue.pop(world.now()) is not None
+
+
+def test_everything_is_read_from_an_api() -> None:
+    with LocalCluster(controllers=False) as cluster:
+        for name in ("n1", "n2"):
+            tree = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+            tree["status"] = {"allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"}}
+            cluster.apply(tree)
+        spec = {"schedulerName": "mine", "containers": [{**container(), "image": "x"}]}
+        cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "default")
+        done = {"metadata": {"name": "done"}, "spec": {**spec, "nodeName": "n1"}}
+        cluster.client.create(PODS, done, "default")
+        cluster.client.patch(
+            PODS, "done", {"status": {"phase": "Succeeded"}}, "default", subresource="status"
+        )
+        worlds = []
+
+        async def read() -> None:
+            world = World.make(SchedulerSettings().named(["mine"]))
+            assert world.feed.missing() == "not listed yet: what the API serves"
+            async with cluster.connect() as client:
+                await world.feed.read(client)
+            worlds.append(world)
+
+        asyncio.run(read())
+        (world,) = worlds
+    assert len(world.snapshot) == 2
+    assert [each.metadata.name for each in world.queue] == ["p"]
+    assert world.feed.missing() == ""
+    assert not any(kind.optional for kind in FOLLOWED if kind.endpoint in (NODES, PODS))
+
+
+def test_profiles_go_by_name() -> None:
+    settings = SchedulerSettings()
+    other = dataclasses.replace(settings.profiles[0], name="other", explore=9)
+    world = World.make(dataclasses.replace(settings, profiles=(*settings.profiles, other)))
+    assert world.profile(waiting("a", "other")).explore == 9
+    assert world.profile(waiting("a", "plimsoll")).name == "plimsoll"

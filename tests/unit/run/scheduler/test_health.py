@@ -1,0 +1,56 @@
+"""The pages: who is well, who is ready, and what is shown to whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.run.scheduler.health import HealthServer
+
+
+async def metrics() -> AsyncIterator[bytes]:
+    yield b"a 1\n"
+    yield b"b 2\n"
+
+
+def test_the_pages() -> None:
+    problem = ["not listed yet: pods"]
+
+    async def story() -> None:
+        server = HealthServer(
+            live={"ping": lambda: ""},
+            ready={"ping": lambda: "", "sync": lambda: problem[0]},
+            metrics=metrics,
+            debug={"queue": lambda: {"a": [1]}},
+        )
+        await server.start("127.0.0.1", 0)
+        try:
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+
+                async def get(path: str) -> tuple[int, str]:
+                    async with session.get(path) as answer:
+                        return answer.status, await answer.text()
+
+                assert await get("/healthz") == (200, "ok")
+                assert await get("/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
+                failed = "[+]ping ok\n[-]sync failed: not listed yet: pods\nreadyz check failed\n"
+                assert await get("/readyz") == (500, failed)
+                problem[0] = ""
+                assert await get("/readyz") == (200, "ok")
+                assert await get("/metrics") == (200, "a 1\nb 2\n")
+                assert await get("/debug/queue") == (200, '{\n "a": [\n  1\n ]\n}')
+                assert (await get("/debug/ledger"))[0] == 404
+            other = HealthServer(live={}, ready={}, metrics=metrics)
+            with pytest.raises(
+                ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{server.port}: .*--listen"
+            ):
+                await other.start("127.0.0.1", server.port)
+            await other.stop()
+        finally:
+            await server.stop()
+
+    asyncio.run(story())
