@@ -35,11 +35,22 @@ class Departure:
     others: frozenset[str] = frozenset()
 
 
-def _charge(claim: str, cpu: str, *containers: str) -> dict[str, Any]:
-    listed = {"containers": list(containers)} if containers else {}
-    return {"resourceClaimName": claim, **listed, "resources": {"cpu": cpu}}
+def _charge(claim: str, cpu: str, container: str = "") -> dict[str, Any]:
+    if not container:  # 1.36 has no words for a claim that no container refers to, 1.37 has
+        return {"resourceClaimName": claim, "mapping": [{"name": "cpu", "quantity": cpu}]}
+    return {"resourceClaimName": claim, "containers": [container], "resources": {"cpu": cpu}}
 
 
+def _clash() -> dict[str, Outcome]:
+    """Of 20 claims of each driver, those of driver A are charged 1 cpu and those of driver B 2."""
+    return {
+        f"{driver}{number}": Outcome("n-pn2", charges=(_charge(f"{driver}{number}-c-*", cpu, "x"),))
+        for driver, cpu in (("a", "1"), ("b", "2"))
+        for number in range(20)
+    }
+
+
+NONE = Departure("")
 DEPARTURES = {
     # The capacity of a device that is not shared is charged in full; upstream ends in an error, for ever.
     "partitionable-capacitykey": Departure(
@@ -58,7 +69,9 @@ DEPARTURES = {
     ),
     # Each driver's devices are charged by their own mapping, whatever their pools are called.
     "pool-name-clash-many": Departure(
-        "test_a_device_is_found_by_driver_pool_and_name", others=frozenset({"charged_cpu_by_driver"})
+        "test_a_device_is_found_by_driver_pool_and_name",
+        _clash(),
+        others=frozenset({"charged_cpu_by_driver"}),
     ),
     # The pod that had others preempted is bound as soon as they are gone; upstream: minutes later.
     "preemption": Departure(
@@ -83,12 +96,11 @@ DEPARTURES = {
 def test_story(name: str) -> None:
     with LocalCluster(scheduler=True) as cluster:
         story = Story(STORIES / name)
-        found = Stage(story, cluster, cluster.restart_scheduler).play()
-    departure = DEPARTURES.get(name)
-    left = [each for each in found if departure is None or not _is_covered(each, departure)]
+        departure = DEPARTURES.get(name, NONE)
+        found = Stage(story, cluster, {pod: bool(end.node) for pod, end in departure.pods.items()}).play()
+    left = [each for each in found if not _is_covered(each, departure)]
     assert not left, "\n".join(_describe(each) for each in left)
-    if departure is not None:
-        _check_outcomes(found, departure)
+    _check_outcomes(found, departure)
 
 
 def _is_covered(found: Difference, departure: Departure) -> bool:
@@ -109,7 +121,9 @@ _NAMED = {"pre"}  #: claims with names of their own
 def _check_outcomes(found: list[Difference], departure: Departure) -> None:
     seen = {re.sub(r"^\d+ ", "", each.where): each.ours for each in found}
     for pod, wanted in departure.pods.items():
-        ours = seen[f"wait {pod}"]
+        ours = seen.get(f"wait {pod}")
+        if ours is None:
+            continue  # upstream got this one right, by chance
         assert ours["nodeName"] == wanted.node
         assert wanted.message in (ours["PodScheduled"].get("message") or "")
         assert tuple(ours["nodeAllocatableResourceClaimStatuses"] or ()) == wanted.charges
