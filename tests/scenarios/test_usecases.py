@@ -75,18 +75,18 @@ DEPARTURES = {
     ),
     # The pod that had others preempted is bound as soon as they are gone; upstream: minutes later.
     "preemption": Departure(
-        "test_deletion_of_a_plain_pod_wakes_pods_with_claims",
+        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices",
         {"high-dra": Outcome("n-pr", charges=(_charge("high-dra-c-*", "6", "a"),))},
     ),
     "preemption-dra": Departure(
-        "test_deletion_of_a_plain_pod_wakes_pods_with_claims", others=frozenset({"soon"})
+        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices", others=frozenset({"soon"})
     ),
     "wakeup-plain-pod-deleted": Departure(
-        "test_deletion_of_a_plain_pod_wakes_pods_with_claims", others=frozenset({"soon"})
+        "test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices", others=frozenset({"soon"})
     ),
     # A pod whose claim is missing says so; upstream leaves it without a word.
     "no-capacity-in-slice": Departure(
-        "test_a_pod_that_is_held_back_says_why", {"missing-claim": Outcome(message='"nope"')}
+        "test_a_pod_is_told_that_its_claim_is_missing", {"missing-claim": Outcome(message='"nope"')}
     ),
 }
 

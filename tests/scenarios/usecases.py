@@ -23,6 +23,7 @@ from plimsoll.run.local import LocalCluster
 
 Tree = dict[str, Any]
 STORIES = Path(__file__).parents[3] / "shared" / "usecases"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 QUICK = 5.0  #: seconds within which a pod is bound that waits for nothing any more
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CHARGES = "nodeAllocatableResourceClaimStatuses"
