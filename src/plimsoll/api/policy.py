@@ -9,10 +9,8 @@ from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, Wire
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
-    """`min_available` and `max_unavailable` are whole numbers or percentages."""
+    """Whom it covers; what it wants of them is worked out by others, see the status."""
 
-    min_available: Int | str | None = None
-    max_unavailable: Int | str | None = None
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 

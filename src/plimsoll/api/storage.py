@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.core import NodeSelector, ResourceList, ResourceRequirements
+from plimsoll.api.core import NodeSelector, ResourceRequirements
 from plimsoll.api.meta import Int, LabelSelector, ObjectMeta, ObjectReference, Wire
+from plimsoll.api.quantity import Quantity
 
 #: Who made a claim's binding, and which volume is to be made where (annotations of a PersistentVolumeClaim).
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -72,7 +73,7 @@ class CSIVolumeSource(Wire, frozen=True):
 class PersistentVolumeSpec(Wire, frozen=True):
     """A volume; of the sources that are older than CSI only whether they are there matters."""
 
-    capacity: ResourceList = {}
+    capacity: dict[str, Quantity] = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
