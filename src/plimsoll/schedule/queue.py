@@ -69,6 +69,7 @@ class _Entry:
     pod: Pod
     queued_at: int
     since: int  #: when it joined, or failed last
+    number: int = 0  #: which of those of one moment it was
     where: Where = Where.ACTIVE
     attempts: int = 0
     failures: int = 0  #: attempts that found no place
@@ -94,6 +95,7 @@ class PodQueue:
     def __init__(self, settings: QueueSettings | None = None) -> None:
         self.settings = settings or QueueSettings()
         self._entries: dict[str, _Entry] = {}
+        self._number = 0
         # -- active: never tried, tried (by importance), tried (by how often)
         self._fresh, self._tried, self._least = OrderedKeys(), OrderedKeys(), OrderedKeys()
         self._retries = self._firsts = 0  # pops in a row of either kind while others were waiting
@@ -273,7 +275,8 @@ class PodQueue:
             return
         entry.failures += 1
         entry.errors = 0
-        entry.since, entry.due = now, now + backoff_ms(self.settings, entry.failures)
+        self._stamp(entry, now)
+        entry.due = now + backoff_ms(self.settings, entry.failures)
         entry.rules = rules
         if entry.activated:
             self._place(entry, Where.ACTIVE)
@@ -288,7 +291,8 @@ class PodQueue:
         if entry is None or self._is_over_with(entry, now):
             return
         entry.errors += 1
-        entry.since, entry.due = now, now + backoff_ms(self.settings, entry.errors)
+        self._stamp(entry, now)
+        entry.due = now + backoff_ms(self.settings, entry.errors)
         entry.rules = frozenset()
         self._place(entry, Where.ACTIVE if entry.activated else Where.BACKOFF)
 
@@ -328,8 +332,13 @@ class PodQueue:
 
     def _admit(self, entry: _Entry, now: int) -> None:
         """Let a pod in, or aside if it has gates."""
-        entry.since = now
+        self._stamp(entry, now)
         self._place(entry, Where.GATED if entry.pod.spec.scheduling_gates else Where.ACTIVE)
+
+    def _stamp(self, entry: _Entry, now: int) -> None:
+        """From now on a pod is as old as this."""
+        self._number += 1
+        entry.since, entry.number = now, self._number
 
     def _wake(self, entry: _Entry, now: int) -> None:
         self._place(entry, Where.ACTIVE if entry.due <= now else Where.BACKOFF)
@@ -384,16 +393,16 @@ class PodQueue:
         key, entry.where = entry.key, where
         match where:
             case Where.ACTIVE:
-                order = (-entry.priority, entry.since)
+                order = (-entry.priority, entry.since, entry.number)
                 if entry.failures or entry.errors:
                     self._tried.put(key, order)
-                    self._least.put(key, (entry.failures + entry.errors, entry.since))
+                    self._least.put(key, (entry.failures + entry.errors, entry.since, entry.number))
                 else:
                     self._fresh.put(key, order)
             case Where.BACKOFF:
-                self._backoff.put(key, (entry.due, -entry.priority, entry.since))
+                self._backoff.put(key, (entry.due,))
                 if entry.rules and entry.failures <= self.settings.eager_failures:
-                    self._eager.put(key, (-entry.priority, entry.since))
+                    self._eager.put(key, (-entry.priority, entry.since, entry.number))
             case Where.UNSCHEDULABLE:
                 self._waiting.add(key, entry.pod, entry.rules)
                 self._flush.put(key, (entry.since + self.settings.flush_ms,))

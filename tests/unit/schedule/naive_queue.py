@@ -28,7 +28,7 @@ class Waiter:
     pod: Pod
     since: int
     where: Where
-    number: int  #: a larger one was put in its place later
+    number: int  #: which of those of one moment it was
     failures: int = 0
     errors: int = 0
     attempts: int = 0
@@ -53,14 +53,17 @@ class NaiveQueue:
         self.number = self.retries = self.firsts = self.turns = 0
 
     def _to(self, waiter: Waiter, where: Where) -> None:
+        waiter.where = where
+
+    def _stamp(self, waiter: Waiter, now: int) -> None:
         self.number += 1
-        waiter.where, waiter.number = where, self.number
+        waiter.since, waiter.number = now, self.number
 
     def _those(self, where: Where) -> list[Waiter]:
         return [each for each in self.waiters.values() if each.where is where]
 
     def _ready(self, waiter: Waiter, now: int) -> None:
-        waiter.since = now
+        self._stamp(waiter, now)
         self._to(waiter, Where.GATED if waiter.pod.spec.scheduling_gates else Where.ACTIVE)
 
     def _wait_ms(self, count: int) -> int:
@@ -135,7 +138,8 @@ class NaiveQueue:
         if waiter is None:
             return
         waiter.failures, waiter.errors, waiter.rules = waiter.failures + 1, 0, rules
-        waiter.since, waiter.due = now, now + self._wait_ms(waiter.failures)
+        waiter.due = now + self._wait_ms(waiter.failures)
+        self._stamp(waiter, now)
         helped = any(naive_helps(each, rules, waiter.pod) for each in waiter.missed)
         helped = helped or bool(waiter.changed & rules if rules else waiter.changed)
         if waiter.activated:
@@ -148,7 +152,8 @@ class NaiveQueue:
         if waiter is None:
             return
         waiter.errors += 1
-        waiter.since, waiter.due, waiter.rules = now, now + self._wait_ms(waiter.errors), frozenset()
+        waiter.due, waiter.rules = now + self._wait_ms(waiter.errors), frozenset()
+        self._stamp(waiter, now)
         self._to(waiter, Where.ACTIVE if waiter.activated else Where.BACKOFF)
 
     def hold(self, pod: Pod, why: NodeReason, now: int) -> None:
@@ -200,10 +205,10 @@ class NaiveQueue:
                 self._to(waiter, Where.ACTIVE)
 
     def pop(self, now: int) -> str | None:
-        for each in sorted(self._those(Where.BACKOFF), key=lambda e: (e.due, -e.priority, e.since, e.number)):
+        for each in self._those(Where.BACKOFF):
             if each.due <= now:
                 self._to(each, Where.ACTIVE)
-        for each in sorted(self._those(Where.UNSCHEDULABLE), key=lambda e: (e.since, e.number)):
+        for each in self._those(Where.UNSCHEDULABLE):
             if each.since + self.settings.flush_ms <= now:
                 self._to(each, Where.ACTIVE if each.due <= now else Where.BACKOFF)
         chosen = self._choose()

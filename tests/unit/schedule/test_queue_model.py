@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -155,7 +157,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
     quick, naive, now = PodQueue(_QUEUE), NaiveQueue(_QUEUE), 0
@@ -225,6 +227,75 @@ def _check(quick: PodQueue, naive: NaiveQueue, now: int, flying: list[tuple[str,
         each.where in (Where.ACTIVE, Where.BACKOFF, Where.UNSCHEDULABLE) for each in naive.waiters.values()
     ):
         assert due is not None, "time will do something for them"
+
+
+#: What pods usually wait for; few sets, so that many pods wait for the same.
+_USUAL = [frozenset({rule}) for rule in _RULES] + [
+    frozenset({Rule.RESOURCES, Rule.TAINTS}),
+    frozenset({Rule.RESOURCES, Rule.DEVICES, Rule.NODE_AFFINITY}),
+]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_long_lives(seed: int) -> None:
+    """The same with many pods, for long; what comes next depends on what there is."""
+    dice = random.Random(seed)
+    quick, naive, now = PodQueue(_QUEUE), NaiveQueue(_QUEUE), 0
+    flying: list[tuple[str, Pod]] = []
+    usual = dice.sample(_USUAL, 4)
+    for _ in range(400):
+        what = dice.choices(
+            ["add", "update", "remove", "pop", "done", "fail", "retry", "hold", "happen", "activate", "wait"],
+            [20, 4, 1, 30, 6, 25, 6, 2, 8, 1, 6],
+        )[0]
+        one = pod(f"p{dice.randrange(30)}", **dice.choice(_FIELDS))
+        key = one.metadata.uid
+        if what in ("done", "fail", "retry", "hold") and flying:
+            key, one = flying.pop(dice.randrange(len(flying)))
+        elif what in ("done", "fail", "retry", "hold"):
+            continue
+        more: list[Any] = [key]
+        match what:
+            case "add" | "update":
+                more = [one]
+            case "fail":
+                more = [key, dice.choice(usual)]
+            case "hold":
+                more = [one, dice.choice(_WHY)]
+            case "happen":
+                more = [dice.choice(HAPPENINGS)]
+            case "activate":
+                more = [[key]]
+        if what == "wait":
+            now += dice.choice([1, 3, 10, 40])
+        elif what == "pop":
+            attempt = quick.pop(now)
+            assert (attempt and attempt.key) == naive.pop(now)
+            if attempt is not None:
+                assert attempt.attempts == naive.waiters[attempt.key].attempts
+                flying.append((attempt.key, attempt.pod))
+        elif what == "remove":
+            quick.remove(key)
+            naive.remove(key)
+        else:
+            answers = [getattr(each, what)(*more, now) for each in (quick, naive)]
+            if what == "happen":
+                assert answers[0] == answers[1]
+        _check(quick, naive, now, flying)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_that_wait_for_the_same(seed: int) -> None:
+    dice = random.Random(seed)
+    index, naive = Waiting(), dict[str, tuple[Pod, frozenset[Rule]]]()
+    usual = dice.sample(_USUAL, 3)
+    for number in range(60):
+        naive[f"k{number}"] = pod(f"p{number}", **dice.choice(_FIELDS)), dice.choice(usual)
+        index.add(f"k{number}", *naive[f"k{number}"])
+    for happening in HAPPENINGS:
+        assert {*index.helped(happening)} == {
+            key for key, (each, rules) in naive.items() if naive_helps(happening, rules, each)
+        }
 
 
 @settings(max_examples=150, deadline=None)
