@@ -19,10 +19,10 @@ from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
-from plimsoll.schedule.topology.counts import PlaceCounts
-from plimsoll.schedule.topology.domains import NOWHERE, Domains
+from plimsoll.schedule.topology.counts import NOWHERE, PlaceCounts
+from plimsoll.schedule.topology.domains import Domains
 from plimsoll.schedule.topology.holders import Holders
-from plimsoll.schedule.topology.tallies import Census, Tallies
+from plimsoll.schedule.topology.tallies import Census, Kind, Tallies
 from plimsoll.schedule.topology.terms import Term, Terms, read_terms
 
 _AFFINITY = NodeReason(Rule.INTER_POD, Sentence.POD_AFFINITY, Code.UNRESOLVABLE)
@@ -42,7 +42,6 @@ class InterPodFilter(Filter):
         self._terms = terms
         self._existing = existing
         self._domains = snapshot.index(Domains)
-        self._tallies = snapshot.index(Tallies)
 
     @classmethod
     def read(cls, task: Task, snapshot: Snapshot) -> InterPodFilter | NodeReason | None:
@@ -50,8 +49,8 @@ class InterPodFilter(Filter):
         if terms.problem:
             facts = {"text": terms.problem}
             return NodeReason(cls.rule, Sentence.UNREADABLE, Code.UNRESOLVABLE, facts)
-        namespaces = snapshot.index(Tallies).namespaces
-        existing = list(snapshot.index(Holders).anti_affinity.about(task.pod, namespaces))
+        holders = snapshot.index(Holders)
+        existing = list(holders.anti_affinity.about(task.pod, holders.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):
             return None
         return cls(task, snapshot, terms, existing)
@@ -65,22 +64,20 @@ class InterPodFilter(Filter):
     @cached_property
     def _refusals(self) -> tuple[Mask, Mask, Mask]:
         """Where it is too far from those it wants, too near to those it shuns, and shunned by others."""
-        own = self._terms.anti_affinity
-        tallies = [(term, self._tallies.count(Census((term.crowd,)))) for term in own]
-        return self._too_far(), self._crowded(tallies), self._crowded(self._existing)
+        return self._too_far(), self._crowded(self._shunned), self._crowded(self._existing)
 
     def _too_far(self) -> Mask:
         terms = self._terms.affinity
         nowhere = np.zeros(self.snapshot.size, dtype=np.bool_)
         if not terms:
             return nowhere
-        counts = self._tallies.count(self._friends)
+        counts = self._friends
         lonely, no_label, alone = nowhere, nowhere, True
         for term in terms:
             column = self._domains.column(term.topology_key)
-            totals = column.totals(counts)
-            alone = alone and not totals.any()
-            lonely = lonely | (totals[column.ids] == 0)
+            sums = counts.sums(column)
+            alone = alone and not sums.any()
+            lonely = lonely | (sums[column.ids] == 0)
             no_label = no_label | ~column.known
         return no_label if alone and self._wants_itself else lonely
 
@@ -88,42 +85,48 @@ class InterPodFilter(Filter):
         refused = np.zeros(self.snapshot.size, dtype=np.bool_)
         for term, counts in terms:
             column = self._domains.column(term.topology_key)
-            refused |= column.totals(counts)[column.ids] > 0
+            refused |= counts.sums(column)[column.ids] > 0
         return refused
 
     @cached_property
-    def _friends(self) -> Census:
+    def _friends(self) -> PlaceCounts:
         """The pods it wants to be near: those that all its terms mean at once."""
+        return self.snapshot.index(Tallies).count(self._friendly)
+
+    @cached_property
+    def _friendly(self) -> Census:
         return Census(tuple(term.crowd for term in self._terms.affinity))
 
     @cached_property
     def _wants_itself(self) -> bool:
-        return self._friends.counts(self.task.pod, self._tallies.namespaces)
+        return self._friendly.counts(Kind(self.task.pod), self.snapshot.index(Tallies).namespaces)
+
+    @cached_property
+    def _shunned(self) -> Sequence[tuple[Term, PlaceCounts]]:
+        """The pods it wants to be apart from, term by term."""
+        terms = self._terms.anti_affinity
+        tallies = self.snapshot.index(Tallies) if terms else None
+        return [] if tallies is None else [(each, tallies.count(Census((each.crowd,)))) for each in terms]
 
     # -- for one node, as the books stand now
 
     def why_not(self, place: int) -> tuple[NodeReason, ...]:
         if self._terms.affinity and not self._near_enough(place):
             return (_AFFINITY,)
-        for term in self._terms.anti_affinity:
-            if self._total(term, self._tallies.count(Census((term.crowd,))), place):
-                return (_ANTI_AFFINITY,)
-        for term, counts in self._existing:
-            if self._total(term, counts, place):
-                return (_EXISTING,)
+        for others, reason in ((self._shunned, _ANTI_AFFINITY), (self._existing, _EXISTING)):
+            for term, counts in others:
+                if counts.sum_at(self._domains.column(term.topology_key), place):
+                    return (reason,)
         return ()
 
     def _near_enough(self, place: int) -> bool:
-        terms, counts = self._terms.affinity, self._tallies.count(self._friends)
+        terms, counts = self._terms.affinity, self._friends
         columns = [self._domains.column(term.topology_key) for term in terms]
         if any(column.ids[place] == NOWHERE for column in columns):
             return False
-        if all(column.total_at(counts, place) for column in columns):
+        if all(counts.sum_at(column, place) for column in columns):
             return True
-        return self._wants_itself and not any(column.totals(counts).any() for column in columns)
-
-    def _total(self, term: Term, counts: PlaceCounts, place: int) -> int:
-        return self._domains.column(term.topology_key).total_at(counts, place)
+        return self._wants_itself and not any(counts.sums(column).any() for column in columns)
 
     # -- summing up
 

@@ -23,7 +23,7 @@ from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 from plimsoll.schedule.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
-from plimsoll.schedule.topology.domains import NOWHERE
+from plimsoll.schedule.topology.counts import NOWHERE
 
 _NO_LABEL = NodeReason(Rule.SPREAD, Sentence.SPREAD_NO_LABEL, Code.UNRESOLVABLE)
 _SKEW = NodeReason(Rule.SPREAD, Sentence.SPREAD, Code.UNSCHEDULABLE)
@@ -59,33 +59,29 @@ class SpreadFilter(Filter):
         """Where a label is missing, and where the skew would be too great; constraints in their order."""
         no_label = np.zeros(self.snapshot.size, dtype=np.bool_)
         skewed = no_label.copy()
-        labelled = self._spread.labelled()
         for number, constraint in enumerate(self._spread.constraints):
             column = self._spread.columns[number]
-            totals, most = self._limit(number, constraint, labelled)
+            sums, most = self._limit(number, constraint)
             no_label |= ~column.known & ~skewed
-            skewed |= (totals[column.ids] > most) & ~no_label
+            skewed |= (sums[column.ids] > most) & ~no_label
         return no_label, skewed
 
-    def _limit(self, number: int, constraint: Constraint, labelled: Mask) -> tuple[Column, int]:
+    def _limit(self, number: int, constraint: Constraint) -> tuple[Column, int]:
         """The pods in each domain, and how many there may be where one more is to go."""
-        eligible = self._spread.eligible(constraint, labelled)
-        totals = self._spread.totals(number, eligible)
-        present = self._spread.columns[number].present(eligible)
+        sums, present = self._spread.sums(number), self._spread.present(number)
         enough = int(np.count_nonzero(present)) >= constraint.min_domains
-        least = int(totals.min(initial=INT32_MAX, where=present)) if enough else 0
-        return totals, constraint.max_skew + least - constraint.own
+        least = int(sums.min(initial=INT32_MAX, where=present)) if enough else 0
+        return sums, constraint.max_skew + least - constraint.own
 
     # -- for one node, as the books stand now
 
     def why_not(self, place: int) -> tuple[NodeReason, ...]:
-        labelled = self._spread.labelled()
         for number, constraint in enumerate(self._spread.constraints):
             domain = self._spread.columns[number].ids[place]
             if domain == NOWHERE:
                 return (_NO_LABEL,)
-            totals, most = self._limit(number, constraint, labelled)
-            if totals[domain] > most:
+            sums, most = self._limit(number, constraint)
+            if sums[domain] > most:
                 return (_SKEW,)
         return ()
 

@@ -26,41 +26,51 @@ class Spreading:
         self.constraints = constraints
         self._task = task
         self._snapshot = snapshot
-        self._domains = snapshot.index(Domains)
-        self._tallies = snapshot.index(Tallies)
-        self.columns = tuple(self._domains.column(each.topology_key) for each in constraints)
+        self._group = snapshot.index(Domains).group(tuple(each.topology_key for each in constraints))
+        self.columns = self._group.columns
+
+    @property
+    def labelled(self) -> Mask:
+        """The nodes that have all the labels; others are in no domain of any constraint."""
+        return self._group.labelled
 
     def counts(self, constraint: Constraint) -> PlaceCounts:
         """How many pods each place has that a constraint counts."""
-        return PlaceCounts() if constraint.counts_nobody else self._tallies.count(constraint.census)
+        if constraint.counts_nobody:
+            return PlaceCounts()
+        return self._snapshot.index(Tallies).count(constraint.census)
 
-    def labelled(self) -> Mask:
-        """The nodes that have all the labels; others are in no domain of any constraint."""
-        mask: Mask = self._snapshot.alive
-        for column in self.columns:
-            mask = mask & column.known
+    def eligible(self, constraint: Constraint) -> Mask | None:
+        """The nodes whose pods count; None: all that have the labels."""
+        masks = [self._wanted] if constraint.honor_affinity and self._wanted is not None else []
+        if constraint.honor_taints and self._tolerated is not None:
+            masks.append(self._tolerated)
+        mask: Mask | None = None
+        for each in masks:
+            mask = (self._group.labelled if mask is None else mask) & each
         return mask
 
-    def eligible(self, constraint: Constraint, labelled: Mask) -> Mask:
-        """The nodes whose pods count."""
-        if constraint.honor_affinity:
-            labelled = labelled & self._wanted
-        if constraint.honor_taints:
-            labelled = labelled & self._tolerated
-        return labelled
+    def sums(self, number: int) -> Column:
+        """The pods in each domain of a constraint; the last one is that of no domain: zero."""
+        constraint, column = self.constraints[number], self.columns[number]
+        counts, eligible = self.counts(constraint), self.eligible(constraint)
+        if eligible is None and self._group.whole[number]:
+            return counts.sums(column)
+        return counts.sums_among(column, self._group.labelled if eligible is None else eligible)
 
-    def totals(self, number: int, eligible: Mask) -> Column:
-        """The pods in each domain of a constraint."""
-        return self.columns[number].totals(self.counts(self.constraints[number]), eligible)
+    def present(self, number: int) -> Mask:
+        """The domains there are for a constraint."""
+        eligible = self.eligible(self.constraints[number])
+        return self._group.present[number] if eligible is None else self.columns[number].present(eligible)
 
     @cached_property
-    def _wanted(self) -> Mask:
-        """The nodes that the pod's node selector and required affinity mean."""
+    def _wanted(self) -> Mask | None:
+        """The nodes that the pod's node selector and required affinity mean; None: any."""
         rule = AffinityFilter.read(self._task, self._snapshot)
-        return self._snapshot.alive if rule is None else rule.feasible()
+        return None if rule is None else rule.feasible()
 
     @cached_property
-    def _tolerated(self) -> Mask:
-        """The nodes without a taint that keeps the pod away."""
+    def _tolerated(self) -> Mask | None:
+        """The nodes without a taint that keeps the pod away; None: all."""
         rule = TaintsFilter.read(self._task, self._snapshot)
-        return self._snapshot.alive if rule is None else rule.feasible()
+        return None if rule is None else rule.feasible()

@@ -48,9 +48,8 @@ class InterPodScorer(Scorer):
     @classmethod
     def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> InterPodScorer | None:
         terms, holders = read_terms(task.pod), snapshot.index(Holders)
-        namespaces = snapshot.index(Tallies).namespaces
-        liked = holders.preferred.about(task.pod, namespaces)
-        required = holders.affinity.about(task.pod, namespaces)
+        liked = holders.preferred.about(task.pod, holders.namespaces)
+        required = holders.affinity.about(task.pod, holders.namespaces)
         others = [(term, counts, 1) for term, counts in liked]
         others += [(term, counts, REQUIRED_WEIGHT) for term, counts in required]
         if not terms.preferred and not others:
@@ -73,19 +72,18 @@ class InterPodScorer(Scorer):
         domains = self.snapshot.index(Domains)
         for term, counts, weight in self._weighted():
             column = domains.column(term.topology_key)
-            raw += column.totals(counts)[column.ids] * weight
+            raw += counts.sums(column)[column.ids] * weight
         return raw
 
     def score(self, place: int) -> int:
         domains = self.snapshot.index(Domains)
         return sum(
-            domains.column(term.topology_key).total_at(counts, place) * weight
+            counts.sum_at(domains.column(term.topology_key), place) * weight
             for term, counts, weight in self._weighted()
         )
 
     def _weighted(self) -> Iterator[tuple[Term, PlaceCounts, int]]:
         """All terms, with who is meant at each place and what each of those counts."""
-        tallies = self.snapshot.index(Tallies)
         for term, weight in self._terms.preferred:
-            yield term, tallies.count(Census((term.crowd,))), weight
+            yield term, self.snapshot.index(Tallies).count(Census((term.crowd,))), weight
         yield from self._others

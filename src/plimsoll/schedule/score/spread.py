@@ -10,7 +10,7 @@ or StatefulSet selects; this scheduler does not watch these (test_no_constraints
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -52,17 +52,13 @@ class SpreadScorer(Scorer):
 
     def scores(self, feasible: Mask) -> Column:
         self._among = feasible
-        scored = feasible & self._labelled
+        scored = feasible & self._spread.labelled
         raw = self._raw(scored)
         most = int(raw.max(initial=0, where=scored))
         if not most:
             return np.where(scored, BEST, 0)
         least = int(raw.min(initial=2**62, where=scored))
         return np.where(scored, BEST * (most + least - raw) // most, 0)
-
-    @cached_property
-    def _labelled(self) -> Mask:
-        return self._spread.labelled()
 
     def _raw(self, scored: Mask) -> Column:
         total: Column = np.zeros(self.snapshot.size, dtype=np.int64)
@@ -74,8 +70,7 @@ class SpreadScorer(Scorer):
         """How many pods count against each place."""
         if constraint.topology_key == HOSTNAME:  # a host is itself, whatever the policies say
             return self._spread.counts(constraint).spread_over(self.snapshot.size)
-        eligible = self._spread.eligible(constraint, self._labelled)
-        return self._spread.totals(number, eligible)[self._spread.columns[number].ids]
+        return self._spread.sums(number)[self._spread.columns[number].ids]
 
     def _weight(self, number: int, scored: Mask) -> int:
         column = self._spread.columns[number]
@@ -88,16 +83,15 @@ class SpreadScorer(Scorer):
 
     def score(self, place: int) -> int:
         """The raw score of a node among those that were last scored together (at first: all nodes)."""
-        scored = self._among & self._labelled
+        scored = self._among & self._spread.labelled
         if not scored[place]:
             return 0
         total = 0
         for number, constraint in enumerate(self._spread.constraints):
-            counts, column = self._spread.counts(constraint), self._spread.columns[number]
             if constraint.topology_key == HOSTNAME:
-                pods = counts.at(place)
+                pods = self._spread.counts(constraint).at(place)
             else:
-                pods = column.total_at(counts, place, self._spread.eligible(constraint, self._labelled))
+                pods = int(self._spread.sums(number)[self._spread.columns[number].ids[place]])
             total += pods * self._weight(number, scored)
         return int(_rounded(np.array([total]))[0]) + self._tolerance
 

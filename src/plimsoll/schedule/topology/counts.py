@@ -1,29 +1,79 @@
-"""How many there are at each place, few places or all of them.
+"""How many there are at each place, and in each domain.
 
-Owns `PlaceCounts`: whole numbers by place, kept in a dictionary while there are few and in a column when
-there are many, so that thousands of rules with a pod each cost little and one rule with thousands of pods
-is still counted at once.
+Owns `DomainColumn`, the topology domains of places as numbers, and `PlaceCounts`: whole numbers by place, in
+a dictionary while there are few and in a column when there are many, so that thousands of rules with a pod
+each cost little and one rule with thousands of pods is still counted at once. The sums over the domains of a
+key are kept up to date from the first time they are asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from plimsoll.ledger.columns import Column
+from plimsoll.api.core import Node
+from plimsoll.ledger.columns import Column, Mask
 
+NOWHERE = -1
 _FEW = 32
+
+
+class DomainColumn:
+    """The domains of one label key: for each place a number, or NOWHERE if the node has no such label."""
+
+    __slots__ = ("_values", "ids", "key", "known", "version")
+
+    def __init__(self, key: str, size: int, nodes: Mapping[int, Node]) -> None:
+        self.key = key
+        self.version = 0  #: grows when a node changes its domain
+        self.ids: Column = np.full(size, NOWHERE, dtype=np.int64)
+        self.known: Mask = np.zeros(size, dtype=np.bool_)  #: where nodes have the label
+        self._values: dict[str, int] = {}
+        for place, node in nodes.items():
+            self.note(place, node)
+
+    def __len__(self) -> int:
+        """How many numbers are in use; some may have no node any more."""
+        return len(self._values)
+
+    def note(self, place: int, node: Node | None) -> None:
+        """A node is new at a place, has changed or is gone."""
+        value = None if node is None else node.metadata.labels.get(self.key)
+        domain = NOWHERE if value is None else self._values.setdefault(value, len(self._values))
+        if self.ids[place] != domain:
+            self.ids[place] = domain
+            self.known[place] = domain != NOWHERE
+            self.version += 1
+
+    def grow(self, size: int) -> None:
+        more = size - len(self.ids)
+        self.ids = np.concatenate([self.ids, np.full(more, NOWHERE, dtype=np.int64)])
+        self.known = np.concatenate([self.known, np.zeros(more, dtype=np.bool_)])
+        self.version += 1
+
+    def present(self, among: Mask) -> Mask:
+        """The domains that have one of these places; the last, NOWHERE, has none."""
+        found = np.zeros(len(self._values) + 1, dtype=np.bool_)
+        found[self.ids[among]] = True
+        found[NOWHERE] = False
+        return found
 
 
 class PlaceCounts:
     """Amounts by place; places that are not mentioned have none."""
 
-    __slots__ = ("_column", "_few")
+    __slots__ = ("_column", "_few", "_sums")
 
     def __init__(self) -> None:
         self._few: dict[int, int] = {}
         self._column: Column | None = None
+        self._sums: dict[str, tuple[DomainColumn, int, Column]] = {}
 
     def add(self, place: int, amount: int) -> None:
+        for column, version, sums in self._sums.values():
+            if column.version == version and column.ids[place] != NOWHERE:
+                sums[column.ids[place]] += amount
         if self._column is not None:
             if place >= len(self._column):
                 more = np.zeros(max(place + 1, len(self._column)), dtype=np.int64)
@@ -68,3 +118,29 @@ class PlaceCounts:
     def as_dict(self) -> dict[int, int]:
         places, amounts = self.nonzero()
         return dict(sorted(zip(places.tolist(), amounts.tolist(), strict=True)))
+
+    # -- by domain
+
+    def sums(self, column: DomainColumn) -> Column:
+        """The sum for each domain, not to be changed; the last one is that of NOWHERE: zero."""
+        known = self._sums.get(column.key)
+        if known is not None and known[0] is column and known[1] == column.version:
+            return known[2]
+        sums = self.sums_among(column, None)
+        self._sums[column.key] = (column, column.version, sums)
+        return sums
+
+    def sums_among(self, column: DomainColumn, among: Mask | None) -> Column:
+        """The same, counted now and over these places only."""
+        sums = np.zeros(len(column) + 1, dtype=np.int64)
+        places, amounts = self.nonzero()
+        if among is not None:
+            keep = among[places]
+            places, amounts = places[keep], amounts[keep]
+        np.add.at(sums, column.ids[places], amounts)
+        sums[NOWHERE] = 0
+        return sums
+
+    def sum_at(self, column: DomainColumn, place: int) -> int:
+        """The sum for the domain of one place."""
+        return int(self.sums(column)[column.ids[place]])

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
-from plimsoll.schedule.index import Index
 from plimsoll.schedule.topology.counts import PlaceCounts
+from plimsoll.schedule.topology.namespaces import NamespaceIndex
 from plimsoll.schedule.topology.terms import NamespaceLabels, Term, read_terms
 
 
@@ -50,7 +50,7 @@ class TermBook:
             return
         for anchor in (None, *pod.metadata.labels.items()):
             for term, held in self._anchored.get(anchor, {}).items():
-                if term.crowd.has(pod, labels):
+                if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, labels):
                     yield term, held.counts
 
     def as_dict(self) -> dict[Term, dict[int, int]]:
@@ -60,10 +60,11 @@ class TermBook:
         }
 
 
-class Holders(Index):
+class Holders(NamespaceIndex):
     """The terms of the pods on the books: those they require, near and apart, and those they prefer."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.affinity = TermBook()
         self.anti_affinity = TermBook()
         self.preferred = TermBook()

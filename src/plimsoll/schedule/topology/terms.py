@@ -41,15 +41,14 @@ class Crowd:
     def __hash__(self) -> int:
         return self._hash
 
-    def has(self, pod: Pod, labels: NamespaceLabels) -> bool:
-        """Whether a pod is one of them."""
-        return self.selector.matches(pod.metadata.labels) and self.reaches(pod.metadata.namespace, labels)
-
-    def reaches(self, namespace: str, labels: NamespaceLabels) -> bool:
+    def has(self, namespace: str, labels: Mapping[str, str], namespaces: NamespaceLabels) -> bool:
+        """Whether pods with these labels in a namespace belong to it."""
+        if not self.selector.matches(labels):
+            return False
         if namespace in self.namespaces:
             return True
         wanted = self.namespace_selector
-        return wanted is not None and wanted.matches(labels.get(namespace, {}))
+        return wanted is not None and wanted.matches(namespaces.get(namespace, {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,10 @@ def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
     else:
         scores = spread.scores(feasible)
         assert {place: int(scores[place]) for place in among} == naive.spread_scores(pod, snapshot, among)
-        most = max((spread.score(place) for place in among if spread._labelled[place]), default=0)
-        least = min((spread.score(place) for place in among if spread._labelled[place]), default=0)
+        most = max((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
+        least = min((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
         for place in among:
-            if spread._labelled[place] and most:
+            if spread._spread.labelled[place] and most:
                 assert scores[place] == 100 * (most + least - spread.score(place)) // most
 
 
