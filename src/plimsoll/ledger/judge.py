@@ -199,18 +199,18 @@ def sharing_conflicts(
 ) -> Iterator[Reason]:
     """Whether another pod has a claim, as the profile finds out about it."""
     meta = claim.metadata
-    if ledger.profile.sharing is Sharing.BY_RESERVATION:
-        mapped = bill is not None and any(c.quantity is not None for c in bill.charge.resources.values())
-        others = [c for c in claim.status.reserved_for if c.uid != pod.metadata.uid]
-        ours = len(others) < len(claim.status.reserved_for)
-        if mapped and others and not ours:
+    by, reserved = ledger.profile.sharing, claim.status.reserved_for
+    mapped = bill is not None and any(c.quantity is not None for c in bill.charge.resources.values())
+    taken = mapped and bool(reserved) and all(user.uid != pod.metadata.uid for user in reserved)
+    if by is Sharing.BY_RESERVATION:
+        if taken:
             yield Reason(cause=Cause.MAPPED_DEVICE_SHARED, namespace=meta.namespace, claim=meta.name)
         return
     state = ledger.claim_state(pod.metadata.namespace, meta.name, meta.uid)
     consumers = state.consumers if state is not None else frozenset()
     if len(consumers) > 1:
         yield Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=meta.name)
-    elif consumers and pod_key(pod) not in consumers:
+    elif (consumers and pod_key(pod) not in consumers) or (taken and by is Sharing.BY_EITHER):
         yield Reason(cause=Cause.USED_BY_ANOTHER, namespace=meta.namespace, claim=meta.name)
 
 

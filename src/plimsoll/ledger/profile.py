@@ -18,6 +18,9 @@ ours, which follows document 000; `Profile.upstream_1_36()` answers exactly as k
 - DIFF: accounting policies are heeded; upstream has none (test_policies_need_the_default_profile).
 - DIFF: charges of an assumed pod stay when its status comes back without them; upstream loses them
   (test_charges_survive_a_server_that_drops_them).
+- DIFF: a claim that charges its node is taken if another pod on the node has it, or if it is reserved for
+  another pod, which may be on its way to a node or just gone; 1.36 looks at the node only, 1.37 at the
+  reservation (test_a_reserved_claim_is_taken).
 - DIFF: where the cluster has no fields for it, annotations of classes say what devices charge and annotations
   of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_booked).
@@ -36,6 +39,7 @@ class Sharing(Enum):
 
     BY_CONSUMERS = "1.36"  #: another pod on this node has it in its status
     BY_RESERVATION = "1.37"  #: the claim has a mapped device and is reserved for another pod
+    BY_EITHER = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Profile:
     policies: bool = True
     keep_assumed_charges: bool = True
     annotations: bool = True  #: classes and pods may say in annotations what the cluster has no fields for
-    sharing: Sharing = Sharing.BY_CONSUMERS
+    sharing: Sharing = Sharing.BY_EITHER
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node pays once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
 
@@ -87,6 +91,7 @@ _UPSTREAM_1_36 = Profile(
     policies=False,
     keep_assumed_charges=False,
     annotations=False,
+    sharing=Sharing.BY_CONSUMERS,
 )
 _UPSTREAM_1_37 = Profile(
     name="upstream-1.37",

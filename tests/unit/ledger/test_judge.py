@@ -76,6 +76,25 @@ def test_sharing_is_looked_at_first() -> None:
     assert verdict.code is Code.UNRESOLVABLE
 
 
+@pytest.mark.parametrize(
+    ("reserved", "device_cpu", "fits"),
+    [
+        (["uid-q"], "2", False),
+        (["uid-p"], "2", True),
+        (["uid-q", "uid-p"], "2", True),
+        (["uid-q"], None, True),
+    ],
+)
+def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, fits: bool) -> None:
+    """Also if no pod on this node has it; a claim that charges nothing may be shared."""
+    charging = {"cpu": device_cpu} if device_cpu is not None else {}
+    world = World(piece(device("d", **charging)), claims=[claim("c", result("d"), reserved=reserved)])
+    verdict = world.judge_placement(pod("p", container("a", "c", cpu="1"))).verdict
+    assert verdict.fits is fits
+    if not fits:
+        assert render_all(verdict) == ("node allocatable resource claim c is already used by another pod",)
+
+
 def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
     world = one_claim()
     one = pod("p", container("a", "c", cpu="9"))
