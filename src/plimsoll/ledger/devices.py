@@ -8,28 +8,46 @@ The profile of Kubernetes 1.36 asks for pool and name only and takes the first o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.resource import AllocationDevice, Device, ResourceSlice, ResourceSliceSpec
 from plimsoll.ledger.profile import Profile
 
+_Piece: TypeAlias = "tuple[ResourceSliceSpec, dict[str, Device]]"
+
+
+def _by_name(spec: ResourceSliceSpec) -> dict[str, Device]:
+    devices: dict[str, Device] = {}
+    for device in spec.devices or ():
+        devices.setdefault(device.name, device)
+    return devices
+
 
 class DeviceIndex:
     """The devices of some slices, by name; slices are looked at in the order given."""
 
-    __slots__ = ("_exact", "_pools")
+    __slots__ = ("_exact", "_pieces", "_pools")
 
-    def __init__(self, slices: Iterable[ResourceSlice], profile: Profile | None = None) -> None:
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        profile: Profile | None = None,
+        last: DeviceIndex | None = None,
+    ) -> None:
+        """`last` is an index of many of the same slices: what it knows of those is kept."""
         self._exact = (profile or Profile.default()).exact_devices
-        self._pools: dict[tuple[str, str], list[tuple[ResourceSliceSpec, dict[str, Device]]]] = {}
-        for piece in slices:
-            spec = piece.spec
-            devices: dict[str, Device] = {}
-            for device in spec.devices or ():
-                devices.setdefault(device.name, device)
+        self._pools: dict[tuple[str, str], list[_Piece]] = {}
+        #: By the identity of the slice's spec, which the piece keeps alive.
+        self._pieces: dict[int, _Piece] = {}
+        known = last._pieces if last is not None else {}
+        for each in slices:
+            spec = each.spec
+            piece = known.get(id(spec)) or (spec, _by_name(spec))
+            self._pieces[id(spec)] = piece
             owner = spec.driver if self._exact else ""
-            self._pools.setdefault((owner, spec.pool.name), []).append((spec, devices))
+            self._pools.setdefault((owner, spec.pool.name), []).append(piece)
 
     def find(self, result: AllocationDevice, node: Node | None = None) -> Device | None:
         """The device a result names, on this node if one is given; None if it is not published."""

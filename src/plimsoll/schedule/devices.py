@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from plimsoll.allocate import (
     Allocation,
+    AllocationState,
     Budget,
     BudgetLine,
     Fault,
@@ -26,6 +27,7 @@ from plimsoll.allocate import (
     Refusal,
     allocate_claims,
 )
+from plimsoll.allocate.devices.usage import Usage
 from plimsoll.api.core import Node, NodeSelector
 from plimsoll.api.forms import device_forms, read_device_class
 from plimsoll.api.identity import PoolId
@@ -49,6 +51,10 @@ from plimsoll.schedule.task import Task
 NewId = Callable[[], str]
 #: For how many shapes of pods refusals are remembered.
 SHAPES_KEPT = 256
+#: How many states of nodes are remembered for a shape.
+STATES_KEPT = 1024
+#: What makes nodes answer alike: their devices, what is taken of them, and the room they have.
+State: TypeAlias = "tuple[object, object, object]"
 #: The best a choice of alternatives can score.
 BEST = 100
 
@@ -89,10 +95,10 @@ def try_place(
         return _judge(task, {}, place, snapshot, ledger) if charged else Fit()
     settings = settings or Settings.default()
 
-    def search(budget: Budget | None) -> Outcome:
+    def search(budget: Budget | None, state: AllocationState = snapshot.state) -> Outcome:
         return allocate_claims(
             snapshot.inventory,
-            snapshot.state,
+            state,
             task.waiting,
             node,
             classes=snapshot.classes,
@@ -109,7 +115,14 @@ def try_place(
         unbound = search(None)
         if isinstance(unbound, Allocation):
             judged = _judge(task, _by_name(task, unbound), place, snapshot, ledger)
-            return (_refusal(outcome),) if isinstance(judged, Fit) else judged
+            if isinstance(judged, Fit):
+                return (_refusal(outcome),)
+            if not all(reason.resolvable for reason in judged) and len(ledger):
+                # These devices cost more than the node has; cheaper ones may be in the hands of others.
+                deserted = _budget(task, place, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile))
+                if isinstance(search(deserted, _own_devices(task, snapshot)), Allocation):
+                    return tuple(replace(reason, code=Code.UNSCHEDULABLE) for reason in judged)
+            return judged
     if not isinstance(outcome, Allocation):
         return (_refusal(outcome),)
     allocations = _by_name(task, outcome)
@@ -118,6 +131,11 @@ def try_place(
         sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
         fit = replace(fit, rank=_rank(task.waiting, outcome.alternatives), sizes=sizes)
     return fit
+
+
+def _own_devices(task: Task, snapshot: Snapshot) -> AllocationState:
+    """What would be held if there were no other pods."""
+    return AllocationState.of(task.claims, snapshot.features.consumable_capacity)
 
 
 def _by_name(task: Task, allocation: Allocation) -> dict[str, AllocationResult]:
@@ -243,6 +261,8 @@ _ELSEWHERE = NodeReason(Rule.DEVICES, Sentence.CLAIM_ELSEWHERE, Code.UNRESOLVABL
 class Memory(Index):
     """What exact searches found out, by shape of pod and place, until something is given back there.
 
+    That a node refuses stays true when more is taken; the reason that is told may be the one of before.
+
     `refused_at` is the stamp of the snapshot when the search failed; it counts while the place's `freed`
     stamp is not newer. `rank` is the best that prioritized lists can still get, as the last search saw it.
     """
@@ -253,6 +273,13 @@ class Memory(Index):
 
     def grown(self, size: int) -> None:
         self._size = size
+        self._shapes.clear()
+
+    def object_set(self, new: Any, old: Any) -> None:
+        if isinstance(new, DeviceClass):
+            self._shapes.clear()  # a class is part of what was asked
+
+    def clear(self) -> None:
         self._shapes.clear()
 
     def node_removed(self, place: int, node: Node) -> None:
@@ -270,7 +297,7 @@ class Memory(Index):
 class Shape:
     """The findings for pods of one shape. Alike reasons have one number, so that they can be counted."""
 
-    __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at")
+    __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at", "states")
 
     def __init__(self, size: int) -> None:
         self.refused_at: Column = np.full(size, -1, dtype=np.int64)
@@ -279,6 +306,13 @@ class Shape:
         self.kinds: Column = np.zeros(size, dtype=np.int64)
         self.reasons: list[tuple[NodeReason, ...]] = []
         self._numbers: dict[tuple[str, ...], int] = {}
+        self.states: dict[State, tuple[NodeReason, ...]] = {}
+
+    def remember(self, state: State, reasons: tuple[NodeReason, ...]) -> None:
+        """Nodes in this state refuse pods of this shape."""
+        self.states[state] = reasons
+        if len(self.states) > STATES_KEPT:
+            del self.states[next(iter(self.states))]
 
     def refuse(self, place: int, stamp: int, reasons: tuple[NodeReason, ...]) -> None:
         texts = tuple(map(render, reasons))
@@ -321,7 +355,11 @@ class DevicesFilter(Filter):
 
     def attempt(self, place: int) -> Fit | tuple[NodeReason, ...]:
         """Ask about one place exactly, and remember the answer."""
-        found = try_place(self.task, place, self.snapshot, self._new_id, self._settings)
+        state = self._state(place)
+        known = self._shape.states.get(state) if state is not None else None
+        found = known or try_place(self.task, place, self.snapshot, self._new_id, self._settings)
+        if state is not None and not isinstance(found, Fit):
+            self._shape.remember(state, found)
         if isinstance(found, Fit):
             self._shape.ranks[place] = found.rank
             self._shape.ranked_at[place] = self.snapshot.freed[place]
@@ -353,6 +391,23 @@ class DevicesFilter(Filter):
         self._ask(removed)
         helps = [all(reason.resolvable for reason in reasons) for reasons in self._shape.reasons]
         return removed & np.array([*helps, False], dtype=np.bool_)[self._shape.kinds]
+
+    def _state(self, place: int) -> State | None:
+        """What an answer depends on beside the shape of the pod; None where that is more than can be said.
+
+        Nodes with the same devices, of which the same is taken, and with the same room fail alike.
+        """
+        if len(self.task.waiting) < len(self.task.claims):
+            return None
+        devices = self.snapshot.inventory.devices_for(self.snapshot.node(place))
+        likeness = None if isinstance(devices, Fault) else devices.likeness
+        if likeness is None or isinstance(devices, Fault):
+            return None
+        room: object = None
+        if self.snapshot.options.count_claims and charges_node(self.snapshot, place):
+            ledger = self.snapshot.ledger(place)
+            room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
+        return (likeness, Usage(devices, self.snapshot.state).likeness, room)
 
     def _ask(self, removed: Mask) -> None:
         """See to it that there is an answer for each of these places."""

@@ -66,6 +66,7 @@ class Snapshot:
         self._inventory: Inventory | None = Inventory((), self.features)
         self._last_inventory: Inventory = self._inventory
         self._devices: DeviceIndex | None = None
+        self._last_devices: DeviceIndex | None = None
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
         self._indexes: dict[type[Index], Index] = {}
@@ -159,7 +160,8 @@ class Snapshot:
     def pricing(self, place: int | None = None) -> Pricing:
         """What claims are priced with at a place, or anywhere."""
         if self._devices is None:
-            self._devices = DeviceIndex(self.all(ResourceSlice), self.profile)
+            self._devices = DeviceIndex(self.all(ResourceSlice), self.profile, self._last_devices)
+            self._last_devices = self._devices
         node = None if place is None else self.nodes[place]
         return Pricing(self._devices, node, self.classes, self.profile)
 

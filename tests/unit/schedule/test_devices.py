@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
+from plimsoll.schedule import devices
 from plimsoll.schedule.claims import read_task
 from plimsoll.schedule.devices import DevicesFilter, Fit, Memory, try_place
 from plimsoll.schedule.filters.filter import Filter
@@ -61,9 +64,9 @@ def picked(found: Fit | tuple[NodeReason, ...]) -> list[str]:
 
 
 def test_a_device_and_what_it_charges() -> None:
-    devices = [charging_device("d", cpu="6")]
+    offered = [charging_device("d", cpu="6")]
     snapshot = snapshot_of(
-        node("n", cpu="8"), resource_slice("n", devices), device_class(), claim("c", exactly())
+        node("n", cpu="8"), resource_slice("n", offered), device_class(), claim("c", exactly())
     )
     found = try_place(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert picked(found) == ["d"]
@@ -73,14 +76,14 @@ def test_a_device_and_what_it_charges() -> None:
 
 def test_devices_that_cost_too_much_are_left_alone() -> None:
     """Document 000, story 4: a GPU, or 8 CPUs; whichever fits below the line."""
-    devices = [charging_device("cpus", cpu="8", fields={"attributes": {"kind": {"string": "cpu"}}}),
+    offered = [charging_device("cpus", cpu="8", fields={"attributes": {"kind": {"string": "cpu"}}}),
                device("gpu", kind="gpu")]  # fmt: skip
     either = first_available(
         "r",
         exactly("cpus", select=f'device.attributes["{DRIVER}"].kind == "cpu"'),
         exactly("gpu", select=f'device.attributes["{DRIVER}"].kind == "gpu"'),
     )
-    objects = (resource_slice("n", devices), device_class(), claim("c", either))
+    objects = (resource_slice("n", offered), device_class(), claim("c", either))
     roomy, tight = snapshot_of(node("n", cpu="16"), *objects), snapshot_of(node("n", cpu="4"), *objects)
     wanted = pod("p", cpu="1", claims=["c"])
     first = try_place(task_for(wanted, roomy), 0, roomy, ids())
@@ -195,6 +198,7 @@ def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
     snapshot = snapshot_of(*nodes, *slices, device_class(), *claims)
     for number in range(4):
         task = task_for(pod(f"p{number}", cpu=data.draw(AMOUNTS), claims={"r": f"c{number}"}), snapshot)
+        snapshot.index(Memory).clear()  # so that reasons are those of now
         rule = DevicesFilter(task, snapshot, ids())
         bulk = rule.feasible() & snapshot.alive
         for each in snapshot.places():
@@ -212,3 +216,39 @@ def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
 def _counts(tally: object) -> dict[str, int]:
     assert isinstance(tally, list)
     return {render(reason): count for reason, count in tally}
+
+
+def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
+    nodes = [node(f"n{number}") for number in range(20)]
+    slices = [resource_slice(each.metadata.name, [charging_device("d", cpu="1")]) for each in nodes]
+    snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
+    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    asked: list[int] = []
+    real = devices.try_place
+
+    def count(task: Task, place: int, *rest: Any, **more: Any) -> Any:
+        asked.append(place)
+        return real(task, place, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "try_place", count)
+        rule = DevicesFilter(task, snapshot, ids())
+        assert not (rule.feasible() & snapshot.alive).any()
+    assert len(asked) == 1
+    assert _counts(rule.tally(snapshot.alive)) == {"cannot allocate all claims": 20}
+
+
+def test_nodes_that_differ_are_asked_each() -> None:
+    """Another device, another state of a device, less room: none of them answers for another."""
+    snapshot = snapshot_of(
+        node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"), node("d", cpu="1"),
+        resource_slice("a", [charging_device("d", cpu="2")]),
+        resource_slice("b", [charging_device("d", cpu="3")]),
+        resource_slice("c", [charging_device("d", cpu="2")]),
+        resource_slice("d", [charging_device("d", cpu="2")]),
+        device_class(), claim("x", exactly()),
+        claim("y", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "c", "device": "d"}]),
+    )  # fmt: skip
+    rule = DevicesFilter(task_for(pod("p", cpu="2", claims=["x"]), snapshot), snapshot, ids())
+    fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(rule.feasible() & snapshot.alive)}
+    assert fits == {"a"}

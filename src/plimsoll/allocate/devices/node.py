@@ -84,6 +84,7 @@ class NodeDevices:
     __slots__ = (
         "_consumptions",
         "_environment",
+        "_likeness",
         "_programs",
         "_selections",
         "_source",
@@ -121,6 +122,7 @@ class NodeDevices:
         self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
+        self._likeness: tuple[object, ...] | None = None
         # Selectors are compiled as stored ones, for which list values are always there.
         # DIFF: Kubernetes 1.36 fails on any list value while the gate is off; 1.37 and this do not.
         # Test: test_list_values_never_break_a_selector
@@ -133,6 +135,28 @@ class NodeDevices:
             if pool.standing is Standing.COMPLETE:
                 self._add_pool(pool, shapes)
         self.all = (1 << len(self.entries)) - 1
+
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """Equal for nodes whose devices a search cannot tell apart but for the names of their pools.
+
+        None where devices are not the node's own: what others take of them counts, too.
+        """
+        if self._likeness is None:
+            views = [view for pool in self.pools for view in pool.slices]
+            own = all(view.slice.spec.node_name for view in views)
+            if not own or any(pool.elsewhere for pool in self.pools):
+                return None
+            self._likeness = tuple(
+                (
+                    pool.id.driver,
+                    pool.standing,
+                    tuple(view.likeness for view in pool.slices),
+                    *pool.counters.items(),
+                )
+                for pool in self.pools
+            )
+        return self._likeness
 
     # -- what is computed once per question
 

@@ -7,9 +7,11 @@ DeviceTaintRules: they add taints to the devices they name (section 9 of the all
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 import msgspec
 
+from plimsoll.api.codec import encode
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Device as FlatDevice
@@ -23,7 +25,7 @@ MATCHES_KEPT = 256
 class SliceView:
     """One version of a slice, with everything computed from it. Immutable but for what it remembers."""
 
-    __slots__ = ("_flat", "_matches", "devices", "is_counters", "pool", "slice")
+    __slots__ = ("_flat", "_likeness", "_matches", "devices", "is_counters", "pool", "slice")
 
     def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
         self.slice = slice
@@ -33,6 +35,16 @@ class SliceView:
         self.is_counters = bool(slice.spec.shared_counters)
         self._flat: tuple[FlatDevice, ...] | None = None
         self._matches: dict[tuple[str, Environment], Matches] = {}
+        self._likeness: bytes | None = None
+
+    @property
+    def likeness(self) -> bytes:
+        """Equal for slices that a search cannot tell apart but for the name of their pool."""
+        if self._likeness is None:
+            spec = self.slice.spec
+            whole = encode((spec.driver, self.devices, spec.shared_counters))
+            self._likeness = blake2b(whole, digest_size=16).digest()
+        return self._likeness
 
     @property
     def name(self) -> str:

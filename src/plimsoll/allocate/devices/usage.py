@@ -44,6 +44,12 @@ class Usage:
         if devices.counting:
             self._draw_counters(devices, state)
 
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for devices that are alike and of which the same is taken."""
+        consumed = tuple((number, tuple(sorted(used.items()))) for number, used in self.consumed.items())
+        return (self.taken, self.shared, consumed, tuple(self.available))
+
     def fits(self, number: int, wanted: tuple[int, ...]) -> bool:
         """Whether an amount per capacity fits beside what the shares of others have taken."""
         return not any(map(gt, wanted, self.free(number)))
