@@ -305,7 +305,7 @@ class Shape:
         self.ranks: Column = np.full(size, BEST, dtype=np.int64)
         self.kinds: Column = np.zeros(size, dtype=np.int64)
         self.reasons: list[tuple[NodeReason, ...]] = []
-        self._numbers: dict[tuple[str, ...], int] = {}
+        self._numbers: dict[tuple[tuple[str, Code], ...], int] = {}
         self.states: dict[State, tuple[NodeReason, ...]] = {}
 
     def remember(self, state: State, reasons: tuple[NodeReason, ...]) -> None:
@@ -315,10 +315,10 @@ class Shape:
             del self.states[next(iter(self.states))]
 
     def refuse(self, place: int, stamp: int, reasons: tuple[NodeReason, ...]) -> None:
-        texts = tuple(map(render, reasons))
-        number = self._numbers.get(texts)
+        told = tuple((render(reason), reason.code) for reason in reasons)
+        number = self._numbers.get(told)
         if number is None:
-            number = self._numbers[texts] = len(self.reasons)
+            number = self._numbers[told] = len(self.reasons)
             self.reasons.append(reasons)
         self.refused_at[place] = stamp
         self.kinds[place] = number

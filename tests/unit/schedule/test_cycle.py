@@ -78,6 +78,7 @@ def test_every_node_is_accounted_for() -> None:
         "cannot allocate all claims": 1,
     }
     assert isinstance(found, Unplaced)
+    assert found.resolvable is not None
     assert found.rules == {Rule.RESOURCES, Rule.UNSCHEDULABLE, Rule.DEVICES}
     names = {snapshot.node(place).metadata.name for place in np.flatnonzero(found.resolvable).tolist()}
     assert names == {"bare"}
@@ -180,7 +181,12 @@ def test_pods_like_a_hopeless_one_are_answered_at_once(monkeypatch: pytest.Monke
     assert told(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
     reads: list[str] = []
     real = cycle.read_rules
-    monkeypatch.setattr(cycle, "read_rules", lambda *all: (reads.append("read"), real(*all))[1])
+
+    def read(*all: Any) -> Any:
+        reads.append("read")
+        return real(*all)
+
+    monkeypatch.setattr(cycle, "read_rules", read)
     second = place_pod(pod("p1", cpu="2"), snapshot)
     assert told(second) == {"Insufficient cpu": 1}
     assert isinstance(second, Unplaced)

@@ -250,5 +250,6 @@ def test_nodes_that_differ_are_asked_each() -> None:
         claim("y", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "c", "device": "d"}]),
     )  # fmt: skip
     rule = DevicesFilter(task_for(pod("p", cpu="2", claims=["x"]), snapshot), snapshot, ids())
-    fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(rule.feasible() & snapshot.alive)}
+    bulk = rule.feasible() & snapshot.alive
+    fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(bulk).tolist()}
     assert fits == {"a"}
