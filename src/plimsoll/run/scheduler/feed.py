@@ -185,7 +185,9 @@ class Feed:
                 self._snapshot.set(new)
             else:
                 self._hear_waiting(key, old, new)
-        room = room_at(self._snapshot, old.spec.node_name) if old is not None and new is None else None
+        room = None
+        if old is not None and new is None and self.synced:
+            room = room_at(self._snapshot, old.spec.node_name)
         self._wake(old, new, room)
 
     def _hear_waiting(self, key: str, old: Pod | None, new: Pod) -> None:
@@ -203,6 +205,8 @@ class Feed:
         self.left(key)
 
     def _wake(self, old: Any, new: Any, room: Room | None = None) -> None:
+        if not self.synced:
+            return  # nobody has been tried yet, so nobody sleeps
         happening = classify(old, new, room)
         if happening is not None:
             self._queue.happen(happening, self._clock())

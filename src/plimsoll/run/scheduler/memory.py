@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 
 #: New objects before the young are collected in an idle moment, and before that cannot wait.
-_SOME = 20_000
-_MANY = 100_000
+_SOME = 5_000
+_MANY = 30_000
 #: Young collections before the survivors are set aside.
-_ROUNDS = 8
+_ROUNDS = 2
 #: How long nothing must have happened, and how long ago the last one, for a look at everything (seconds).
 _QUIET = 60.0
 _RARE = 6 * 3600.0

@@ -25,7 +25,9 @@ from tests.unit.schedule.build import claim, container, exactly, node, pod
 
 @pytest.fixture
 def world() -> World:
-    return World.make(SchedulerSettings().named(["mine", "also-mine"]))
+    world = World.make(SchedulerSettings().named(["mine", "also-mine"]))
+    world.feed.synced = True
+    return world
 
 
 def waiting(name: str, scheduler: str = "mine", **fields: object) -> Pod:
@@ -71,8 +73,11 @@ def test_the_snapshot_knows_before_the_queue_wakes_anyone(
         return 0
 
     monkeypatch.setattr(world.queue, "happen", happen)
+    world.feed.synced = False
+    world.feed.hear(None, node("n0"))
+    world.feed.synced = True
     world.feed.hear(None, node("n1"))
-    assert seen == [1]
+    assert seen == [2], "and before everything is listed there is nobody to wake"
 
 
 def refuse(world: World, *rules: Rule) -> str:

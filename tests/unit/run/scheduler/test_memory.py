@@ -19,14 +19,14 @@ def test_the_collector_on_a_leash() -> None:
         assert pauses[0][0] == 2
         memory.idle()
         assert len(pauses) == 1, "there is nothing to collect yet"
-        kept: list[list[int]] = [[] for _ in range(30_000)]
+        kept: list[list[int]] = [[] for _ in range(8_000)]
         memory.busy()
         assert len(pauses) == 1, "not so much that it cannot wait"
         memory.idle()
         assert [generation for generation, _ in pauses] == [2, 0]
-        kept += [[] for _ in range(120_000)]
+        kept += [[] for _ in range(40_000)]
         memory.busy()
-        assert [generation for generation, _ in pauses] == [2, 0, 0]
+        assert [generation for generation, _ in pauses] == [2, 0, 0, 1]
     finally:
         memory.end()
     assert gc.isenabled() == was_on
