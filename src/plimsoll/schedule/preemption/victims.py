@@ -53,7 +53,7 @@ def select_victims(
             hypothesis.put_back([pod])
             if not isinstance(examination.ask_beside(promised, hypothesis), Fit):
                 hypothesis.lift([pod])
-        return _sum_up(hypothesis, breaking)
+        return _sum_up(hypothesis, below, breaking)
 
 
 def select_victims_quickly(
@@ -96,7 +96,7 @@ def select_victims_quickly(
             else:
                 hypothesis.lift([pod])
         if not unasked or isinstance(examination.ask(place), Fit):
-            return _sum_up(hypothesis, breaking)
+            return _sum_up(hypothesis, below, breaking)
     return select_victims(examination, place, budgets, promised)
 
 
@@ -126,7 +126,7 @@ def _demand(task: Task, book: NodeLedger, fit: Fit) -> Units:
     return demand_of(book, task.pod, fit.bills, task.options) if fit.bills else task.demand
 
 
-def _sum_up(hypothesis: Hypothesis, breaking: Sequence[Pod]) -> Victims:
-    pods = most_important_first(hypothesis.lifted)
-    broken = {pod_key(pod) for pod in breaking}
-    return Victims(hypothesis.place, tuple(pods), sum(pod_key(pod) in broken for pod in pods))
+def _sum_up(hypothesis: Hypothesis, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
+    out = {pod_key(pod) for pod in hypothesis.lifted}
+    pods = tuple(pod for pod in below if pod_key(pod) in out)
+    return Victims(hypothesis.place, pods, sum(pod_key(pod) in out for pod in breaking))
