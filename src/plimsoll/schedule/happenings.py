@@ -17,7 +17,7 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.requests import Options, pod_requests
-from plimsoll.ledger.units import PODS, units_of
+from plimsoll.ledger.units import CPU, PODS, units_of
 from plimsoll.schedule.snapshot import FINISHED, Snapshot
 
 
@@ -68,10 +68,19 @@ class Room:
 
         Names of devices and other extended resources do not count: they may come from elsewhere.
         """
-        room = self.line if self.least is not None and self.least < priority else self.free
+        room = self._for(priority)
         if room.get(PODS, 1) < 1:
             return False
-        return all(amount <= room.get(name, 0) for name, amount in demand.items() if "/" not in name)
+        return all(
+            amount <= room.get(name, 0) for name, amount in demand.items() if amount and "/" not in name
+        )
+
+    def cpu_for(self, priority: int) -> int:
+        """The most of the commonest resource that such a pod might find."""
+        return max(0, self._for(priority).get(CPU, 0))
+
+    def _for(self, priority: int) -> Mapping[str, int]:
+        return self.line if self.least is not None and self.least < priority else self.free
 
 
 @dataclass(frozen=True, slots=True)

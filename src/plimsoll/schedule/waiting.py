@@ -17,6 +17,7 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.schedule.filters.ports import host_sockets
 from plimsoll.schedule.reasons import Rule
+from plimsoll.schedule.sizes import Sizes
 from plimsoll.schedule.wakeups import (
     BY_NAME,
     VOLUMES,
@@ -25,6 +26,7 @@ from plimsoll.schedule.wakeups import (
     Outlook,
     confined_to,
     helps,
+    room_of,
     rules_of,
     volume_claims,
 )
@@ -50,6 +52,7 @@ class Waiting:
         self._names_of: dict[str, tuple[Named, ...]] = {}
         self._by_rule: dict[Rule, dict[str, dict[bytes, Group]]] = {}
         self._by_name: dict[Named, dict[str, Pod]] = {}
+        self._by_size = Sizes()  # of those their requests stood in the way of, made for no node
         self._unexplained: dict[bytes, Group] = {}
         self._counts: Counter[Rule] = Counter()
 
@@ -74,6 +77,8 @@ class Waiting:
                 self._unexplained[signature] = group
             for rule in rules:
                 self._by_rule.setdefault(rule, {}).setdefault(group.outlook.only_node, {})[signature] = group
+            if Rule.RESOURCES in rules and not group.outlook.only_node:
+                self._by_size.add(signature, group.outlook.priority, group.outlook.size)
         group.keys[key] = None
         self._group_of[key] = signature
         self._counts.update(rules)
@@ -94,6 +99,8 @@ class Waiting:
             self._unexplained.pop(signature, None)
             for rule in group.outlook.rules:
                 self._leave(rule, group.outlook.only_node, signature)
+            if Rule.RESOURCES in group.outlook.rules and not group.outlook.only_node:
+                self._by_size.remove(signature, group.outlook.priority, group.outlook.size)
         for name in self._names_of.pop(key):
             users = self._by_name[name]
             del users[key]
@@ -124,19 +131,26 @@ class Waiting:
             return list(found)
         asked: set[bytes] = set()
         for rule in rules:
-            for signature, group in self._groups_of(rule, confined_to(happening, rule)):
+            for signature, group in self._candidates(happening, rule):
                 if signature not in asked and helps(happening, rule, group.outlook):
                     asked.add(signature)
                     found |= group.keys
         return list(found)
 
-    def _groups_of(self, rule: Rule, node: str) -> Iterator[tuple[bytes, Group]]:
-        """The groups a rule stood in the way of; with a node, without those made for other nodes."""
+    def _candidates(self, happening: Happening, rule: Rule) -> Iterator[tuple[bytes, Group]]:
+        """The groups a rule stood in the way of, without those that are made for other nodes or too large."""
         by_node = self._by_rule.get(rule)
         if by_node is None:
             return
-        for name in ("", node) if node else tuple(by_node):
-            yield from by_node.get(name, {}).items()
+        node = confined_to(happening, rule)
+        room = room_of(happening) if rule is Rule.RESOURCES and node else None
+        if room is not None:
+            for signature in self._by_size.up_to(room.cpu_for):
+                yield signature, self._groups[signature]
+            yield from by_node.get(node, {}).items()
+        else:
+            for name in ("", node) if node else tuple(by_node):
+                yield from by_node.get(name, {}).items()
 
 
 def _names(pod: Pod, rules: frozenset[Rule]) -> Iterator[Named]:
@@ -157,8 +171,7 @@ def _signature(pod: Pod, rules: frozenset[Rule]) -> bytes:
     spec = pod.spec
     return encode((
         sorted(rule.value for rule in rules),
-        pod.metadata.namespace,
-        pod.metadata.labels if rules & _AMONG_PODS else None,
+        (pod.metadata.namespace, pod.metadata.labels) if rules & _AMONG_PODS else None,
         spec.priority or 0,
         spec.node_selector,
         spec.affinity,

@@ -19,7 +19,7 @@ from plimsoll.api.label_selection import read_selector
 from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.requests import pod_requests
-from plimsoll.ledger.units import PODS, units_of
+from plimsoll.ledger.units import CPU, PODS, units_of
 from plimsoll.schedule.filters.affinity import matches, named_nodes, required_selector, wanted_nodes
 from plimsoll.schedule.filters.ports import Socket, collide, host_sockets
 from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated, tolerates_hard_taints
@@ -29,7 +29,7 @@ from plimsoll.schedule.topology.terms import Term, Terms, read_terms
 
 __all__ = [
     "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify", "confined_to",
-    "helps", "own_change", "released", "room_at", "rules_of", "settles",
+    "helps", "own_change", "released", "room_at", "room_of", "rules_of", "settles",
 ]  # fmt: skip
 
 VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
@@ -104,6 +104,14 @@ def confined_to(happening: Happening, rule: Rule) -> str:
     return ""
 
 
+def room_of(happening: Happening) -> Room | None:
+    """The room that a pod's requests must fit if a happening is to help against their not fitting; None if
+    it is not known or does not matter."""
+    if happening.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
+        return _empty(happening.new)
+    return happening.room if happening.kind in (Kind.POD_DELETED, Kind.POD_UPDATED) else None
+
+
 def can_help(happening: Happening, rule: Rule, pod: Pod, rules: frozenset[Rule] = frozenset()) -> bool:
     """Whether a happening may help a pod that a rule stood in the way of; `rules` are all that did."""
     return rule in rules_of(happening) and helps(happening, rule, Outlook(pod, rules | {rule}))
@@ -159,6 +167,11 @@ class Outlook:
         """The one node its affinity leaves it, as with pods of a DaemonSet; "" if there may be more."""
         names = named_nodes(required_selector(self.pod))
         return next(iter(names)) if names is not None and len(names) == 1 else ""
+
+    @cached_property
+    def size(self) -> int:
+        """How much of the commonest resource it needs at least."""
+        return 0 if self.pod.spec.resource_claims else self.demand.get(CPU, 0)
 
     def chooses(self, node: Node) -> bool:
         """Whether its node selector and affinity mean a node."""

@@ -100,6 +100,7 @@ _ROOMS = [
     None,
     Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 500, "pods": 3}, 0),
     Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": 2000, "pods": 0}, None),
+    Room(node("n1"), {"cpu": 8000, "pods": 110}, {"cpu": -500, "memory": -1, "pods": 3}, 1),
     Room(node("n1", taints=["t:NoSchedule"]), {"cpu": 8000, "pods": 110}, {"cpu": 7000, "pods": 3}, 5),
 ]
 
