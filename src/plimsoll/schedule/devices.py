@@ -355,17 +355,28 @@ class DevicesFilter(Filter):
 
     def attempt(self, place: int) -> Fit | tuple[NodeReason, ...]:
         """Ask about one place exactly, and remember the answer."""
-        state = self._state(place)
-        known = self._shape.states.get(state) if state is not None else None
-        found = known or try_place(self.task, place, self.snapshot, self._new_id, self._settings)
-        if state is not None and not isinstance(found, Fit):
-            self._shape.remember(state, found)
+        found = self.answer(place)
         if isinstance(found, Fit):
             self._shape.ranks[place] = found.rank
             self._shape.ranked_at[place] = self.snapshot.freed[place]
         else:
             self._shape.refuse(place, int(self.snapshot.freed[place]), found)
         return found
+
+    def answer(self, place: int) -> Fit | tuple[NodeReason, ...]:
+        """Ask about one place exactly; only what holds for every node in the same state is remembered."""
+        state = self._state(place)
+        known = self._shape.states.get(state) if state is not None else None
+        found = known or try_place(self.task, place, self.snapshot, self._new_id, self._settings)
+        if state is not None and not isinstance(found, Fit):
+            self._shape.remember(state, found)
+        return found
+
+    def short_of_devices(self) -> Mask:
+        """The places that are known to have too few devices, whatever their books say."""
+        told = [any(r.sentence is Sentence.CANNOT_ALLOCATE for r in each) for each in self._shape.reasons]
+        current = self._shape.refused_at >= self.snapshot.freed
+        return current & np.array([*told, False], dtype=np.bool_)[self._shape.kinds]
 
     def feasible(self) -> Mask:
         mask = self.candidates() & self.snapshot.alive

@@ -91,10 +91,13 @@ def find_candidates(
     potential = np.flatnonzero(places & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
     inhabited = snapshot.index(Priorities).lowest[potential] < task.priority
-    without = len(potential) - int(np.count_nonzero(inhabited))
+    deserted = potential[~inhabited]
+    if examination.devices is not None:
+        # Where devices are short and nobody could hand any over, no dry run is due: preemption is no help.
+        deserted = deserted[~examination.devices.short_of_devices()[deserted]]
     tally = _Tally()
-    if without:
-        tally.add((NO_VICTIMS,), without)
+    if len(deserted):
+        tally.add((NO_VICTIMS,), len(deserted))
     found: list[Victims] = []
     harmless = 0
     turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]

@@ -15,7 +15,7 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node import pod_key
 from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.devices import Fit, NewId, try_place
+from plimsoll.schedule.devices import NO_CLAIMS, DevicesFilter, Fit, NewId, try_place
 from plimsoll.schedule.filters import FILTERS
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.preemption.hypothesis import Hypothesis
@@ -40,7 +40,7 @@ HEED_PODS = frozenset(
 
 
 class Examination:
-    """One pod, asked about again and again. Nothing of what it finds is remembered or written down."""
+    """One pod, asked about again and again. What it finds is not remembered for a place."""
 
     def __init__(
         self, task: Task, snapshot: Snapshot, settings: Settings, new_id: NewId | None = None
@@ -53,6 +53,8 @@ class Examination:
         self._always: tuple[NodeReason, ...] = ()
         self._standing: Mask = snapshot.alive.copy()
         self._new_id = new_id or _throwaway_ids()
+        #: Asks about devices and books; None if the pod has no claims.
+        self.devices = DevicesFilter(task, snapshot, self._new_id, settings) if task.claims else None
         for kind in FILTERS:
             if kind.rule in HEED_PODS:
                 self._rules.append(kind)
@@ -87,7 +89,7 @@ class Examination:
                 reasons = () if read is None else read.why_not(place)
             if reasons:
                 return reasons
-        return try_place(self.task, place, self.snapshot, self._new_id, self.settings)
+        return NO_CLAIMS if self.devices is None else self.devices.answer(place)
 
     def ask_beside(self, others: Sequence[Pod], hypothesis: Hypothesis) -> Fit | tuple[NodeReason, ...]:
         """The same with the pods that were promised the node; empty or not, the pod must fit both ways."""
