@@ -32,4 +32,4 @@ class NodeNameFilter(StaticFilter):
         return cls(task, snapshot, mask)
 
     def passes(self, node: Node) -> bool:
-        return node.metadata.name == self.task.pod.spec.node_name
+        return self.task.pod.spec.node_name in ("", node.metadata.name)

@@ -55,4 +55,4 @@ class UnschedulableFilter(StaticFilter):
         return cls(task, snapshot, index.open)
 
     def passes(self, node: Node) -> bool:
-        return not node.spec.unschedulable
+        return not node.spec.unschedulable or tolerated(self.task.pod.spec.tolerations, UNSCHEDULABLE)
