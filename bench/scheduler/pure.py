@@ -119,7 +119,7 @@ class Bench:
         times, heard, tried, attempts = [], 0.0, 0.0, 0
         gc.collect()
         gc.freeze()
-        clock = time.perf_counter
+        clock = time.thread_time  # what others do on the machine meanwhile does not count
         for number, pod in enumerate(ready):
             start = clock()
             found = self.place(pod)
