@@ -59,12 +59,12 @@ def test_the_victims_are_enough_and_none_is_too_many(
         return
     plan = plan_preemption(unplaced, snapshot, SETTINGS, budgets, ids(), offset=offset)  # type: ignore[arg-type]
     assert not verify(snapshot)
-    below = {
-        f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority
-    }
+    below = {f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority}
     if isinstance(plan, NoPreemption):
         for number in range(len(cluster.machines)):
-            gone = {p for p in below if cluster.residents[int(p[1:])].machine % len(cluster.machines) == number}
+            gone = {
+                p for p in below if cluster.residents[int(p[1:])].machine % len(cluster.machines) == number
+            }
             assert isinstance(_attempt_without(cluster, wish, gone), Unplaced), (number, gone)
         return
     victims = names_of(plan.victims)
