@@ -1,10 +1,10 @@
 """Which parts are measured, in which size.
 
-    python -m bench.scheduler [pure|path|limit|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
+    python -m bench.scheduler [pure|path|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
 
     pure     the cycle by itself, in this process
-    path     server, scheduler and load as processes, over HTTPS: from creating a pod to its node
-    limit    the same writes with placements known beforehand: what the API server can take at most
+    path     server, scheduler and load as processes, over HTTPS: from creating a pod to its node; then the
+             same writes with placements known beforehand, which is what the API server can take at most
     memory   5,000 nodes, 40,000 devices, 50,000 pods in one snapshot
 
 Without a part: all of them in a short form.
@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from bench.scheduler import pure
+from bench.scheduler import memory, path, pure
+from bench.scheduler.processes import kube_scheduler
 from bench.scheduler.worlds import SCENARIOS
 
-PARTS = ("pure", "path", "limit", "memory")
+PARTS = ("pure", "path", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,10 +34,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--devices", type=int, default=8, help="devices of a node")
     parser.add_argument("--fill", action="append", choices=list(pure.FILLS), help="how full it is before")
     parser.add_argument("--pods", type=int, default=0, help="pods that are timed")
+    parser.add_argument("--no-limit", action="store_true", help="path without the writes alone")
+    parser.add_argument(
+        "--compare", action="store_true", help="path also with kube-scheduler (KUBEBUILDER_ASSETS)"
+    )
     options = parser.parse_args(arguments)
+    if options.compare and kube_scheduler() is None:
+        parser.error("--compare: there is no kube-scheduler in KUBEBUILDER_ASSETS")
     short = options.part is None
     scenarios = options.scenario or list(SCENARIOS)
     if options.part in (None, "pure"):
         sizes = options.nodes or ([100, 500] if short else [100, 500, 1000, 5000])
         fills = options.fill or (["half"] if short else list(pure.FILLS))
         pure.report(scenarios, sizes, fills, options.pods or (200 if short else 1000), options.devices, print)
+    if options.part in (None, "path"):
+        sizes = options.nodes or ([50] if short else [100, 500, 1000])
+        path.report(
+            options.scenario or (["plain", "node-allocatable"] if short else scenarios),
+            sizes,
+            options.fill or ["empty"],
+            options.pods or (200 if short else 2000),
+            options.devices,
+            print,
+            limit=not options.no_limit,
+            compare=options.compare,
+        )
+    if options.part in (None, "memory"):
+        nodes = (options.nodes or [500 if short else 5000])[0]
+        memory.report(nodes, options.devices, options.pods or nodes * 10, 500 if short else 5000, print)

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.scheduler.baseline import NOTE, recorded
@@ -19,6 +20,7 @@ from bench.scheduler.load import Load
 from bench.scheduler.processes import Program, Server, start_ours, start_theirs
 from bench.scheduler.pure import FILLS
 from bench.scheduler.worlds import World
+from bench.scheduler.writes import start_writes
 
 Start = Callable[[Server, Path], Program]
 _WARM = 8
@@ -98,7 +100,7 @@ def report(
     devices: int,
     say: Callable[[str], None],
     *,
-    limit: Start | None = None,
+    limit: bool = True,
     compare: bool = False,
 ) -> None:
     say("over HTTPS, from creating a pod to its node; the load is a process, too")
@@ -115,8 +117,8 @@ def report(
                 if theirs is not None:
                     times = run.rate / theirs
                     say(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
-                if limit is not None and scenario != "hopeless":
-                    most = measure(world, pods, fill, limit)
+                if limit and scenario != "hopeless":
+                    most = measure(world, pods, fill, partial(start_writes, world))
                     say(
                         f"    writes alone, placements known: {most.rate:.0f} pods/s; "
                         f"the scheduler reaches {run.rate / most.rate:.0%} of that"

@@ -74,8 +74,9 @@ class Server(Program):
 
 def start_ours(server: Server, folder: Path) -> Program:
     """`plimsoll scheduler` as the default one."""
-    command = [*_PYTHON, "scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-election"]
-    return Program("scheduler", [*command, "--listen", "127.0.0.1:0"], folder)
+    command = [*_PYTHON, "scheduler", "--kubeconfig", str(server.kubeconfig)]
+    command += ["--scheduler-name", "default-scheduler", "--listen", "127.0.0.1:0"]
+    return Program("scheduler", command, folder)
 
 
 def start_theirs(server: Server, folder: Path) -> Program:

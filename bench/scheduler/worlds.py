@@ -54,13 +54,13 @@ class World:
     def node(self, number: int) -> Tree:
         line = {"cpu": "64", "memory": "256Gi", "pods": "110"}
         labels = {
-            "kubernetes.io/hostname": _node(number),
+            "kubernetes.io/hostname": node_name(number),
             "topology.kubernetes.io/zone": f"zone-{number % 3}",
         }
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": _node(number), "labels": labels},
+            "metadata": {"name": node_name(number), "labels": labels},
             "spec": {},
             "status": {
                 "capacity": line,
@@ -191,14 +191,14 @@ class World:
         return tree
 
 
-def _node(number: int) -> str:
+def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
 def _slice(number: int, suffix: str, count: int, **body: Any) -> Tree:
-    pool = {"name": _node(number), "generation": 1, "resourceSliceCount": count}
-    spec = {"driver": DRIVER, "nodeName": _node(number), "pool": pool, **body}
-    meta = {"name": f"{_node(number)}-{suffix}"}
+    pool = {"name": node_name(number), "generation": 1, "resourceSliceCount": count}
+    spec = {"driver": DRIVER, "nodeName": node_name(number), "pool": pool, **body}
+    meta = {"name": f"{node_name(number)}-{suffix}"}
     return {"apiVersion": RESOURCE, "kind": "ResourceSlice", "metadata": meta, "spec": spec}
 
 

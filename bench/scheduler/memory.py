@@ -1,0 +1,73 @@
+"""A large cluster in one snapshot: how much memory it takes, and how long the collector stops it.
+
+5,000 nodes with 8 devices each, every device given to a pod, and pods without claims beside them. Then pods
+go and others take their places, while the collector is on the leash it has in the scheduler.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.scheduler.pure import Bench
+from bench.scheduler.worlds import World
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.run.scheduler.memory import Memory
+from plimsoll.schedule.placement import Placement
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident() -> int:
+    """MiB of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE >> 20
+
+
+def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str], None]) -> None:
+    before = resident()
+    begin = time.perf_counter()
+    bench = Bench(World("node-allocatable", nodes, devices))
+    bench.fill(100)
+    plain = World("no-dra", nodes, devices)
+    for number in range(pods - nodes * devices):
+        tree = plain.pod(f"plain-{number}")
+        placed = bench.place(codec.convert(tree, Pod))
+        assert isinstance(placed, Placement), placed
+        bench.hear(placed)
+    taken = time.perf_counter() - begin
+    pauses: list[float] = []
+    leash = Memory(lambda generation, seconds: pauses.append(seconds))
+    leash.begin()
+    first = pauses.pop() if pauses else 0.0  # at the start, before anything is decided
+    begin = time.perf_counter()
+    for number in range(cycles):
+        swap(bench, number)
+        leash.busy()
+        if number % 100 == 99:
+            leash.idle()
+    rate = cycles / (time.perf_counter() - begin)
+    leash.end()
+    say(f"{nodes} nodes, {nodes * devices} devices, {pods} pods in one snapshot")
+    say(f"  {resident() - before} MiB; filled in {taken:.0f} s")
+    say(f"  the collector stopped it {len(pauses)} times, for {max(pauses, default=0) * 1e3:.1f} ms at most")
+    say(f"  (at the start once, for {first * 1e3:.0f} ms)")
+    say(f"  {rate:.0f} pods/s gone and replaced")
+    bench.check()
+
+
+def swap(bench: Bench, number: int) -> None:
+    """A pod goes with its claim, another one comes."""
+    snapshot = bench.snapshot
+    gone = snapshot.booked(f"uid-p-{number}")
+    assert gone is not None
+    claim = snapshot.claim("bench", f"c-p-{number}")
+    assert isinstance(claim, ResourceClaim)
+    snapshot.remove(gone[1])
+    snapshot.remove(claim)
+    placed = bench.place(bench.new_pod())
+    assert isinstance(placed, Placement), placed
+    bench.hear(placed)

@@ -1,0 +1,146 @@
+"""`python -m bench.scheduler.writes KUBECONFIG SCENARIO NODES DEVICES`: binds pods in the order they come.
+
+Stands where a scheduler would, follows pods and claims as one does and makes the same writes, but decides
+nothing: the next pod goes to the next node and gets its next device. What this does per second is what the
+API server, the controllers and the client can take at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from bench.scheduler.processes import Program, Server
+from bench.scheduler.worlds import DRIVER, NAMESPACE, Tree, World, node_name
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, ResourceCharge
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.ledger.claims import Bill, claim_names
+from plimsoll.ledger.requests import DEFAULTS
+from plimsoll.run.scheduler.binding import Bindings
+from plimsoll.run.scheduler.recorder import Recorder
+from plimsoll.run.scheduler.writer import ApiWriter
+from plimsoll.schedule.bind import Bound, Failed
+from plimsoll.schedule.placement import Placement
+from plimsoll.schedule.task import Task
+
+_CHARGE = {
+    "node-allocatable": {"cpu": "1", "memory": "1Gi"},
+    "node-allocatable+consumable": {"cpu": "1", "memory": "2Gi"},
+}
+
+
+class Writes:
+    """Pods in, writes out."""
+
+    def __init__(self, client: Client, world: World) -> None:
+        self._world = world
+        self._number = 0
+        self._claims: dict[str, ResourceClaim] = {}
+        self._waiting: dict[str, Pod] = {}
+        self._seen: set[str] = set()
+        writer = ApiWriter(client)
+        self._bindings = Bindings(writer, lambda claim: None, self._done)
+        self.recorder = Recorder(client, is_busy=lambda: len(self._bindings) > 0)
+
+    def hear_claim(self, claim: ResourceClaim) -> None:
+        self._claims[claim.metadata.name] = claim
+        for pod in list(self._waiting.values()):
+            if claim.metadata.name in claim_names(pod).values():
+                self._place(pod)
+
+    def hear_pod(self, pod: Pod) -> None:
+        if pod.spec.node_name or pod.metadata.name in self._seen:
+            self._waiting.pop(pod.metadata.name, None)
+        elif not pod.metadata.name.startswith("h-"):
+            self._place(pod)
+
+    def _place(self, pod: Pod) -> None:
+        """Bind a pod whose claims are known; the others wait for theirs."""
+        names = list(claim_names(pod).values())
+        claims = tuple(self._claims[name] for name in names if name in self._claims)
+        if len(claims) < len(pod.spec.resource_claims):
+            self._waiting[pod.metadata.name] = pod
+            return
+        self._waiting.pop(pod.metadata.name, None)
+        self._seen.add(pod.metadata.name)
+        number, self._number = self._number, self._number + 1
+        place, device = number % self._world.nodes, number // self._world.nodes
+        node = node_name(place)
+        allocations = {c.metadata.name: _allocation(self._world, node, device) for c in claims}
+        bills = tuple(bill for claim in claims for bill in self._bill(claim))
+        self._bindings.start(Placement(Task(pod, claims, DEFAULTS), place, node, allocations, bills))
+
+    def _bill(self, claim: ResourceClaim) -> list[Bill]:
+        amounts = _CHARGE.get(self._world.scenario)
+        if amounts is None:
+            return []
+        resources = {name: ResourceCharge(Quantity.parse(text)) for name, text in amounts.items()}
+        return [Bill(ClaimCharge(claim.metadata.name, ("c",), resources), claim.metadata.uid)]
+
+    def _done(self, placement: Placement, outcome: Bound | Failed) -> None:
+        assert isinstance(outcome, Bound), outcome
+        self.recorder.scheduled(placement.task.pod, placement.node)
+
+
+def _allocation(world: World, node: str, number: int) -> AllocationResult:
+    """What the pod that is the `number`th on its node gets."""
+    request, name = "r", f"dev-{number}"
+    shared = "consumable" in world.scenario
+    if world.scenario == "partitionable":
+        name = f"p1-{number}"
+    if world.scenario == "prioritized":
+        shared = number >= world.devices // 2
+        request = "r/share" if shared else "r/whole"
+    result: Tree = {"request": request, "driver": DRIVER, "pool": node, "device": name}
+    if shared:
+        consumed = {f"{DRIVER}/cpu": "1", f"{DRIVER}/memory": "2Gi"}
+        result |= {"device": "pool-0", "shareID": str(uuid4()), "consumedCapacity": consumed}
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return codec.convert({"devices": {"results": [result]}, "nodeSelector": selector}, AllocationResult)
+
+
+class _Ear(Handler[Any]):
+    def __init__(self, hear: Callable[[Any], None]) -> None:
+        self._hear = hear
+
+    def on_added(self, new: Any) -> None:
+        self._hear(new)
+
+    def on_changed(self, old: Any, new: Any) -> None:
+        self._hear(new)
+
+
+def start_writes(world: World, server: Server, folder: Path) -> Program:
+    command = [sys.executable, "-m", "bench.scheduler.writes", str(server.kubeconfig)]
+    return Program("writes", [*command, world.scenario, str(world.nodes), str(world.devices)], folder)
+
+
+async def run(kubeconfig: Path, world: World) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit)
+    async with Client.connect(find_config(kubeconfig, environ={})) as client:
+        writes = Writes(client, world)
+        pods = Informer(client, PODS, partial(codec.decode, view=Pod), namespace=NAMESPACE)
+        claims = Informer(
+            client, RESOURCE_CLAIMS, partial(codec.decode, view=ResourceClaim), namespace=NAMESPACE
+        )
+        pods.add_handler(_Ear(writes.hear_pod))
+        claims.add_handler(_Ear(writes.hear_claim))
+        await asyncio.gather(pods.run(), claims.run(), writes.recorder.run())
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), World(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
