@@ -24,7 +24,7 @@ _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceT
 
 
 @contextmanager
-def run_apiserver(assets: Path, folder: Path) -> Iterator[ClientConfig]:
+def run_apiserver(assets: Path, folder: Path, gates: str = _GATES) -> Iterator[ClientConfig]:
     """The configuration of a server that is ready; raises what its log says if it never becomes so."""
     client, peer, secure = _free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -57,7 +57,7 @@ def run_apiserver(assets: Path, folder: Path) -> Iterator[ClientConfig]:
         "--authorization-mode=Node,RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",
-        f"--feature-gates={_GATES}",
+        *([f"--feature-gates={gates}"] if gates else []),
         "--runtime-config=resource.k8s.io/v1beta2=true",
     ]
     with ExitStack() as stack:

@@ -64,7 +64,6 @@ class SchedulerProcess:
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
         self._scheduling = asyncio.Event()
-        self._failure = ""
         self.health: HealthServer | None = None
 
     # -- from outside
@@ -192,18 +191,12 @@ class SchedulerProcess:
             debug = {"queue": lambda: show_queue(world), "ledger": lambda: show_ledger(world)}
         self.health = HealthServer(
             live={"ping": lambda: ""},
-            ready={"informer-sync": world.feed.missing, "leader": self._standing},
+            ready={"informer-sync": world.feed.missing},
             metrics=world.metrics.expose,
             debug=debug,
         )
         await self.health.start(host, port)
         tell("listening", address=f"{host}:{self.health.port}")
-
-    def _standing(self) -> str:
-        """Leading and standing by are both fine; a lease that cannot be read is not."""
-        if not self.settings.election.elect or self._election is None:
-            return ""
-        return "" if self._election.holder or self.leading else "nobody holds the lease as far as we know"
 
 
 async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) -> None:

@@ -358,7 +358,6 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
             await place.pod("a")
             await place.bound("a")
             assert (first.leading, second.leading) == (True, False)
-            assert second._standing() == ""
             # an orderly end hands over at once
             await place.stop(first)
             await place.pod("b")
