@@ -1,8 +1,9 @@
-"""Requests over HTTP: one session with kept-alive connections, TLS and credentials.
+"""Requests over HTTP: kept-alive connections, TLS and credentials.
 
-Owns aiohttp. Promises: many requests in flight (watches do not count against them), an answer in time or an
-UnreachableError that says whether the server may have seen the request, certificates read again when their
-files change, and no other exception than those of `errors.py`.
+Owns aiohttp, for what is long or unusual, and the choice of the short way (`exchange.py`) for all the other
+calls: those that need neither a proxy nor compression. Promises: many requests in flight (watches do not
+count against them), an answer in time or an UnreachableError that says whether the server may have seen the
+request, certificates read again when their files change, and no other exception than those of `errors.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,8 +22,9 @@ import yarl
 
 from plimsoll.cluster.client.config import ClientConfig, check_server
 from plimsoll.cluster.client.credentials import Credentials
+from plimsoll.cluster.client.exchange import Connections, write_request
 from plimsoll.cluster.client.transport import Reply, Request, Stream
-from plimsoll.errors import ConfigError, UnreachableError
+from plimsoll.errors import ConfigError, InputError, UnreachableError
 
 _CONNECT_SECONDS = 10.0
 #: Idle connections are given up sooner than servers do it, so that a request rarely meets a closed one.
@@ -41,8 +44,22 @@ class HttpTransport:
             self._compressed = not is_loopback(urlsplit(self._base).hostname or "")
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(config.in_flight)
+        self._address = urlsplit(self._base)
+        self._connections: Connections | None = None
+        if not config.proxy and "@" not in self._address.netloc:
+            default = 443 if self._address.scheme == "https" else 80
+            self._connections = Connections(
+                self._address.hostname or "",
+                self._address.port or default,
+                keep=_KEEP_ALIVE_SECONDS,
+                server_name=config.tls_server_name,
+            )
 
     async def send(self, request: Request) -> Reply:
+        # What is read may be long, and worth packing; what is written is answered in a few lines.
+        if self._connections is not None and not (self._compressed and request.method == "GET"):
+            async with self._slots:
+                return await self._exchange(self._connections, request)
         timeout = aiohttp.ClientTimeout(total=request.timeout, sock_connect=_CONNECT_SECONDS)
         async with self._slots:
             try:
@@ -67,7 +84,37 @@ class HttpTransport:
     async def renew(self) -> bool:
         return await self._credentials.renew()
 
+    async def _exchange(self, connections: Connections, request: Request) -> Reply:
+        target = self._address.path + request.path
+        if request.query:
+            target += "?" + urlencode(request.query)
+        host = self._address.netloc
+        headers = [("Host", host), *request.headers.items(), *await self._credentials.headers()]
+        headers.append(("Accept-Encoding", "identity"))
+        context = await self._credentials.tls() if self._address.scheme == "https" else None
+        try:
+            wire = write_request(request.method, target, headers, request.body)
+        except ValueError:
+            raise InputError(f"{request.method} {request.path[:200]!r}: not a request") from None
+        what = f"{request.method} {self._base}{request.path}"
+        try:
+            return await connections.send(wire, request.timeout, _CONNECT_SECONDS, context, what)
+        except ssl.SSLCertVerificationError as error:
+            raise self._distrust(error.verify_message) from None
+        except ssl.SSLError as error:
+            raise UnreachableError(
+                f"{what}: no TLS connection: {error.reason or error}", sent=False
+            ) from None
+        except TimeoutError:
+            raise UnreachableError(f"{what}: no connection in time", sent=False, reason="Timeout") from None
+        except OSError as error:
+            number = error.errno or 0
+            problem = os.strerror(number) if number > 0 else error.strerror or error
+            raise UnreachableError(f"{what}: {problem}", sent=False) from None
+
     async def close(self) -> None:
+        if self._connections is not None:
+            await self._connections.close()
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -119,12 +166,8 @@ class HttpTransport:
     def _failure(self, request: Request, error: BaseException) -> Exception:
         what = f"{request.method} {self._base}{request.path}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            problem = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-            fix = "give the certificate-authority it was signed by"
-            if "mismatch" in str(problem):
-                fix = "use an address the certificate was made for, or name one in tls-server-name"
-            return ConfigError(
-                f"{self._base}: the server's certificate is not trusted: {problem}; {fix}{self._where()}"
+            return self._distrust(
+                getattr(error.certificate_error, "verify_message", "") or error.certificate_error
             )
         if isinstance(error, aiohttp.InvalidURL):
             return ConfigError(f"{self._base}: not a server's address{self._where()}")
@@ -144,6 +187,14 @@ class HttpTransport:
                 f"{what}: no answer within {request.timeout:g} s", sent=True, reason="Timeout"
             )
         return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
+
+    def _distrust(self, problem: object) -> ConfigError:
+        fix = "give the certificate-authority it was signed by"
+        if "mismatch" in str(problem):
+            fix = "use an address the certificate was made for, or name one in tls-server-name"
+        return ConfigError(
+            f"{self._base}: the server's certificate is not trusted: {problem}; {fix}{self._where()}"
+        )
 
     def _where(self) -> str:
         return f" ({self._config.origin})" if self._config.origin else ""
