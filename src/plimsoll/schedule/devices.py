@@ -365,11 +365,13 @@ class DevicesFilter(Filter):
 
     def answer(self, place: int) -> Fit | tuple[NodeReason, ...]:
         """Ask about one place exactly; only what holds for every node in the same state is remembered."""
-        state = self._state(place)
+        state = self._state(place) if self._shape.states else None
         known = self._shape.states.get(state) if state is not None else None
         found = known or try_place(self.task, place, self.snapshot, self._new_id, self._settings)
-        if state is not None and not isinstance(found, Fit):
-            self._shape.remember(state, found)
+        if not isinstance(found, Fit):
+            state = state or self._state(place)
+            if state is not None:
+                self._shape.remember(state, found)
         return found
 
     def short_of_devices(self) -> Mask:
