@@ -156,7 +156,10 @@ class ApiWriter:
             written = write_status(_NO_STATUS, entries, form)
         body = {"metadata": {"uid": pod.metadata.uid}, "status": written.view}
         reply = await self._patch_pod(pod, body, _MERGE, "/status")
-        return _FIELDS[form].encode() in reply.body
+        if self.charging is not Charging.AUTO:
+            return True
+        # Not by the field's name alone: that is among the managedFields even where the field is dropped.
+        return bool(read_status(codec.decode(reply.body, Pod).status))
 
     async def clear_charges(self, pod: Pod) -> None:
         uid = {"uid": pod.metadata.uid}
@@ -173,8 +176,9 @@ class ApiWriter:
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
         head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        if entries and self.charging is Charging.ANNOTATION:
-            head["annotations"] = {POD_KEY: charges_annotation(entries)}
+        noted = entries if self.charging is Charging.ANNOTATION else ()
+        if noted or POD_KEY in meta.annotations:  # what somebody else wrote there does not stay
+            head["annotations"] = {POD_KEY: charges_annotation(noted)}
         body = codec.encode(
             {
                 "apiVersion": "v1",
