@@ -1,0 +1,38 @@
+"""The benchmark of the scheduler runs, with tiny numbers; how fast it is is not a question for a test."""
+
+from __future__ import annotations
+
+import pytest
+from bench.scheduler import memory, path, pure
+from bench.scheduler.command import main
+from bench.scheduler.worlds import SCENARIOS, World
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_cycle_by_itself(scenario: str) -> None:
+    """In every scenario pods are placed until the cluster is full, and the books are right."""
+    bench = pure.Bench(World(scenario, 3, 4))
+    bench.fill(50)
+    timing = bench.run(100, hopeless=10 if scenario == "hopeless" else 0)
+    assert timing.pods == 6  # the other half of twelve
+    bench.check()
+
+
+def test_the_whole_path() -> None:
+    lines: list[str] = []
+    path.report(["node-allocatable"], [2], ["empty"], 10, 6, lines.append)
+    assert any("pods/s" in line for line in lines)
+    assert any("writes alone" in line for line in lines)
+
+
+def test_memory() -> None:
+    lines: list[str] = []
+    memory.report(4, 2, 10, 5, lines.append)
+    assert any("MiB" in line for line in lines)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["pure", "--nodes", "2", "--scenario", "plain", "--fill", "half", "--pods", "4"])
+    assert "plain" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["pure", "--scenario", "nothing"])
