@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -46,13 +45,6 @@ from plimsoll.errors import DecodeError
 
 CLASS_KEY = "plimsoll.dev/node-allocatable"
 POD_KEY = "plimsoll.dev/claim-charges"
-
-
-class Where(Enum):
-    """Where a pod's claim charges are written."""
-
-    STATUS = "status"
-    ANNOTATION = "annotation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +291,3 @@ def _write_entry(charge: ClaimCharge) -> NodeAllocatableClaimStatus:
         mapping=tuple(bare),
         overhead=tuple(overhead),
     )
-
-
-def annotation_patch(entries: Iterable[ClaimCharge]) -> dict[str, Any]:
-    """A merge patch of a pod that writes these charges, or takes the annotation away if there are none."""
-    charges = tuple(entries)
-    return {"metadata": {"annotations": {POD_KEY: charges_annotation(charges) if charges else None}}}

@@ -17,7 +17,13 @@ from plimsoll.api import codec
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import (
     CSI_NODES,
@@ -32,6 +38,7 @@ from plimsoll.cluster.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
     Endpoint,
 )
 from plimsoll.cluster.controllers.discovery import discover
@@ -69,6 +76,7 @@ FOLLOWED: tuple[Followed, ...] = (
     Followed(PERSISTENT_VOLUMES, PersistentVolume),
     Followed(STORAGE_CLASSES, StorageClass),
     Followed(CSI_NODES, CSINode),
+    Followed(VOLUME_ATTACHMENTS, VolumeAttachment),
     Followed(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
     Followed(PODS, Pod, optional=False, fields=LIVE_PODS),
 )

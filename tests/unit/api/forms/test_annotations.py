@@ -21,7 +21,6 @@ from plimsoll.api.forms import (
     DeviceRule,
     Form,
     ResourceCharge,
-    annotation_patch,
     charges_annotation,
     pod_problem,
     read_charges_annotation,
@@ -293,10 +292,6 @@ claims = st.lists(
 def test_charges_survive_being_written(entries: list[ClaimCharge]) -> None:
     text = charges_annotation(entries)
     assert read_charges_annotation(text) == tuple(entries)
-    patch = annotation_patch(entries)
-    (written,) = patch["metadata"]["annotations"].values()
-    assert written == (text if entries else None)
-    assert list(patch["metadata"]["annotations"]) == [POD_KEY]
 
 
 def test_an_entry_is_what_1_36_writes_where_1_36_has_the_words() -> None:
