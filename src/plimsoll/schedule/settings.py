@@ -43,6 +43,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
     }
 )
 WEIGHT_MAX = 1000
+RESOURCES_MAX = 16
 STEPS_MAX = 1_000_000_000
 EXPLORE_MAX = 10_000
 _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
@@ -75,16 +76,10 @@ class Settings:
         whole.update(_weights("weights", self.weights, WEIGHTS, ALIASES))
         object.__setattr__(self, "weights", MappingProxyType(whole))
         resources = _weights("resources", self.resources)
-        for name in (*resources, *self.balanced):
-            if not is_counted(name):
-                raise InputError(
-                    f"resources: {name!r} is not a resource nodes are booked in: "
-                    "use cpu, memory, ephemeral-storage, hugepages-SIZE or a name such as example.com/gpu"
-                )
+        for where, names in (("resources", tuple(resources)), ("balanced", self.balanced)):
+            _check_names(where, names)
         if not any(resources.values()):
             raise InputError("resources: give at least one resource a weight above 0")
-        if len({*self.balanced}) < len(self.balanced):
-            raise InputError(f"balanced: name each resource once, not {', '.join(self.balanced)}")
         object.__setattr__(self, "resources", MappingProxyType(resources))
         _number("searchSteps", self.search_steps, 1, STEPS_MAX)
         _number("explore", self.explore, 1, EXPLORE_MAX)
@@ -146,6 +141,19 @@ def _names(where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         raise InputError(f"{where}: must be a list of resource names, not {_kind(value)}")
     return tuple(_text(f"{where}[{place}]", each) for place, each in enumerate(value))
+
+
+def _check_names(where: str, names: tuple[str, ...]) -> None:
+    if len(names) > RESOURCES_MAX:
+        raise InputError(f"{where}: name at most {RESOURCES_MAX} resources, not {len(names)}")
+    for name in names:
+        if not is_counted(name):
+            raise InputError(
+                f"{where}: {name!r} is not a resource nodes are booked in: "
+                "use cpu, memory, ephemeral-storage, hugepages-SIZE or a name such as example.com/gpu"
+            )
+    if len({*names}) < len(names):
+        raise InputError(f"{where}: name each resource once, not {', '.join(names)}")
 
 
 def _strategy(where: str, value: Any) -> Strategy:

@@ -35,14 +35,15 @@ def node(
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str] | str] = (),
     unschedulable: bool = False,
+    extended: Mapping[str, str] | None = None,
     **allocatable: str,
 ) -> Node:
-    """A node; more resources as keywords (`hugepages_2Mi="1Gi"`) or `**{"example.com/gpu": "4"}`.
+    """A node; more resources as keywords (`hugepages_2Mi="1Gi"`) or `extended={"example.com/gpu": "4"}`.
 
     A taint is a mapping or a text: `key=value:Effect` or `key:Effect`.
     """
     line = {"cpu": cpu, "memory": memory, "pods": pods}
-    line |= {key.replace("_", "-"): text for key, text in allocatable.items()}
+    line |= {key.replace("_", "-"): text for key, text in allocatable.items()} | dict(extended or {})
     spec = {"taints": [_taint(taint) for taint in taints], "unschedulable": unschedulable}
     meta = {"name": name, "uid": f"uid-{name}", "labels": dict(labels or {})}
     return convert({"metadata": meta, "spec": spec, "status": {"allocatable": line, "capacity": line}}, Node)

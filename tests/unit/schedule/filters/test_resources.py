@@ -39,7 +39,7 @@ def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, C
 
 def test_everything_that_is_short_is_told_in_order() -> None:
     snapshot = snapshot_of(
-        node("n", cpu="2", memory="1Gi", pods="1", hugepages_2Mi="4Mi", **{"example.com/gpu": "1"}),
+        node("n", cpu="2", memory="1Gi", pods="1", hugepages_2Mi="4Mi", extended={"example.com/gpu": "1"}),
         pod("other", cpu="1", node="n", requests={"example.com/gpu": "1"}),
     )
     wants = {
@@ -54,7 +54,7 @@ def test_everything_that_is_short_is_told_in_order() -> None:
         ("Insufficient memory", Code.UNRESOLVABLE),
         ("Insufficient ephemeral-storage", Code.UNRESOLVABLE),
         ("Insufficient example.com/gpu", Code.UNSCHEDULABLE),
-        ("Insufficient example.com/no", Code.UNRESOLVABLE),
+        ("Insufficient example.com/none", Code.UNRESOLVABLE),
         ("Insufficient hugepages-2Mi", Code.UNRESOLVABLE),
     ]
 
@@ -126,7 +126,7 @@ def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
     policy: str, judged: bool, where: str
 ) -> None:
     rule: dict[str, Any] = {"allocationMultiplier": "2"}
-    policies = {}
+    policies: dict[str, Any] = {}
     if where == "device" and policy:
         rule["accountingPolicy"] = policy
     elif policy:
@@ -161,7 +161,7 @@ def test_policies_come_and_go_with_their_objects() -> None:
     snapshot.set(resource_slice("n", [max_device]))
     snapshot.remove(resource_slice("n", [max_device]))
     assert told(snapshot, wanting)
-    policies = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     snapshot.set(device_class("own", **policies))
     assert not told(snapshot, wanting)
     snapshot.remove(device_class("own"))
@@ -169,7 +169,7 @@ def test_policies_come_and_go_with_their_objects() -> None:
 
 
 def test_the_classes_of_alternatives_count_too() -> None:
-    policies = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     listed = first_available("r", exactly("a", device_class="plain"), exactly("b", device_class="max"))
     snapshot = snapshot_of(
         node("n", cpu="1"), device_class("plain"), device_class("max", **policies), claim("c", listed)
@@ -178,7 +178,7 @@ def test_the_classes_of_alternatives_count_too() -> None:
 
 
 def test_without_policies_or_the_gate_the_spec_decides() -> None:
-    policies = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     objects = [
         node("n", cpu="1"), device_class("own", **policies), claim("c", exactly(device_class="own"))
     ]  # fmt: skip
