@@ -8,13 +8,12 @@ What is left is a smallest choice in this sense: none of the victims could be sp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.judge import demand_of
-from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.ledger.units import PODS, Units
+from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import Code
 from plimsoll.schedule.devices import Fit
 from plimsoll.schedule.preemption.budgets import Budgets
@@ -22,7 +21,6 @@ from plimsoll.schedule.preemption.examination import Examination
 from plimsoll.schedule.preemption.hypothesis import Hypothesis
 from plimsoll.schedule.preemption.importance import most_important_first, priority_of
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
-from plimsoll.schedule.task import Task
 
 NO_VICTIMS = NodeReason(Rule.PREEMPTION, Sentence.NO_VICTIMS, Code.UNRESOLVABLE)
 
@@ -49,55 +47,76 @@ def select_victims(
         if not isinstance(answer, Fit):
             return answer
         breaking, harmless = budgets.split(below)
-        for pod in (*breaking, *harmless):
-            hypothesis.put_back([pod])
-            if not isinstance(examination.ask_beside(promised, hypothesis), Fit):
-                hypothesis.lift([pod])
+        _spare(
+            hypothesis,
+            [*breaking, *harmless],
+            lambda: isinstance(examination.ask_beside(promised, hypothesis), Fit),
+        )
         return _sum_up(hypothesis, below, breaking)
 
 
 def select_victims_quickly(
     examination: Examination, place: int, budgets: Budgets, promised: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
-    """The same with few questions: books alone tell of most pods whether they can be spared.
+    """The same with few questions, where putting a pod back never makes room for another.
 
-    A pod that uses no claims is put back without asking while the books have room for it beside what the
-    last answer charges, and if they have none for a pod without claims, it must go. The whole choice is asked
-    about once more in the end. Where that fails (a rule about other pods than the books know of) everything
-    is asked about.
+    For pods without claims the books alone tell who would have to go, and one question confirms it. If there
+    is more to it, the least important pods are lifted, twice as many each time, until the pod fits; only they
+    are asked about one by one.
     """
-    if promised:
-        return select_victims(examination, place, budgets, promised)
     below = lower_pods(examination, place)
     if not below:
         return (NO_VICTIMS,)
-    task = examination.task
-    with Hypothesis(examination.snapshot, place, kept_claims(examination, promised)) as hypothesis:
-        book = examination.snapshot.ledger(place)
-        hypothesis.lift(below)
+    if promised:
+        return select_victims(examination, place, budgets, promised)
+    breaking, harmless = budgets.split(below)
+    order = [*breaking, *harmless]
+    with Hypothesis(examination.snapshot, place, kept_claims(examination, ())) as hypothesis:
+        guess = [] if examination.task.claims else guess_victims(examination, place, order)
+        if guess:
+            hypothesis.lift(guess)
+            if isinstance(examination.ask(place), Fit):
+                return _sum_up(hypothesis, below, breaking)
+        out = {pod_key(pod) for pod in guess}
+        hypothesis.lift(pod for pod in order if pod_key(pod) not in out)
         answer = examination.ask(place)
         if not isinstance(answer, Fit):
             return answer
-        breaking, harmless = budgets.split(below)
-        demand = _demand(task, book, answer)
-        unasked = False
-        for pod in (*breaking, *harmless):
-            plain = not hypothesis.entry(pod).bills and not pod.spec.resource_claims
-            room = fits_beside(book.headroom(), demand, hypothesis.entry(pod).units)
-            if plain and not room and not task.claims:
-                continue
-            hypothesis.put_back([pod])
-            if plain and room:
-                unasked = True
-                continue
-            again = examination.ask(place)
-            if isinstance(again, Fit):
-                demand = _demand(task, book, again)
-            else:
-                hypothesis.lift([pod])
-        if not unasked or isinstance(examination.ask(place), Fit):
-            return _sum_up(hypothesis, below, breaking)
-    return select_victims(examination, place, budgets, promised)
+        last = 1
+        hypothesis.put_back(order[:-last])
+        while last < len(order) and not isinstance(examination.ask(place), Fit):
+            more = min(2 * last, len(order))
+            hypothesis.lift(order[-more:-last])
+            last = more
+        _spare(hypothesis, order[-last:], lambda: isinstance(examination.ask(place), Fit))
+        return _sum_up(hypothesis, below, breaking)
+
+
+def guess_victims(examination: Examination, place: int, order: Sequence[Pod]) -> list[Pod]:
+    """Who would have to go by the books, spared in this order; for pods without claims.
+
+    Empty if that is nobody, everybody would not be enough, or the books are more than sums.
+    """
+    ledger, demand = examination.snapshot.ledger(place), examination.task.demand
+    entries = [ledger.entries[pod_key(pod)] for pod in order]
+    if any(entry.holds for entry in entries):
+        return []
+    wanted = {name: amount for name, amount in demand.items() if amount > 0}
+    headroom = ledger.headroom()
+    left = {name: headroom.get(name, 0) + sum(e.units.get(name, 0) for e in entries) for name in wanted}
+    pods = headroom.get(PODS, 0) + len(entries)
+    if pods < 1 or any(left[name] < amount for name, amount in wanted.items()):
+        return []
+    victims = []
+    for pod, entry in zip(order, entries, strict=True):
+        units = entry.units
+        if pods > 1 and all(left[name] - units.get(name, 0) >= amount for name, amount in wanted.items()):
+            pods -= 1
+            for name in left:
+                left[name] -= units.get(name, 0)
+        else:
+            victims.append(pod)
+    return victims
 
 
 def lower_pods(examination: Examination, place: int) -> list[Pod]:
@@ -113,17 +132,12 @@ def kept_claims(examination: Examination, promised: Sequence[Pod]) -> set[str]:
     return {claim.metadata.uid for task in tasks for claim in task.claims}
 
 
-def fits_beside(headroom: Units, demand: Units, more: Units) -> bool:
-    """Whether there is room for a demand and for a pod with these units, both."""
-    if headroom.get(PODS, 0) < 2:
-        return False
-    wanted = ((name, amount) for name, amount in demand.items() if amount > 0)
-    return all(headroom.get(name, 0) >= amount + more.get(name, 0) for name, amount in wanted)
-
-
-def _demand(task: Task, book: NodeLedger, fit: Fit) -> Units:
-    """What a node is charged for a pod that fits this way."""
-    return demand_of(book, task.pod, fit.bills, task.options) if fit.bills else task.demand
+def _spare(hypothesis: Hypothesis, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
+    """Put back, one by one and in this order, those of the lifted pods that can stay."""
+    for pod in pods:
+        hypothesis.put_back([pod])
+        if not fits():
+            hypothesis.lift([pod])
 
 
 def _sum_up(hypothesis: Hypothesis, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
