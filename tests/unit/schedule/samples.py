@@ -58,7 +58,7 @@ class Draws:
             labels=self.mapping(LABELS, VALUES, 2),
             taints=self.some(2, self.taint),
             unschedulable=self.one(False, False, True),
-            **self.mapping(RESOURCES, AMOUNTS, 4),
+            extended=self.mapping(RESOURCES, AMOUNTS, 4),
         )
 
     # -- pods
