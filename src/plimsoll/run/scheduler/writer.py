@@ -176,9 +176,8 @@ class ApiWriter:
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
         head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        noted = entries if self.charging is Charging.ANNOTATION else ()
-        if noted or POD_KEY in meta.annotations:  # what somebody else wrote there does not stay
-            head["annotations"] = {POD_KEY: charges_annotation(noted)}
+        if entries and self.charging is Charging.ANNOTATION:
+            head["annotations"] = {POD_KEY: charges_annotation(entries)}
         body = codec.encode(
             {
                 "apiVersion": "v1",
