@@ -130,3 +130,9 @@ def test_settings_do_not_change() -> None:
     with pytest.raises(TypeError):
         made.weights["NodeAffinity"] = 6  # type: ignore[index]
     assert Settings(weights=made.weights) == made
+
+
+def test_nodes_are_not_scored_by_their_images() -> None:
+    assert "ImageLocality" not in Settings.default().weights
+    with pytest.raises(InputError, match="no such scorer"):
+        Settings(weights={"ImageLocality": 1})
