@@ -40,7 +40,7 @@ class Hopeless(Index):
         """What is known of pods like this one, if it still holds."""
         if not self._known:
             return None
-        known = self._known.get(_key(task))
+        known = self._known.get(likeness(task))
         if known is None or known[0] != snapshot.stamp:
             return None
         if known[1] != self._joined and _heeds_others(task.pod):
@@ -48,7 +48,7 @@ class Hopeless(Index):
         return replace(known[2], task=task)
 
     def remember(self, task: Task, snapshot: Snapshot, unplaced: Unplaced) -> Unplaced:
-        key = _key(task)
+        key = likeness(task)
         self._known.pop(key, None)
         self._known[key] = (snapshot.stamp, self._joined, unplaced)
         if len(self._known) > KEPT:
@@ -56,7 +56,8 @@ class Hopeless(Index):
         return unplaced
 
 
-def _key(task: Task) -> bytes:
+def likeness(task: Task) -> bytes:
+    """Equal for pods that placement treats alike."""
     pod = task.pod
     own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, task.shape)
     return encode((*own, pod.status.nominated_node_name))

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.quantity import INT64_MAX
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.fit import request_shortages
+from plimsoll.schedule.devices import Memory, Shape
 from plimsoll.schedule.filters.resources import delegated_resources, tell_shortage
+from plimsoll.schedule.hopeless import likeness
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.preemption.budgets import Budgets
 from plimsoll.schedule.preemption.examination import Examination
@@ -36,6 +40,22 @@ class CandidateLimits:
 
     def count(self, places: int) -> int:
         return min(places, max(places * self.percentage // 100, self.absolute))
+
+
+class Refusals(Memory):
+    """Where dry runs failed, by pod and place, until something is given back there.
+
+    That a pod does not fit although all pods below it are gone stays true whoever comes.
+    """
+
+    def object_set(self, new: Any, old: Any) -> None:
+        super().object_set(new, old)
+        if isinstance(new, ResourceClaim) and isinstance(old, ResourceClaim):
+            # One consumer less of a shared claim: lifting the others may free its devices now.
+            before = {consumer.uid for consumer in old.status.reserved_for}
+            after = {consumer.uid for consumer in new.status.reserved_for}
+            if after and before - after:
+                self.clear()
 
 
 class Priorities(Index):
@@ -91,37 +111,49 @@ def find_candidates(
     potential = np.flatnonzero(places & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
     inhabited = snapshot.index(Priorities).lowest[potential] < task.priority
+    tally = _Tally()
     deserted = potential[~inhabited]
     if examination.devices is not None:
         # Where devices are short and nobody could hand any over, no dry run is due: preemption is no help.
         deserted = deserted[~examination.devices.short_of_devices()[deserted]]
-    tally = _Tally()
     if len(deserted):
         tally.add((NO_VICTIMS,), len(deserted))
+    turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
+    known = _known_refusals(examination)
+    if known is not None:
+        refused = turned[known.refused_at[turned] >= snapshot.freed[turned]]
+        for number, count in Counter(known.kinds[refused].tolist()).items():
+            tally.add(known.reasons[number], count)
+        turned = turned[known.refused_at[turned] < snapshot.freed[turned]]
     found: list[Victims] = []
     harmless = 0
-    turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
     books_first = not examination.concerns(Rule.PORTS)  # no rule about other pods comes before the books
     for place in turned.tolist():
         promised: Sequence[Pod] = ()
         if nominations is not None:
             promised = nominations.at(snapshot.node(place).metadata.name, task.priority, task.key)
-        answer: Victims | tuple[NodeReason, ...] | None = None
-        if books_first:
-            answer = find_shortages(examination, place) or None
-        if answer is None:
+        answer: Victims | tuple[NodeReason, ...] = find_shortages(examination, place) if books_first else ()
+        if not answer:
             answer = select_victims_quickly(examination, place, budgets, promised)
-        if isinstance(answer, Victims):
-            if answer.pods:
-                found.append(answer)
-                harmless += not answer.broken
-                if harmless and len(found) >= enough:
-                    break
-        else:
+        if not isinstance(answer, Victims):
             tally.add(answer)
+            if known is not None and not promised:
+                known.refuse(place, int(snapshot.freed[place]), answer)
+        elif answer.pods:
+            found.append(answer)
+            harmless += not answer.broken
+            if harmless and len(found) >= enough:
+                break
     # Nodes where budgets are kept come first.
     found.sort(key=lambda victims: victims.broken > 0)
     return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
+
+
+def _known_refusals(examination: Examination) -> Shape | None:
+    """What is remembered of pods like this one; None if pods elsewhere have a say in where it fits."""
+    if examination.concerns(Rule.SPREAD, Rule.INTER_POD):
+        return None
+    return examination.snapshot.index(Refusals).shape(likeness(examination.task))
 
 
 def find_shortages(examination: Examination, place: int) -> tuple[NodeReason, ...]:
