@@ -3,11 +3,10 @@
 Owns the formulas. Each has two forms, for one node in Python's whole numbers and for many at once; a test
 holds them equal. Both read the unified ledger: what claims charge counts as requests do.
 
-DIFF: balanced allocation counts in hundred-thousandths, rounded down, instead of doubles: equal nodes score
-alike on every machine, and no score is more than one away from upstream's
-(test_balance_is_what_doubles_make_of_it). It is rounded once, to the nearest: upstream rounds what is before
-and after down, and so prefers any node in use to an empty one for a small pod
-(test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
+DIFF: balanced allocation counts shares in hundred-thousandths instead of doubles, so that equal nodes score
+alike on every machine, and rounds once, to the nearest; upstream rounds what is before and after down, and so
+prefers any node in use to an empty one for a small pod. No score is more than one away from upstream's
+(test_balance_is_what_doubles_make_of_it, test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _balance(shares: list[int]) -> int:
     """In thousandths: 100 if all shares are equal, 50 if they are as far apart as can be."""
     count = len(shares)
     if count < 2:
-        return BEST
+        return BEST * FINE
     total = sum(shares)
     spread = isqrt(sum((count * share - total) ** 2 for share in shares) // count)  # count x the deviation
     return (count * PARTS - spread) * BEST * FINE // (count * PARTS)
