@@ -17,7 +17,8 @@ class QueueSettings:
     max_backoff_ms: int = 10_000  #: 0: no back-off at all
     flush_ms: int = 300_000  #: a pod that fits nowhere is tried again after so long, whatever happened
     #: A pod that failed no more often than this is tried again as soon as something helps it and nothing else
-    #: is to be done, before its back-off is over.
+    #: is to be done, before its back-off is over. DIFF: upstream does so however often a pod has failed
+    #: (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
     eager_failures: int = 3
     #: After so many retries in a row of pods that are more important, a pod has its turn that was tried less.
     retries_in_a_row: int = 8
