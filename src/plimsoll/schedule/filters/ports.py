@@ -16,7 +16,7 @@ from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.verdict import Code
@@ -109,9 +109,6 @@ class UsedPorts(Index):
             if not places:
                 del self._users[port]
             self._put(port, place)
-
-    def node_removed(self, place: int, node: Node) -> None:
-        """Its pods have been told as removed: nothing is in use there."""
 
     def _put(self, port: Port, place: int) -> None:
         for address, mask in self._free.get(port, {}).items():
