@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from plimsoll.api.forms import CLASS_KEY, POD_KEY, charges_annotation
@@ -18,6 +19,7 @@ from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason, Rule, render
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
+from plimsoll.schedule.verify import verify
 from tests.unit.schedule.build import (
     DRIVER,
     claim,
@@ -125,3 +127,20 @@ def test_a_class_that_loses_its_annotation_charges_no_more() -> None:
     assert isinstance(fit("p", snapshot)[1], Fit)
     snapshot.set(by_class)
     assert isinstance(fit("p", snapshot)[1], tuple)
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_a_pod_of_another_scheduler_is_charged_in_whatever_order_objects_come(by_class: bool) -> None:
+    result = {"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}
+    words = {MAPPINGS: {"cpu": {"allocationMultiplier": "5"}}}
+    objects = (
+        node("n"),
+        resource_slice("n", [device("d")] if by_class else [device("d", fields=words)]),
+        annotated("k", words) if by_class else device_class("k"),
+        claim("c", exactly(device_class="k"), results=[result], on="n", reserved=["p"]),
+        pod("p", cpu="1", claims=["c"], node="n"),
+    )
+    for order in itertools.permutations(objects):
+        snapshot = snapshot_of(*order)
+        assert snapshot.ledger(0).requested["cpu"] == 6000, [type(each).__name__ for each in order]
+        assert verify(snapshot) == []
