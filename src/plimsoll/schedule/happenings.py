@@ -15,7 +15,13 @@ from typing import Any
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from plimsoll.ledger.requests import Options, pod_requests
 from plimsoll.ledger.units import CPU, PODS, units_of
 from plimsoll.schedule.snapshot import FINISHED, Snapshot
@@ -40,6 +46,7 @@ class Kind(Enum):
     VOLUME_CHANGED = "VolumeChanged"
     STORAGE_CLASS_CHANGED = "StorageClassChanged"
     CSI_NODE_CHANGED = "CSINodeChanged"
+    VOLUME_DETACHED = "VolumeDetached"
     OTHER = "Other"  #: an object whose meaning for pods is not known here
 
 
@@ -275,5 +282,6 @@ _READERS: Mapping[type[Any], _Reader] = {
     PersistentVolume: _changes(Kind.VOLUME_CHANGED),
     StorageClass: _changes(Kind.STORAGE_CLASS_CHANGED),
     CSINode: _changes(Kind.CSI_NODE_CHANGED),
+    VolumeAttachment: lambda old, new, room: None if new else Happening(Kind.VOLUME_DETACHED, old),
     PodDisruptionBudget: lambda old, new, room: None,  # makes evictions dearer or cheaper, not possible
 }

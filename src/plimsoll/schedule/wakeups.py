@@ -56,6 +56,7 @@ _BY_KIND: Mapping[Kind, frozenset[Rule]] = {
     Kind.VOLUME_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
     Kind.STORAGE_CLASS_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
     Kind.CSI_NODE_CHANGED: VOLUMES | {Rule.UNSUPPORTED},
+    Kind.VOLUME_DETACHED: frozenset({Rule.VOLUME_LIMITS}),
     Kind.OTHER: VOLUMES | {Rule.UNSUPPORTED},
 }  # fmt: skip
 _BY_NODE_ASPECT: Mapping[Aspect, frozenset[Rule]] = {

@@ -11,7 +11,13 @@ from plimsoll.api.core import Namespace
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceTaintRule
-from plimsoll.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.queue import PodQueue
 from plimsoll.schedule.reasons import Rule
@@ -81,6 +87,7 @@ def _beating(ready: str) -> Any:
         (device_class("k"), None),
         (resource_slice("n", [device("d")]), resource_slice("n", [device("d")])),
         (None, PodDisruptionBudget()),
+        (None, VolumeAttachment()),
         (Namespace(), None),
         (None, None),
     ],
@@ -125,6 +132,7 @@ def test_what_helps_nobody(old: Any, new: Any) -> None:
         (None, PersistentVolume(), Kind.VOLUME_CHANGED, ""),
         (None, StorageClass(), Kind.STORAGE_CLASS_CHANGED, ""),
         (None, CSINode(), Kind.CSI_NODE_CHANGED, ""),
+        (VolumeAttachment(), None, Kind.VOLUME_DETACHED, ""),
     ],
 )  # fmt: skip
 def test_what_a_change_comes_to(old: Any, new: Any, kind: Kind, aspects: str) -> None:
@@ -306,6 +314,7 @@ def test_volumes() -> None:
         assert asked(happened(None, new)) == expected
     for other in (PersistentVolume(), StorageClass(), CSINode()):
         assert asked(happened(None, other)) == VOLUMES
+    assert asked(happened(VolumeAttachment(), None)) == {Rule.VOLUME_LIMITS}
     assert asked(happened(pod("g", node="n"), None)) == set()
     assert asked(happened(pod("g", node="n", volumes=volumes), None)) == VOLUMES - {Rule.VOLUME_ZONE}
 

@@ -34,7 +34,7 @@ from plimsoll.schedule.task import Task
 _TURN = 0.004
 #: The longest rest, if nothing happens meanwhile (seconds).
 _REST = 1.0
-UNRESOLVED = "Unschedulable"
+UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
 #: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
 HELD = frozenset(
     {Sentence.CLAIM_MISSING, Sentence.CLAIM_NOT_MADE, Sentence.CLAIM_NOT_OWNED, Sentence.CLAIM_DELETED}
@@ -143,6 +143,7 @@ class Loop:
         else:
             profile = attempt.pod.spec.scheduler_name
             world.queue.fail(attempt.key, outcome.rules, world.now())
+            world.joined(attempt.key, FAILURE, 1)
             world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
             world.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
@@ -169,7 +170,7 @@ class Loop:
         if isinstance(outcome, Bound):
             self._done(flight)
         elif outcome.over:
-            world.snapshot.forget(attempt.key)
+            self._release(flight)
             world.queue.done(attempt.key, world.now())
         else:
             self._release(flight)
@@ -200,6 +201,7 @@ class Loop:
         """Something went wrong that is nobody's refusal: try again, later."""
         world = self._world
         world.queue.retry(attempt.key, world.now())
+        world.joined(attempt.key, FAILURE, 1)
         world.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
         self._aftermath.fail(attempt, error)
 
