@@ -27,6 +27,7 @@ from tests.unit.schedule.build import (
     DRIVER,
     charging_device,
     claim,
+    device,
     device_class,
     exactly,
     node,
@@ -120,7 +121,7 @@ def objects(cluster: Cluster, gone: Collection[str] = ()) -> list[Any]:
         name = f"n{number}"
         made.append(node(name, cpu=str(machine.cpu), pods=str(machine.pods), labels={"host": name}))
         devices = [
-            charging_device(f"d{index}", **({"cpu": str(charge)} if charge else {}))
+            charging_device(f"d{index}", cpu=str(charge)) if charge else device(f"d{index}")
             for index, charge in enumerate(machine.devices, 1)
         ]
         if devices:
@@ -155,12 +156,12 @@ def _residents(cluster: Cluster, gone: Collection[str]) -> list[Any]:
             )
         )
     made: list[Any] = []
-    for (where, device), names in users.items():
+    for (where, number), names in users.items():
         left = [name for name in names if name not in gone]
-        results = [{"request": "r", "driver": DRIVER, "pool": where, "device": f"d{device}"}]
+        results = [{"request": "r", "driver": DRIVER, "pool": where, "device": f"d{number}"}]
         made.append(
             claim(
-                claims[where, device], exactly("r"), results=results if left else (), on=where, reserved=left
+                claims[where, number], exactly("r"), results=results if left else (), on=where, reserved=left
             )
         )
     return made + [each for each in pods if each.metadata.name not in gone]
@@ -212,7 +213,9 @@ def names_of(pods: Collection[Pod]) -> list[str]:
     return [each.metadata.name for each in pods]
 
 
-def budget(name: str = "b", allowed: int = 0, disrupted: Collection[str] = (), **labels: str) -> Any:
+def budget(
+    name: str = "b", allowed: int = 0, disrupted: Collection[str] = (), **labels: str
+) -> PodDisruptionBudget:
     tree = {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"selector": {"matchLabels": labels}},

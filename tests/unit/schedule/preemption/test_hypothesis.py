@@ -19,6 +19,7 @@ from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.preemption.candidates import Priorities
 from plimsoll.schedule.preemption.hypothesis import Hypothesis
 from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
 from plimsoll.schedule.verify import verify
 from tests.unit.schedule.build import (
     DRIVER,
@@ -53,7 +54,7 @@ def picture(thing: Any) -> Any:
         return tuple(thing.tolist())
     if isinstance(thing, dict):
         seen = {key: picture(value) for key, value in thing.items()}
-        empty = ({}, (), frozenset())
+        empty: tuple[Any, ...] = ({}, (), frozenset())
         return {key: value for key, value in seen.items() if value not in empty and key not in CACHES}
     if isinstance(thing, list | tuple):
         return tuple(map(picture, thing))
@@ -110,7 +111,7 @@ def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.
     assert not verify(snapshot)
     place = data.draw(st.sampled_from(list(snapshot.places())), "place")
     with Hypothesis(snapshot, place) as hypothesis:
-        added = []
+        added: list[Task] = []
         for _ in range(data.draw(st.integers(0, 6), "steps")):
             here = [each for each in snapshot.pods_at(place) if each not in [t.pod for t in added]]
             step = data.draw(st.sampled_from(["lift", "put back", "add", "take out"]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption.budgets import Budgets
 from plimsoll.schedule.preemption.candidates import find_shortages
@@ -20,7 +22,10 @@ from plimsoll.schedule.preemption.victims import (
     select_victims_quickly,
 )
 from plimsoll.schedule.reasons import Rule, render
+from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.verify import verify
+from tests.unit.schedule.build import node, pod
+from tests.unit.schedule.build import snapshot_of as made_of
 from tests.unit.schedule.preemption.clusters import (
     CLUSTERS,
     SETTINGS,
@@ -31,6 +36,7 @@ from tests.unit.schedule.preemption.clusters import (
     budget,
     ids,
     names_of,
+    objects,
     snapshot_of,
     task_of,
 )
@@ -49,7 +55,7 @@ BUDGETS = st.lists(
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
 @settings(max_examples=250, deadline=None)
 def test_the_victims_are_enough_and_none_is_too_many(
-    cluster: Cluster, wish: Wish, budgets: list[object], offset: int
+    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
     """Checked against fresh snapshots, in which those who went were never there."""
     snapshot = snapshot_of(cluster)
@@ -57,15 +63,13 @@ def test_the_victims_are_enough_and_none_is_too_many(
     unplaced = attempt(task, snapshot)
     if isinstance(unplaced, Placement):
         return
-    plan = plan_preemption(unplaced, snapshot, SETTINGS, budgets, ids(), offset=offset)  # type: ignore[arg-type]
+    plan = plan_preemption(unplaced, snapshot, SETTINGS, budgets, ids(), offset=offset)
     assert not verify(snapshot)
     below = {f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority}
     if isinstance(plan, NoPreemption):
-        for number in range(len(cluster.machines)):
-            gone = {
-                p for p in below if cluster.residents[int(p[1:])].machine % len(cluster.machines) == number
-            }
-            assert isinstance(_attempt_without(cluster, wish, gone), Unplaced), (number, gone)
+        for machine in range(len(cluster.machines)):
+            gone = {each for each in below if _machine_of(each, cluster) == machine}
+            assert isinstance(_attempt_without(cluster, wish, gone), Unplaced), (machine, gone)
         return
     victims = names_of(plan.victims)
     assert victims
@@ -79,6 +83,10 @@ def test_the_victims_are_enough_and_none_is_too_many(
         assert isinstance(_attempt_without(cluster, wish, rest), Unplaced), spared
 
 
+def _machine_of(name: str, cluster: Cluster) -> int:
+    return cluster.residents[int(name[1:])].machine % len(cluster.machines)
+
+
 def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -> Placement | Unplaced:
     snapshot = snapshot_of(cluster, gone)
     return attempt(task_of(wish, snapshot), snapshot)
@@ -86,11 +94,13 @@ def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -
 
 @given(CLUSTERS, WISHES, BUDGETS)
 @settings(max_examples=250, deadline=None)
-def test_the_quick_way_comes_to_the_same(cluster: Cluster, wish: Wish, budgets: list[object]) -> None:
+def test_the_quick_way_comes_to_the_same(
+    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget]
+) -> None:
     snapshot = snapshot_of(cluster)
     task = task_of(wish, snapshot)
     examination = Examination(task, snapshot, SETTINGS)
-    read = Budgets(budgets)  # type: ignore[arg-type]
+    read = Budgets(budgets)
     for place in snapshot.places():
         plain = select_victims(examination, place, read)
         quick = select_victims_quickly(examination, place, read)
@@ -104,6 +114,40 @@ def test_the_quick_way_comes_to_the_same(cluster: Cluster, wish: Wish, budgets: 
             assert not isinstance(plain, Victims)
             assert list(map(render, short)) == list(map(render, plain))
     assert not verify(snapshot)
+
+
+@given(CLUSTERS, WISHES, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+@settings(max_examples=250, deadline=None)
+def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[int], gone: set[int]) -> None:
+    """Pods come and go between two plans; the second is what a scheduler just started would find."""
+    snapshot = snapshot_of(cluster)
+    pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
+    for number in late:
+        if f"p{number}" in pods:
+            snapshot.remove(pods[f"p{number}"])
+    task = task_of(wish, snapshot)
+    first = attempt(task, snapshot)
+    if isinstance(first, Unplaced):
+        plan_preemption(first, snapshot, SETTINGS)
+    for name, each in pods.items():
+        snapshot.set(each)
+        if int(name[1:]) in gone:
+            snapshot.remove(each)
+    second = attempt(task, snapshot)
+    if isinstance(second, Placement):
+        return
+    fresh = Snapshot()
+    for each in objects(cluster):
+        if not isinstance(each, Pod) or int(each.metadata.name[1:]) not in gone:
+            fresh.set(each)
+    found = plan_preemption(second, snapshot, SETTINGS)
+    again = attempt(task_of(wish, fresh), fresh)
+    assert isinstance(again, Unplaced)
+    wanted = plan_preemption(again, fresh, SETTINGS)
+    assert isinstance(found, Preemption) == isinstance(wanted, Preemption)
+    if isinstance(found, Preemption) and isinstance(wanted, Preemption):
+        assert found.node == wanted.node
+        assert [each.spec.priority for each in found.victims] == [p.spec.priority for p in wanted.victims]
 
 
 @given(CLUSTERS, WISHES)
@@ -126,9 +170,6 @@ def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Wish) -> None:
 
 def test_upstreams_order_of_sparing() -> None:
     """One CPU too few: the pods that break a budget are spared first, then the most important."""
-    from tests.unit.schedule.build import node, pod
-    from tests.unit.schedule.build import snapshot_of as made_of
-
     snapshot = made_of(
         node("a", cpu="4"),
         pod("covered", cpu="2", node="a", priority=1, labels={"app": "x"}),
@@ -147,9 +188,6 @@ def test_upstreams_order_of_sparing() -> None:
 
 
 def test_a_budget_is_broken_only_where_it_must_be() -> None:
-    from tests.unit.schedule.build import node, pod
-    from tests.unit.schedule.build import snapshot_of as made_of
-
     snapshot = made_of(
         node("a", cpu="4"),
         pod("covered", cpu="2", node="a", labels={"app": "x"}),
