@@ -105,6 +105,10 @@ class Feed:
         #: Called with the key of a pod that waits for us no longer, and with every claim.
         self.left: Callable[[str], None] = lambda key: None
         self.claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
+        #: Called when a pod joined the queue, by which event; and when an event woke pods: how many, and how
+        #: many of them have to back off first.
+        self.joined: Callable[[str, str], None] = lambda key, event: None
+        self.woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
         self.informers: list[Informer[Any]] = []
         self.synced = False
 
@@ -113,10 +117,13 @@ class Feed:
     async def run(self, client: Client) -> None:
         """Follow every kind; ends only by cancellation or a configuration that cannot work."""
         self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in await _served(client)]
-        async with asyncio.TaskGroup() as group:
-            for informer in self.informers:
-                group.create_task(informer.run())
-            group.create_task(self._await_sync())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self.informers:
+                    group.create_task(informer.run())
+                group.create_task(self._await_sync())
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None  # they have one cause, and one is enough to tell it
 
     async def read(self, client: Client) -> None:
         """Read everything once, without following it."""
@@ -204,6 +211,7 @@ class Feed:
             self._leave(key)
         elif old is None:
             self._queue.add(new, self._clock())
+            self.joined(key, "PodAdd")
         else:
             self._queue.update(new, self._clock())
 
@@ -217,7 +225,10 @@ class Feed:
             return  # nobody has been tried yet, so nobody sleeps
         happening = classify(old, new, room)
         if happening is not None:
-            self._queue.happen(happening, self._clock())
+            before = self._queue.lengths()["backoff"]
+            woken = self._queue.happen(happening, self._clock())
+            if woken:
+                self.woken(happening.kind.value, woken, self._queue.lengths()["backoff"] - before)
         self._changed()
 
 

@@ -143,7 +143,7 @@ class Loop:
         else:
             profile = attempt.pod.spec.scheduler_name
             world.queue.fail(attempt.key, outcome.rules, world.now())
-            world.joined(attempt.key, FAILURE, 1)
+            world.joined(attempt.key, FAILURE)
             world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
             world.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
@@ -201,7 +201,7 @@ class Loop:
         """Something went wrong that is nobody's refusal: try again, later."""
         world = self._world
         world.queue.retry(attempt.key, world.now())
-        world.joined(attempt.key, FAILURE, 1)
+        world.joined(attempt.key, FAILURE)
         world.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
         self._aftermath.fail(attempt, error)
 

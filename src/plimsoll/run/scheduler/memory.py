@@ -16,8 +16,6 @@ from collections.abc import Callable
 #: New objects before the young are collected in an idle moment, and before that cannot wait.
 _SOME = 5_000
 _MANY = 30_000
-#: Young collections before the survivors are set aside.
-_ROUNDS = 2
 #: How long nothing must have happened, and how long ago the last one, for a look at everything (seconds).
 _QUIET = 60.0
 _RARE = 6 * 3600.0
@@ -35,7 +33,6 @@ class Memory:
         self._clock = clock
         self._was_on = True
         self._began = 0.0
-        self._rounds = 0
         self._busy_at = self._full_at = 0.0
         self._active = False
 
@@ -81,11 +78,7 @@ class Memory:
 
     def _young(self) -> None:
         gc.collect(0)
-        self._rounds += 1
-        if self._rounds >= _ROUNDS:
-            self._rounds = 0
-            gc.collect(1)
-            gc.freeze()
+        gc.freeze()
 
     def _hear(self, phase: str, facts: dict[str, int]) -> None:
         if phase == "start":

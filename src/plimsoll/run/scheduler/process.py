@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +36,10 @@ from plimsoll.run.scheduler.writer import ApiWriter, Charging
 
 #: How long events may still be written when all else is done (seconds).
 _LAST_WORDS = 1.0
+#: How long the first pod waits at most for what another scheduler left half done (seconds).
+_MEND_SECONDS = 5.0
+#: Calls that must not wait for bindings: leases, conditions, events.
+_BESIDE_BINDINGS = 64
 
 
 class SchedulerProcess:
@@ -120,21 +125,22 @@ class SchedulerProcess:
         loop = self.loop = Loop(self.world, self.aftermath, self._bindings)
         if self._stop.is_set():
             loop.stop()
-        beside = [
-            asyncio.create_task(keep_up(self.aftermath)),
-            asyncio.create_task(self._mend()),
-        ]
-        self._scheduling.set()
+        upkeep = asyncio.create_task(keep_up(self.aftermath))
         try:
+            await self._mend()
+            self._scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
-            await _cancel(beside)
+            await _cancel([upkeep])
             tell("stopped leading", identity=self.identity)
 
     async def _mend(self) -> None:
+        """Put right what somebody before us left half done; what that takes too long for is left, too."""
         claims = list(self.world.snapshot.all(ResourceClaim))
-        await mend(claims, self.world.feed.pods(), self.writer, self._heard, self._is_ours)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MEND_SECONDS):
+                await mend(claims, self.world.feed.pods(), self.writer, self._heard, self._is_ours)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self.world.profiles
@@ -210,6 +216,7 @@ async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) ->
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
     """The process behind `plimsoll scheduler`: runs until a signal asks it to stop."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
+    config = replace(config, in_flight=settings.binds + _BESIDE_BINDINGS)
     async with Client.connect(config) as client:
         process = SchedulerProcess(client, settings, alone=True)
         loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from plimsoll.run.scheduler.memory import Memory
 from plimsoll.run.scheduler.metrics import Metrics
 from plimsoll.run.scheduler.settings import SchedulerSettings
 from plimsoll.schedule.preemption.nominations import Nominations
-from plimsoll.schedule.queue import PodQueue
+from plimsoll.schedule.queue import PodQueue, Where
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
 
@@ -57,7 +57,7 @@ class World:
         feed = Feed(snapshot, queue, nominations, settings.by_name, clock=now_ms, changed=stir.set)
         memory = Memory(lambda generation, seconds: metrics.pauses.at(str(generation)).observe(seconds))
         metrics.watch("plimsoll_nominated_pods", "Pods that were promised a node.", lambda: len(nominations))
-        return World(
+        world = World(
             settings,
             snapshot,
             queue,
@@ -68,9 +68,23 @@ class World:
             stir,
             dict(settings.by_name),
         )
+        feed.joined, feed.woken = world.joined, world.woken
+        return world
 
     def now(self) -> int:
         return now_ms()
+
+    def joined(self, key: str, event: str) -> None:
+        """Count a pod that joined the queue."""
+        where = self.queue.where(key)
+        if where is not None:
+            self.metrics.incoming.add("gated" if where is Where.HELD else where.value, event)
+
+    def woken(self, event: str, count: int, backoff: int) -> None:
+        """Count pods that an event woke; so many of them have to back off first."""
+        for queue, some in (("active", count - backoff), ("backoff", backoff)):
+            if some:
+                self.metrics.incoming.add(queue, event, count=some)
 
     def profile(self, pod: Pod) -> Settings:
         """The profile a pod asks for."""

@@ -108,6 +108,19 @@ def test_what_helps_wakes(world: World, rule: Rule, tell: Callable[[World], None
     assert world.queue.where(key) is not Where.UNSCHEDULABLE
 
 
+def test_who_joins_the_queue_is_counted(world: World) -> None:
+    world.feed.hear(None, node("n1"))
+    world.feed.hear_pod(None, waiting("a"))
+    world.feed.hear_pod(None, waiting("g", scheduling_gates=[{"name": "g"}]))
+    refuse(world, Rule.RESOURCES)
+    world.feed.hear(None, node("n2"))
+    assert world.metrics.incoming.values == {
+        ("active", "PodAdd"): 1,
+        ("gated", "PodAdd"): 1,
+        ("backoff", "NodeAdded"): 1,
+    }
+
+
 def test_claims_are_told_to_those_who_wait_for_them(world: World) -> None:
     heard: list[str] = []
     world.feed.claim_changed = lambda each: heard.append(each.metadata.name)
