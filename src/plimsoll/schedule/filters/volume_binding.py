@@ -17,9 +17,10 @@ import numpy as np
 
 from plimsoll.api.core import Node, NodeSelector, Pod
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.node_selection import selector_matches
+from plimsoll.api.node_selection import selector_matches, selector_problem
 from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.columns import Mask
+from plimsoll.schedule.filters.affinity import WantedNodes
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.filters.static import SignatureIndex
 from plimsoll.schedule.filters.volumes import (
@@ -41,7 +42,7 @@ _GONE = reason(_RULE, Sentence.VOLUME_GONE)
 
 
 class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
-    """Which nodes the node affinity of a volume means."""
+    """Which nodes the node affinity of a volume means, worked out node by node."""
 
     dtype = np.bool_
 
@@ -100,10 +101,16 @@ class VolumeBindingFilter(Filter):
     def feasible(self) -> Mask:
         if None in self._affinities:
             return np.zeros(self.snapshot.size, dtype=np.bool_)
-        index = self.snapshot.index(VolumeNodes)
-        columns = [index.column(affinity) for affinity in self._affinities if affinity is not None]
+        columns = [self._column(affinity) for affinity in self._affinities if affinity is not None]
         mask: Mask = np.logical_and.reduce(columns)
         return mask
+
+    def _column(self, affinity: NodeSelector) -> Mask:
+        """What is asked of labels alone a pod can ask, too, and there is an index for that."""
+        fields = any(term.match_fields for term in affinity.node_selector_terms)
+        if fields or selector_problem(affinity) is not None:
+            return self.snapshot.index(VolumeNodes).column(affinity)
+        return self.snapshot.index(WantedNodes).column(((), affinity))
 
     def why_not(self, place: int) -> tuple[NodeReason, ...]:
         node = self.snapshot.node(place)

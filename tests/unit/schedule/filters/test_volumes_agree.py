@@ -44,11 +44,33 @@ claims = st.builds(
     modes=st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",))),
     metadata=st.just({"ownerReferences": [{"uid": "uid-p", "controller": True}]}),
 )  # fmt: skip
-volumes = st.builds(
-    lambda name, zone, labelled, driver: volume(
-        name, driver=driver, zone=zone, labels={ZONE: labelled} if labelled else {}
+
+
+def term(expressions: list[tuple[str, str]], field: str) -> dict[str, Any]:
+    """A term of node affinity, readable or not."""
+    values = {"In": ["z1"], "Exists": [], "Near": ["z1"]}
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": how, "values": values[how]} for key, how in expressions
+        ],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [field]}] if field else [],
+    }
+
+
+terms = st.builds(
+    term,
+    st.lists(
+        st.tuples(st.sampled_from(("zone", ZONE)), st.sampled_from(("In", "In", "Exists", "Near"))),
+        max_size=2,
     ),
-    st.sampled_from(VOLUMES), st.sampled_from(("", "z1")), st.sampled_from(("", "z1", "z1__z2")),
+    st.sampled_from(("", "", "a")),
+)
+affinities = st.none() | st.lists(terms, max_size=2).map(lambda all: {"required": {"nodeSelectorTerms": all}})
+volumes = st.builds(
+    lambda name, affinity, labelled, driver: volume(
+        name, driver=driver, affinity=affinity, labels={ZONE: labelled} if labelled else {}
+    ),
+    st.sampled_from(VOLUMES), affinities, st.sampled_from(("", "z1", "z1__z2")),
     st.sampled_from((DRIVER, "other.example.com")),
 )  # fmt: skip
 classes = st.builds(storage_class, st.just("k"), provisioner=st.sampled_from((DRIVER, "none.example.com")))
