@@ -209,6 +209,8 @@ class Feed:
         """A pod that nobody has bound: ours, if it asks for us and is not on its way out."""
         if new.spec.scheduler_name not in self._names or new.metadata.deletion_timestamp is not None:
             self._leave(key)
+        elif self._snapshot.booked(key) is not None and key not in self._queue:
+            return  # we have bound it, and this is what was written before that: the news is on its way
         elif old is None:
             self._queue.add(new, self._clock())
             self.joined(key, "PodAdd")

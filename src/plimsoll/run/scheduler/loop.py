@@ -132,6 +132,9 @@ class Loop:
 
     def _attempt(self, attempt: Attempt, began: float) -> None:
         world = self._world
+        if world.snapshot.booked(attempt.key) is not None:
+            world.queue.done(attempt.key, world.now())  # it has its place already
+            return
         outcome = decide(world, attempt.pod, self._probe)
         if isinstance(outcome, NodeReason):
             world.queue.hold(attempt.pod, outcome, world.now())

@@ -14,9 +14,11 @@ from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.local import LocalCluster
 from plimsoll.run.scheduler.feed import FOLLOWED
+from plimsoll.run.scheduler.loop import decide
 from plimsoll.run.scheduler.settings import SchedulerSettings
 from plimsoll.run.scheduler.world import World
 from plimsoll.schedule.happenings import Happening
+from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.queue import Where
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.verify import verify
@@ -106,6 +108,25 @@ def test_what_helps_wakes(world: World, rule: Rule, tell: Callable[[World], None
     assert world.queue.where(key) is Where.UNSCHEDULABLE, "a change of nothing wakes nobody"
     tell(world)
     assert world.queue.where(key) is not Where.UNSCHEDULABLE
+
+
+def test_old_news_of_a_pod_that_we_have_bound_does_not_bring_it_back(world: World) -> None:
+    world.feed.hear(None, node("n1"))
+    world.feed.hear_pod(None, waiting("a"))
+    attempt = world.queue.pop(world.now())
+    assert attempt is not None
+    outcome = decide(world, attempt.pod)
+    assert isinstance(outcome, Placement)
+    world.snapshot.assume(outcome)
+    world.feed.hear_pod(waiting("a"), waiting("a", status={"phase": "Pending"}))
+    world.snapshot.confirm(attempt.key)
+    world.queue.done(attempt.key)
+    # the watch is late: the pod as it was before it was bound
+    world.feed.hear_pod(waiting("a"), waiting("a", status={"phase": "Pending", "message": "x"}))
+    assert len(world.queue) == 0
+    world.feed.hear_pod(waiting("a"), waiting("a", node="n1"))
+    assert not world.snapshot.assumed
+    assert verify(world.snapshot) == []
 
 
 def test_who_joins_the_queue_is_counted(world: World) -> None:
