@@ -28,6 +28,7 @@ from plimsoll.ledger.profile import Profile
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.pools import PoolPlaces
+from plimsoll.schedule.users import ClaimUsers, same_price
 
 I = TypeVar("I", bound=Index)  # noqa: E741
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Snapshot:
         self.alive: Mask = np.zeros(self.size, dtype=np.bool_)
         self.nodes: list[Node | None] = [None] * self.size
         self.ledgers: list[NodeLedger | None] = [None] * self.size
-        self.columns = NodeColumns(size=self.size)
+        self._columns = NodeColumns(size=self.size)
         self._places: dict[str, int] = {}
         self._vacant: list[int] = list(range(self.size - 1, -1, -1))
         # -- pods: those on the books by key, and those bound to a node we have not heard of
@@ -61,7 +62,9 @@ class Snapshot:
         self.classes: dict[str, DeviceClass] = {}
         self._held: dict[str, AllocationResult] = {}
         self._pending: dict[str, tuple[str, AllocationResult]] = {}
-        self._users: dict[tuple[str, str], set[str]] = {}
+        self._users = ClaimUsers()
+        #: Pods whose charges may be others than those booked, because nobody has written them down.
+        self._stale: set[str] = set()
         self._pools = PoolPlaces()
         self._inventory: Inventory | None = Inventory((), self.features)
         self._last_inventory: Inventory = self._inventory
@@ -95,9 +98,22 @@ class Snapshot:
         return node
 
     def ledger(self, place: int) -> NodeLedger:
+        """The books of a node."""
+        if self._stale:
+            self._price_again()
+        return self._ledger(place)
+
+    def _ledger(self, place: int) -> NodeLedger:
         ledger = self.ledgers[place]
         assert ledger is not None, "no node at this place"
         return ledger
+
+    @property
+    def columns(self) -> NodeColumns:
+        """The books of all nodes side by side."""
+        if self._stale:
+            self._price_again()
+        return self._columns
 
     def pods_at(self, place: int) -> list[Pod]:
         """The pods on the books of a node, bound and assumed."""
@@ -130,7 +146,7 @@ class Snapshot:
 
     def users(self, namespace: str, name: str) -> Set[str]:
         """The pods on the books that use a claim."""
-        return self._users.get((namespace, name), frozenset())
+        return self._users.of(namespace, name)
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
         """An object that is neither a node nor a pod."""
@@ -192,7 +208,7 @@ class Snapshot:
     def assume(self, placement: Placement) -> None:
         """Charge a placement now: the pod on the node's books, its claims' devices as held."""
         pod = placement.task.pod
-        ledger = self.ledger(placement.place)
+        ledger = self._ledger(placement.place)
         ledger.assume(pod, placement.bills)
         key = placement.task.key
         self._assumed[key] = self._promised[key] = placement
@@ -239,7 +255,7 @@ class Snapshot:
             old = None
         else:
             old = self.node(place)
-            self.ledger(place).set_node(node)
+            self._ledger(place).set_node(node)
         self.nodes[place] = node
         for index in self._indexes.values():
             index.node_set(place, node, old)
@@ -247,13 +263,14 @@ class Snapshot:
             self._book(place, pod)
         self._refresh(place)
         if old is None or _may_take_more(node, old):
+            self._note_stale(place)
             self._free_up(place)
 
     def _remove_node(self, name: str) -> None:
         place = self._places.pop(name, None)
         if place is None:
             return
-        node, ledger = self.node(place), self.ledger(place)
+        node, ledger = self.node(place), self._ledger(place)
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
         for key in list(ledger.entries):
             self._unbook(key)
@@ -261,7 +278,7 @@ class Snapshot:
             index.node_removed(place, node)
         self.nodes[place] = self.ledgers[place] = None
         self.alive[place] = False
-        self.columns.clear(place)
+        self._columns.clear(place)
         self._vacant.append(place)
         if pods:  # they stay bound to it, and count again should it come back
             self._strays[name] = {pod_key(pod): pod for pod in pods}
@@ -273,7 +290,7 @@ class Snapshot:
         self.freed = np.concatenate([self.freed, np.zeros(more, dtype=np.int64)])
         self.nodes += [None] * more
         self.ledgers += [None] * more
-        self.columns.grow(self.size)
+        self._columns.grow(self.size)
         self._vacant = list(range(self.size - 1, before - 1, -1))
         for index in self._indexes.values():
             index.grown(self.size)
@@ -298,7 +315,7 @@ class Snapshot:
 
     def _book(self, place: int, pod: Pod) -> None:
         """Put a bound pod on the books, or bring them up to date."""
-        key, ledger = pod_key(pod), self.ledger(place)
+        key, ledger = pod_key(pod), self._ledger(place)
         known = self._booked.get(key)
         if known is None:
             ledger.add(pod, self._bills(place, pod))
@@ -309,7 +326,9 @@ class Snapshot:
             after = ledger.update(pod).units
             self._leave(place, known[1])
             self._assumed.pop(key, None)
-            if any(after.get(name, 0) < amount for name, amount in before.items()):
+            if known[1].metadata.labels != pod.metadata.labels:
+                self._free_up(None)  # who must be apart from it may be anywhere
+            elif any(after.get(name, 0) < amount for name, amount in before.items()):
                 self._free_up(place)
         self._join(place, pod)
 
@@ -319,7 +338,7 @@ class Snapshot:
         if found is None:
             return
         place, pod = found
-        self.ledger(place).remove(pod)
+        self._ledger(place).remove(pod)
         self._leave(place, pod)
         self._free_up(place)
 
@@ -328,8 +347,7 @@ class Snapshot:
         self._refresh(place)
         for index in self._indexes.values():
             index.pod_added(place, pod)
-        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
-            self._users.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
+        self._users.join(pod)
 
     def _leave(self, place: int, pod: Pod) -> None:
         key = pod_key(pod)
@@ -337,11 +355,7 @@ class Snapshot:
         self._refresh(place)
         for index in self._indexes.values():
             index.pod_removed(place, pod)
-        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
-            users = self._users.get((pod.metadata.namespace, name), set())
-            users.discard(key)
-            if not users:
-                self._users.pop((pod.metadata.namespace, name), None)
+        self._users.leave(pod)
 
     def _bills(self, place: int, pod: Pod) -> tuple[Bill, ...] | None:
         """What a bound pod's claims charge: its status says so, or else its claims are priced now.
@@ -365,21 +379,24 @@ class Snapshot:
         kind, key = type(new), _name_of(new)
         objects = self._objects.setdefault(kind, {})
         old = objects.get(key)
-        if kind is ResourceClaim:
-            if old is not None and old.metadata.uid != new.metadata.uid:
+        if kind is ResourceClaim and old is not None:
+            if _is_older(new, old):
+                return
+            if old.metadata.uid != new.metadata.uid:
                 self._remove_object(old)
                 old = None
-            if old is not None and _is_older(new, old):
-                return
         objects[key] = new
         if kind is ResourceClaim:
             self._settle_claim(new)
+            if old is None or old.status.allocation != new.status.allocation:
+                self._stale |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
                 self._free_up(None)
         elif kind is ResourceSlice:
             self._slices_changed(new, old)
         elif kind is DeviceClass:
             self.classes[key[1]] = new
+            self._stale |= self._users.asking_for(key[1], self.claim)
             self._free_up(None)
         elif kind is DeviceTaintRule:
             self._inventory = None
@@ -391,16 +408,19 @@ class Snapshot:
 
     def _remove_object(self, gone: Any) -> None:
         kind, key = type(gone), _name_of(gone)
-        old = self._objects.get(kind, {}).pop(key, None)
-        if old is None:
+        old = self._objects.get(kind, {}).get(key)
+        if old is None or (kind is ResourceClaim and old.metadata.uid != gone.metadata.uid):
             return
+        del self._objects[kind][key]
         if kind is ResourceClaim:
+            self._stale |= self._users.of(*key)
             self._pending.pop(old.metadata.uid, None)
             self._hold(old.metadata.uid, None)
         elif kind is ResourceSlice:
             self._slices_changed(None, old)
         elif kind is DeviceClass:
             self.classes.pop(key[1], None)
+            self._stale |= self._users.asking_for(key[1], self.claim)
         elif kind is DeviceTaintRule:
             self._inventory = None
         self._free_up(None)
@@ -410,8 +430,16 @@ class Snapshot:
     def _slices_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
         self._inventory = self._devices = None
         for slice in (old, new):
-            node = self._pools.note(slice, added=slice is new) if slice is not None else ""
-            self._free_up(self._places.get(node) if node else None)
+            if slice is None:
+                continue
+            pool = (slice.spec.driver, slice.spec.pool.name)
+            node = self._pools.note(slice, added=slice is new)
+            place = self._places.get(node) if node and node == self._pools.node_of(*pool) else None
+            if place is None:  # a pool of several nodes may have become whole for all of them
+                self._stale |= self._users.drawing_from(*pool, self.claim)
+            else:
+                self._note_stale(place)
+            self._free_up(place)
 
     def _settle_claim(self, claim: ResourceClaim) -> None:
         """What the API says about a claim counts, unless it does not know yet what we promised."""
@@ -420,20 +448,7 @@ class Snapshot:
             self._pending.pop(uid, None)
         elif uid in self._pending:
             return
-        if self._held.get(uid) != allocation:
-            self._hold(uid, allocation)
-            for key in self._users.get((claim.metadata.namespace, claim.metadata.name), ()):
-                self._price_again(key)
-
-    def _price_again(self, key: str) -> None:
-        """A claim of a bound pod has become known or has changed: charges nobody wrote down follow it."""
-        place, pod = self._booked[key]
-        entry = self.ledger(place).entries[key]
-        if not entry.assumed and not entry.bills:
-            bills = self._bills(place, pod)
-            if bills:
-                self.ledger(place).update(pod, bills)
-                self._refresh(place)
+        self._hold(uid, allocation)
 
     def _hold(self, uid: str, allocation: AllocationResult | None) -> None:
         """Hold these devices for a claim instead of those it had."""
@@ -450,10 +465,29 @@ class Snapshot:
             self.state.hold_all(allocation)
             self._held[uid] = allocation
 
+    # -- charges that nobody wrote down
+
+    def _note_stale(self, place: int) -> None:
+        """What the claims of the pods at a place charge may be otherwise now."""
+        entries = self._ledger(place).entries.items()
+        self._stale.update(key for key, entry in entries if entry.pod.spec.resource_claims)
+
+    def _price_again(self) -> None:
+        """Bring the charges up to date that follow claims, classes and devices."""
+        stale, self._stale = self._stale, set()
+        for key in sorted(stale & self._booked.keys()):
+            place, pod = self._booked[key]
+            entry = self._ledger(place).entries[key]
+            bills = None if entry.assumed else self._bills(place, pod)
+            if bills is not None and not same_price(bills, entry.bills):
+                self._ledger(place).update(pod, bills)
+                self._refresh(place)
+                self._free_up(place)
+
     # -- inside
 
     def _refresh(self, place: int) -> None:
-        self.columns.refresh(place, self.ledger(place))
+        self._columns.refresh(place, self._ledger(place))
 
     def _free_up(self, place: int | None) -> None:
         """Something happened that may make room at a place, or (None) anywhere."""

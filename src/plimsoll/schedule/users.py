@@ -1,0 +1,76 @@
+"""Which pods on the books use which claims.
+
+Owns `ClaimUsers`: the users of a claim, of the claims that ask for a class, and of those that hold devices of
+a pool. Charges that nobody has written down follow these objects; this tells whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+from typing import TypeAlias
+
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import Bill, claim_names
+from plimsoll.ledger.node import pod_key
+
+#: A claim by namespace and name, or None if it is not known.
+FindClaim: TypeAlias = "Callable[[str, str], ResourceClaim | None]"
+
+
+class ClaimUsers:
+    """Pods by the claims they use, known or not."""
+
+    __slots__ = ("_users",)
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[str, str], set[str]] = {}
+
+    def join(self, pod: Pod) -> None:
+        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
+            self._users.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
+
+    def leave(self, pod: Pod) -> None:
+        for name in claim_names(pod).values() if pod.spec.resource_claims else ():
+            claim = (pod.metadata.namespace, name)
+            users = self._users.get(claim, set())
+            users.discard(pod_key(pod))
+            if not users:
+                self._users.pop(claim, None)
+
+    def of(self, namespace: str, name: str) -> Set[str]:
+        """The pods that use a claim."""
+        return self._users.get((namespace, name), frozenset())
+
+    def asking_for(self, device_class: str, find: FindClaim) -> set[str]:
+        """The pods with a claim that asks for devices of a class."""
+        return self._where(lambda claim: device_class in _classes_of(claim), find)
+
+    def drawing_from(self, driver: str, pool: str, find: FindClaim) -> set[str]:
+        """The pods with a claim that holds devices of a pool."""
+        return self._where(lambda claim: (driver, pool) in _pools_of(claim), find)
+
+    def _where(self, test: Callable[[ResourceClaim], bool], find: FindClaim) -> set[str]:
+        found: set[str] = set()
+        for (namespace, name), users in self._users.items():
+            claim = find(namespace, name)
+            if claim is not None and test(claim):
+                found |= users
+        return found
+
+
+def _classes_of(claim: ResourceClaim) -> set[str]:
+    requests = claim.spec.devices.requests
+    exact = {each.exactly.device_class_name for each in requests if each.exactly is not None}
+    return exact | {sub.device_class_name for each in requests for sub in each.first_available}
+
+
+def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return {(result.driver, result.pool) for result in results}
+
+
+def same_price(bills: Iterable[Bill], others: Iterable[Bill]) -> bool:
+    """Whether bills come from the same devices; what is drawn from pools does not matter here."""
+    return [(bill.uid, bill.parts) for bill in bills] == [(bill.uid, bill.parts) for bill in others]
