@@ -134,7 +134,8 @@ class Watched:
     def read(self) -> bytes:
         material, now = self._material, self._clock()
         if material.file is None:
-            return self._checked(material.data or b"")
+            self._content = self._content or self._checked(material.data or b"")
+            return self._content
         if now - self._looked >= _LOOK_SECONDS or self._stamp is None:
             self._looked = now
             self._look(material.file)
