@@ -9,6 +9,7 @@ only, so that a thousand pods with a thousand different hosts cost no more than 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
 from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
 from plimsoll.ledger.verdict import Code
-from plimsoll.schedule.filters.static import SignatureIndex, StaticFilter
+from plimsoll.schedule.filters.static import A, S, SignatureIndex, StaticFilter
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
@@ -48,9 +49,12 @@ def matches(wanted: Wanted, node: Node) -> bool:
     labels, selector = wanted
     if any(node.metadata.labels.get(key) != value for key, value in labels):
         return False
-    if selector is None:
-        return True
-    return any(term_matches(term, node) for term in readable_terms(selector.node_selector_terms))
+    return selector is None or any(term_matches(term, node) for term in _readable(selector))
+
+
+@lru_cache(maxsize=1024)
+def _readable(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
+    return readable_terms(selector.node_selector_terms)
 
 
 def named_nodes(selector: NodeSelector | None) -> frozenset[str] | None:
@@ -74,64 +78,38 @@ def _names_of(term: NodeSelectorTerm) -> set[str] | None:
     return found
 
 
-class WantedNodes(SignatureIndex[Wanted, np.bool_]):
-    """Where the nodes are that pods ask for."""
-
-    dtype = np.bool_
+class LabelledNodes(SignatureIndex[S, A]):
+    """An index of answers that depend on labels and names; it finds nodes by either."""
 
     def __init__(self) -> None:
         super().__init__()
         self._places: dict[str, int] = {}
         self._by_label: dict[str, dict[str, set[int]]] = {}  # label -> value -> places
-        self._terms: dict[Wanted, tuple[NodeSelectorTerm, ...]] = {}  # those that can be read
 
     def relevant(self, node: Node) -> object:
         return node.metadata.labels
 
-    def answer(self, signature: Wanted, node: Node) -> bool:
-        labels, selector = signature
-        own = node.metadata.labels
-        if any(own.get(key) != value for key, value in labels):
-            return False
-        if selector is None:
-            return True
-        terms = self._terms.get(signature)
-        if terms is None:
-            if len(self._terms) >= 2 * self.kept:
-                self._terms.clear()
-            terms = self._terms[signature] = readable_terms(selector.node_selector_terms)
-        return any(term_matches(term, node) for term in terms)
+    def places_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
+        """The only places where one of these terms can match; None if that is not easily told."""
+        union: set[int] = set()
+        for term in terms:
+            own = self._places_of(term)
+            if own is None:
+                return None
+            union |= own
+        return union
 
-    def candidates(self, signature: Wanted) -> Iterable[int]:
-        labels, selector = signature
-        least: Iterable[int] = self.nodes
-        size = len(self.nodes)
-        for key, value in labels:
-            places = self._with_label(key, value)
-            if len(places) < size:
-                least, size = places, len(places)
-        if selector is not None:
-            union: set[int] = set()
-            for term in selector.node_selector_terms:
-                own = self._candidates_of(term)
-                if own is None:
-                    return least
-                union |= own
-            if len(union) < size:
-                return union
-        return least
-
-    def _candidates_of(self, term: NodeSelectorTerm) -> set[int] | None:
-        """The only places a term can match, if that is easily told."""
+    def _places_of(self, term: NodeSelectorTerm) -> set[int] | None:
         names = _names_of(term)
         if names is not None:
             return {self._places[name] for name in names if name in self._places}
         for each in term.match_expressions:
             if each.operator == "In":
-                return {place for value in each.values for place in self._with_label(each.key, value)}
+                return {place for value in each.values for place in self.with_label(each.key, value)}
         return None
 
-    def _with_label(self, key: str, value: str) -> set[int]:
+    def with_label(self, key: str, value: str) -> set[int]:
+        """The places of nodes with a label, to be read only."""
         by_value = self._by_label.get(key)
         if by_value is None:
             if len(self._by_label) >= _LABELS_KEPT:
@@ -157,6 +135,26 @@ class WantedNodes(SignatureIndex[Wanted, np.bool_]):
                     del by_value[before]
             if before != after and after is not None:
                 by_value.setdefault(after, set()).add(place)
+
+
+class WantedNodes(LabelledNodes[Wanted, np.bool_]):
+    """Where the nodes are that pods ask for."""
+
+    dtype = np.bool_
+
+    def answer(self, signature: Wanted, node: Node) -> bool:
+        return matches(signature, node)
+
+    def candidates(self, signature: Wanted) -> Iterable[int]:
+        labels, selector = signature
+        found = [self.with_label(key, value) for key, value in labels]
+        if selector is not None:
+            named = self.places_of(selector.node_selector_terms)
+            if named is not None:
+                found.append(named)
+        if not found:
+            return self.nodes
+        return min(found, key=len)
 
 
 _NONE: set[int] = set()

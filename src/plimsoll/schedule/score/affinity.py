@@ -1,7 +1,7 @@
 """The nodes a pod would rather have: preferred node affinity.
 
-A node's raw score is the sum of the weights of the terms it matches. Each term is looked up as a rule of its
-own, so pods that prefer alike share what was found out, with pods that require it, too.
+A node's raw score is the sum of the weights of the terms it matches; pods that prefer alike share what was
+found out.
 
 DIFF: a preferred term that cannot be read counts for nothing; upstream fails the attempt
 (test_a_preferred_term_that_cannot_be_read_counts_for_nothing).
@@ -9,18 +9,47 @@ DIFF: a preferred term that cannot be read counts for nothing; upstream fails th
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from plimsoll.api.core import NodeSelector, PreferredSchedulingTerm
+from plimsoll.api.core import Node, PreferredSchedulingTerm
 from plimsoll.api.node_selection import readable_terms, term_matches
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.schedule.filters.affinity import WantedNodes
+from plimsoll.schedule.filters.affinity import LabelledNodes
 from plimsoll.schedule.score.scorer import Scorer, normalise
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
+
+Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
+
+
+@lru_cache(maxsize=1024)
+def _readable(terms: Terms) -> Terms:
+    """The terms that count at all."""
+    return tuple(term for term in terms if term.weight > 0 and readable_terms((term.preference,)))
+
+
+def weigh(terms: Terms, node: Node) -> int:
+    """The sum of the weights of the terms that match a node."""
+    return sum(term.weight for term in terms if term_matches(term.preference, node))
+
+
+class PreferredNodes(LabelledNodes[Terms, np.int64]):
+    """How much pods prefer the nodes."""
+
+    kept: ClassVar[int] = 256
+    dtype = np.int64
+
+    def answer(self, signature: Terms, node: Node) -> int:
+        return weigh(signature, node)
+
+    def candidates(self, signature: Terms) -> Iterable[int]:
+        places = self.places_of(term.preference for term in signature)
+        return self.nodes if places is None else places
 
 
 class AffinityScorer(Scorer):
@@ -28,13 +57,7 @@ class AffinityScorer(Scorer):
 
     name = "NodeAffinity"
 
-    def __init__(
-        self,
-        task: Task,
-        snapshot: Snapshot,
-        settings: Settings,
-        terms: tuple[PreferredSchedulingTerm, ...],
-    ) -> None:
+    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings, terms: Terms) -> None:
         super().__init__(task, snapshot, settings)
         self.terms = terms
 
@@ -43,21 +66,11 @@ class AffinityScorer(Scorer):
         affinity = task.pod.spec.affinity
         if affinity is None or affinity.node_affinity is None:
             return None
-        terms = tuple(term for term in affinity.node_affinity.preferred if term.weight)
+        terms = _readable(affinity.node_affinity.preferred)
         return cls(task, snapshot, settings, terms) if terms else None
 
     def scores(self, feasible: Mask) -> Column:
-        index = self.snapshot.index(WantedNodes)
-        raw: Column = np.zeros(self.snapshot.size, dtype=np.int64)
-        for term in self.terms:
-            selector = NodeSelector(node_selector_terms=(term.preference,))
-            raw += index.column(((), selector)) * np.int64(term.weight)
-        return normalise(raw, feasible)
+        return normalise(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
 
     def score(self, place: int) -> int:
-        node = self.snapshot.node(place)
-        return sum(
-            term.weight
-            for term in self.terms
-            if readable_terms((term.preference,)) and term_matches(term.preference, node)
-        )
+        return weigh(self.terms, self.snapshot.node(place))

@@ -46,7 +46,12 @@ def test_preferred_terms_add_up_to_parts_of_the_best() -> None:
 
 def test_pods_without_preferences_are_not_scored_by_them() -> None:
     snapshot = snapshot_of(*ZONES)
-    empty: list[dict[str, Any] | None] = [None, {}, {"nodeAffinity": {}}, prefers((0, zone("Exists")))]
+    empty: list[dict[str, Any] | None] = [
+        None,
+        {},
+        {"nodeAffinity": {}},
+        prefers((0, zone("Exists")), (-5, zone("Exists"))),
+    ]
     for affinity in empty:
         assert scores(AffinityScorer, pod("w", affinity=affinity), snapshot) is None
 
