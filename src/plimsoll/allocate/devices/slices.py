@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from plimsoll.api.codec import encode
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
-from plimsoll.cel import Device as FlatDevice
 from plimsoll.cel import Matches, Selector, flatten, match_all
 from plimsoll.cel.static.environment import Environment
 
@@ -22,10 +22,33 @@ from plimsoll.cel.static.environment import Environment
 MATCHES_KEPT = 256
 
 
+class Content:
+    """Devices as selectors see them, and what the selectors said of them."""
+
+    __slots__ = ("__weakref__", "_flat", "_matches")
+
+    def __init__(self, devices: Iterable[Device], driver: str) -> None:
+        self._flat = tuple(flatten(device, driver) for device in devices)
+        self._matches: dict[tuple[str, Environment], Matches] = {}
+
+    def matches(self, selector: Selector) -> Matches:
+        key = (selector.expression, selector.environment)
+        found = self._matches.get(key)
+        if found is None:
+            if len(self._matches) >= MATCHES_KEPT:
+                self._matches.pop(next(iter(self._matches)))
+            found = self._matches[key] = match_all(selector, self._flat)
+        return found
+
+
+#: By likeness: nodes of one make list the same devices, and are asked about together.
+_contents: WeakValueDictionary[bytes, Content] = WeakValueDictionary()
+
+
 class SliceView:
     """One version of a slice, with everything computed from it. Immutable but for what it remembers."""
 
-    __slots__ = ("_flat", "_likeness", "_matches", "devices", "is_counters", "pool", "slice")
+    __slots__ = ("_content", "_likeness", "devices", "is_counters", "pool", "slice")
 
     def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
         self.slice = slice
@@ -33,8 +56,7 @@ class SliceView:
         self.pool = PoolId(slice.spec.driver, slice.spec.pool.name)
         #: Whether it lists counters instead of devices.
         self.is_counters = bool(slice.spec.shared_counters)
-        self._flat: tuple[FlatDevice, ...] | None = None
-        self._matches: dict[tuple[str, Environment], Matches] = {}
+        self._content: Content | None = None
         self._likeness: bytes | None = None
 
     @property
@@ -52,16 +74,12 @@ class SliceView:
 
     def matches(self, selector: Selector) -> Matches:
         """Which devices a selector matches, and on which it fails; evaluated at the first call."""
-        key = (selector.expression, selector.environment)
-        found = self._matches.get(key)
-        if found is None:
-            if self._flat is None:
-                driver = self.slice.spec.driver
-                self._flat = tuple(flatten(device, driver) for device in self.devices)
-            if len(self._matches) >= MATCHES_KEPT:
-                self._matches.pop(next(iter(self._matches)))
-            found = self._matches[key] = match_all(selector, self._flat)
-        return found
+        if self._content is None:
+            known = _contents.get(self.likeness)
+            if known is None:
+                known = _contents[self.likeness] = Content(self.devices, self.slice.spec.driver)
+            self._content = known
+        return self._content.matches(selector)
 
 
 def tainted_view(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:
