@@ -177,9 +177,7 @@ class Aftermath:
             lambda notice: self._recorder.preempted(notice.regarding, notice.related, plan.node),
             now=lambda: write_time(datetime.now(UTC)),
         )
-        if done.complete:
-            self._world.nominations.settle(key)
-        else:
+        if not done.complete:
             self._world.nominations.drop(key)
             LOG.warning("preemption on %s is not complete: %s", plan.node, done.errors[0])
         if not done.complete or not done.evicted:

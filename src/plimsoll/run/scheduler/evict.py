@@ -7,9 +7,9 @@ keep the others from being made, and what failed is told. Victims learn why they
 DisruptionTarget, reason PreemptionByScheduler) before they are deleted, with the grace period they ask for.
 
 Around it, in this order: `Nominations.nominate(pod, node, victims)` when the plan is made, so that nobody
-takes the room and the pod does not preempt again meanwhile; `carry_out`; then `Nominations.settle(key)` if it
-is `complete`, else `Nominations.drop(key)` and the pod is tried again. The pod's own `nominatedNodeName` is
-written with its condition.
+takes the room and the pod does not preempt again while they are there; `carry_out`; if it is not `complete`,
+`Nominations.drop(key)`, and the pod is tried again. The pod's own `nominatedNodeName` is written with its
+condition.
 """
 
 from __future__ import annotations

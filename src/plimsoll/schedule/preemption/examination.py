@@ -43,8 +43,15 @@ class Examination:
     """One pod, asked about again and again. What it finds is not remembered for a place."""
 
     def __init__(
-        self, task: Task, snapshot: Snapshot, settings: Settings, new_id: NewId | None = None
+        self,
+        task: Task,
+        snapshot: Snapshot,
+        settings: Settings,
+        new_id: NewId | None = None,
+        *,
+        standing: bool = True,
     ) -> None:
+        """Without `standing`, only the rules that look at other pods are asked about."""
         self.task = task
         self.snapshot = snapshot
         self.settings = settings
@@ -58,6 +65,8 @@ class Examination:
         for kind in FILTERS:
             if kind.rule in HEED_PODS:
                 self._rules.append(kind)
+                continue
+            if not standing:
                 continue
             rule = kind.read(task, snapshot)
             if isinstance(rule, NodeReason):
@@ -92,21 +101,30 @@ class Examination:
         return NO_CLAIMS if self.devices is None else self.devices.answer(place)
 
     def ask_beside(self, others: Sequence[Pod], hypothesis: Hypothesis) -> Fit | tuple[NodeReason, ...]:
-        """The same with the pods that were promised the node; empty or not, the pod must fit both ways."""
-        place = hypothesis.place
+        """The same with pods that were promised the node, and without them: the pod must fit both ways."""
         if others:
-            added: list[Task] = []
-            for pod in others:
-                if self.snapshot.booked(pod_key(pod)) is None:
-                    task = self.read(pod)
-                    hypothesis.add(task, self._room_for(task, hypothesis))
-                    added.append(task)
-            answer = self.ask(place)
-            for task in reversed(added):
-                hypothesis.take_out(task)
+            answer = self.ask_among(others, hypothesis)
             if not isinstance(answer, Fit):
                 return answer
-        return self.ask(place)
+        return self.ask(hypothesis.place)
+
+    def ask_among(self, others: Sequence[Pod], hypothesis: Hypothesis) -> Fit | tuple[NodeReason, ...]:
+        """The same as if pods that were promised the node were there."""
+        added: list[Task] = []
+        for pod in others:
+            if self.snapshot.booked(pod_key(pod)) is None:
+                task = self.read(pod)
+                hypothesis.add(task, self._room_for(task, hypothesis))
+                added.append(task)
+        answer = self.ask(hypothesis.place)
+        for task in reversed(added):
+            hypothesis.take_out(task)
+        return answer
+
+    def claims_beside(self, others: Sequence[Pod] = ()) -> set[str]:
+        """The claims of the pods that are about to come: they are in use, whoever goes."""
+        tasks = [self.task, *map(self.read, others)]
+        return {claim.metadata.uid for task in tasks for claim in task.claims}
 
     def read(self, pod: Pod) -> Task:
         """A promised pod as a task; what keeps it from being tried just now does not void its promise."""

@@ -30,7 +30,7 @@ class Nomination:
     pod: Pod
     node: str
     written: bool  #: whether the pod's status said so when it was last heard of
-    victims: frozenset[str] = frozenset()  #: keys of pods that are being asked to go
+    victims: frozenset[str] = frozenset()  #: keys of pods that have been asked to go, or will be at once
 
 
 class Nominations:
@@ -63,15 +63,9 @@ class Nominations:
             self.drop(key)
 
     def nominate(self, pod: Pod, node: str, victims: Iterable[Pod] = ()) -> None:
-        """Promise a node to a pod, as of now; `victims` are about to be asked to go."""
+        """Promise a node to a pod, as of now; as long as `victims` are there, it waits for them to go."""
         written = pod.status.nominated_node_name == node
         self._put(Nomination(pod, node, written, frozenset(map(pod_key, victims))))
-
-    def settle(self, key: str) -> None:
-        """All victims have been asked to go: from now on their own state tells how far they are."""
-        known = self._by_pod.get(key)
-        if known is not None and known.victims:
-            self._put(replace(known, victims=frozenset()))
 
     def drop(self, key: str) -> None:
         """A promise is void; one that was never made does no harm."""
@@ -118,7 +112,7 @@ class Nominations:
         others = self.at(snapshot.node(place).metadata.name, task.priority, task.key)
         if not others:
             return ()
-        examination = Examination(task, snapshot, settings or Settings.default())
-        with Hypothesis(snapshot, place) as hypothesis:
-            answer = examination.ask_beside(others, hypothesis)
+        examination = Examination(task, snapshot, settings or Settings.default(), standing=False)
+        with Hypothesis(snapshot, place, examination.claims_beside(others)) as hypothesis:
+            answer = examination.ask_among(others, hypothesis)
         return () if isinstance(answer, Fit) else answer

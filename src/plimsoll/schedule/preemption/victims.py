@@ -41,7 +41,7 @@ def select_victims(
     below = lower_pods(examination, place)
     if not below:
         return (NO_VICTIMS,)
-    with Hypothesis(examination.snapshot, place, kept_claims(examination, promised)) as hypothesis:
+    with Hypothesis(examination.snapshot, place, examination.claims_beside(promised)) as hypothesis:
         hypothesis.lift(below)
         answer = examination.ask_beside(promised, hypothesis)
         if not isinstance(answer, Fit):
@@ -71,7 +71,7 @@ def select_victims_quickly(
         return select_victims(examination, place, budgets, promised)
     breaking, harmless = budgets.split(below)
     order = [*breaking, *harmless]
-    with Hypothesis(examination.snapshot, place, kept_claims(examination, ())) as hypothesis:
+    with Hypothesis(examination.snapshot, place, examination.claims_beside()) as hypothesis:
         guess = [] if examination.task.claims else guess_victims(examination, place, order)
         if guess:
             hypothesis.lift(guess)
@@ -124,12 +124,6 @@ def lower_pods(examination: Examination, place: int) -> list[Pod]:
     priority = examination.task.priority
     pods = examination.snapshot.pods_at(place)
     return most_important_first(pod for pod in pods if priority_of(pod) < priority)
-
-
-def kept_claims(examination: Examination, promised: Sequence[Pod]) -> set[str]:
-    """The claims of the pods that are about to come: they are in use, whoever goes."""
-    tasks = [examination.task, *(examination.read(pod) for pod in promised)]
-    return {claim.metadata.uid for task in tasks for claim in task.claims}
 
 
 def _spare(hypothesis: Hypothesis, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:

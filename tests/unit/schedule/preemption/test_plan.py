@@ -162,14 +162,17 @@ def test_a_pod_whose_victims_are_leaving_waits() -> None:
 
 
 def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
-    """They show no sign of it yet, but we know."""
+    """They show no sign of it yet, or we have not heard of it, but we know."""
     new, nominations = pod("new", cpu="1", priority=1), Nominations()
     snapshot = leaving_snapshot()
     nominations.nominate(new, "a", snapshot.pods_at(0))
     found = plan(new, snapshot, nominations=nominations)
     assert isinstance(found, NoPreemption)
     assert found.reasons[0][0].sentence is Sentence.VICTIMS_LEAVING
-    nominations.settle("uid-new")
+    nominations.hear(pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"}))
+    assert isinstance(plan(new, snapshot, nominations=nominations), NoPreemption)
+    snapshot.remove(snapshot.pods_at(0)[0])
+    snapshot.set(pod("thief", cpu="1", node="a"))
     assert isinstance(plan(new, snapshot, nominations=nominations), Preemption)
 
 
