@@ -149,8 +149,10 @@ class SchedulerProcess:
         return Bindings(self.writer, self._heard, done, limit=self.settings.binds)
 
     def _heard(self, claim: ResourceClaim) -> None:
-        """An answer to a write tells of a claim before the watch does."""
-        self.world.snapshot.set(claim)
+        """An answer to a write tells of a claim before the watch does, unless it comes after its end."""
+        known = self.world.snapshot.claim(claim.metadata.namespace, claim.metadata.name)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.world.snapshot.set(claim)
 
     # -- what runs beside
 
