@@ -299,8 +299,9 @@ class LocalCluster:
 
     async def _stop_scheduler(self, task: asyncio.Task[None]) -> None:
         self.scheduler.stop()
-        with suppress(asyncio.CancelledError, TimeoutError):
-            await asyncio.wait_for(task, _READY_SECONDS)
+        await asyncio.wait((task,), timeout=_READY_SECONDS)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     def _running(self) -> RunningServer:
         assert self._server is not None, "the cluster is not running"

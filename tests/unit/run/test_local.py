@@ -197,3 +197,18 @@ def test_a_cluster_that_cannot_start() -> None:
             cluster.start()
     assert threading.active_count() == threads
     cluster.stop()
+
+
+def test_with_the_scheduler_pods_are_bound() -> None:
+    line = {"cpu": "4", "memory": "1Gi", "pods": "10"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    with LocalCluster(scheduler=True) as cluster:
+        cluster.apply({**node, "status": {"allocatable": line, "capacity": line}})
+        for name, scheduler in (("a", "default-scheduler"), ("b", "plimsoll")):
+            container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+            spec = {"schedulerName": scheduler, "containers": [container]}
+            cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+            cluster.wait_for("pods", name, condition=lambda pod: pod["spec"]["nodeName"] == "n1")
+        assert cluster.ask(lambda scheduler: len(scheduler.world.snapshot)) == 1
+    with LocalCluster() as cluster, pytest.raises(AssertionError, match="runs without a scheduler"):
+        cluster.ask(lambda scheduler: scheduler.world)
