@@ -31,7 +31,7 @@ from plimsoll.schedule.preemption.plan import BY_SCHEDULER, DISRUPTION_TARGET
 _AT_ONCE = 16
 #: How often a status is patched that others are changing at the same time.
 _TRIES = 3
-_NOT_FOUND, _CONFLICT = 404, 409
+_NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +130,11 @@ async def _patch_status(pod: Pod, status: dict[str, Any], client: Client) -> boo
         except ApiError as error:
             if error.code == _NOT_FOUND:
                 return False
-            if error.code != _CONFLICT:
+            if error.code not in (_CONFLICT, _INVALID):
                 raise
             if not await _is_there(pod, client):
-                return False
-            if attempt == _TRIES:
+                return False  # another pod has its name
+            if error.code == _INVALID or attempt == _TRIES:
                 raise
     return True
 
