@@ -79,11 +79,6 @@ def volumes_of(*names: str) -> st.SearchStrategy[Any]:
 
 
 volumes = volumes_of(*VOLUMES)
-#: Where most things are as they should be: nodes in zones, volumes, claims bound to them, a pod.
-basis = st.tuples(
-    *(nodes for _ in range(3)), *(volumes_of(name) for name in VOLUMES), st.deferred(lambda: pods),
-    *(st.just(claim(f"c{number}", name)) for number, name in enumerate(VOLUMES)),
-).map(lambda all: [(each, True) for each in all])  # fmt: skip
 classes = st.builds(storage_class, st.just("k"), provisioner=st.sampled_from((DRIVER, "none.example.com")))
 limits = st.builds(lambda name, most: csi_node(name, disk_example_com=most), st.sampled_from(NODES), few)
 attachments = st.builds(
@@ -109,6 +104,11 @@ pods = st.builds(
     lambda name, at, own: pod(f"{name}-{at}", node=at, volumes=own),
     st.sampled_from(("p", "q")), st.sampled_from(NODES), parts,
 )  # fmt: skip
+#: Where most things are as they should be: nodes in zones, volumes, claims bound to them, a pod.
+basis = st.tuples(
+    *(nodes for _ in range(3)), *(volumes_of(name) for name in VOLUMES), pods,
+    *(st.just(claim(f"c{number}", name)) for number, name in enumerate(VOLUMES)),
+).map(lambda all: [(each, True) for each in all])  # fmt: skip
 objects = st.one_of(nodes, claims, volumes, classes, limits, attachments, pods)
 #: Objects that are set, or (False) removed again.
 steps = st.lists(st.tuples(objects, st.sampled_from((True, True, True, False))), max_size=12)
