@@ -27,7 +27,9 @@ def page(registry: CollectorRegistry) -> list[str]:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([0.1, 0.5, 0.7, 1.0, 1.9, 2.0, 2.1, 9.0])))
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([0.1, 0.5, 0.7, 1.0, 1.9, 2.0, 2.1, 9.0]))
+    )
 )
 def test_the_same_page_as_prometheus(seen: list[tuple[str, float]]) -> None:
     counter, histogram = Counter("c_total", "C.", ("x",)), Histogram("h", "H.", BOUNDS, ("x",))
