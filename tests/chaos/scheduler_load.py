@@ -148,8 +148,8 @@ class Flow:
 
     async def create(self, count: int) -> None:
         """So many pods, several at once."""
-        for _ in range(0, count, 10):
-            await asyncio.gather(*(self._create() for _ in range(min(10, count))))
+        for first in range(0, count, 10):
+            await asyncio.gather(*(self._create() for _ in range(first, min(first + 10, count))))
 
     async def _create(self) -> None:
         self.made += 1

@@ -2,6 +2,10 @@
 
 Owns the numbers of the queue, all in whole milliseconds: each failure doubles the wait, from the first to the
 longest. Failures and errors are counted apart, as in kube-scheduler.
+
+DIFF: failures are forgotten when a pod has slept for twice the longest back-off: whoever waits for long in a
+quiet cluster is tried soon when something happens at last, even if the first thing that happens is not what
+it needs; upstream never forgets (test_who_has_slept_for_long_begins_anew).
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ class QueueSettings:
     max_backoff_ms: int = 10_000  #: 0: no back-off at all
     flush_ms: int = 300_000  #: a pod that fits nowhere is tried again after so long, whatever happened
     #: A pod that failed no more often than this is tried again as soon as something helps it and nothing else
-    #: is to be done, before its back-off is over. DIFF: upstream does so however often a pod has failed
-    #: (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
+    #: is to be done, before its back-off is over, so many times in one back-off. DIFF: upstream does so
+    #: however often it was in vain (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
     eager_failures: int = 3
+    eager_tries: int = 3
     #: After so many retries in a row of pods that are more important, a pod has its turn that was tried less.
     retries_in_a_row: int = 8
 

@@ -76,7 +76,10 @@ class _Entry:
     errors: int = 0  #: attempts in a row that ended in an error
     first_tried_at: int | None = None
     due: int = 0  #: when its back-off ends
+    eager: int = 0  #: how often it may be tried before that
+    early: bool = False  #: whether the attempt under way is such a one
     rules: frozenset[Rule] = frozenset()
+    room: bool = True  #: whether what its claims charge was in the way
     watched: tuple[tuple[str, str], ...] = ()  #: held: namespace and name of the claims it waits for
     # -- in flight
     changed: frozenset[Rule] = field(default_factory=frozenset)  #: what its own changes may have settled
@@ -191,7 +194,7 @@ class PodQueue:
                 if settles(changed, entry.rules):
                     self._wake(entry, now)
                 elif changed:
-                    self._waiting.add(key, pod, entry.rules)
+                    self._waiting.add(key, pod, entry.rules, entry.room)
             case Where.GATED:
                 if not pod.spec.scheduling_gates:
                     self._admit(entry, now)
@@ -243,10 +246,13 @@ class PodQueue:
     def pop(self, now: int) -> Attempt | None:
         """The pod to try next, if there is one; it is in flight from now on."""
         self._move(now)
-        key = self._choose() or self._eager.take()
+        key = self._choose()
+        early = key is None
+        key = key or self._eager.take()
         if key is None:
             return None
         entry = self._entries[key]
+        entry.early = early
         self._leave(entry)
         entry.where = Where.IN_FLIGHT
         entry.attempts += 1
@@ -264,23 +270,30 @@ class PodQueue:
             if entry.again is not None:
                 self.add(entry.again, now)
 
-    def fail(self, key: str, rules: frozenset[Rule], now: int) -> None:
+    def fail(self, key: str, rules: frozenset[Rule], now: int, *, room: bool = True) -> None:
         """A pod in flight fits nowhere, because of these rules: it waits for a happening that can help it.
 
-        Without rules nobody knows what could help, so everything that happens does.
+        Without rules nobody knows what could help, so everything that happens does. `room` says whether room
+        on nodes was short for what its claims charge (see `wakeups.wants_room`).
         """
         missed = self._log.since(key)
         entry = self._land(key)
         if entry is None or self._is_over_with(entry, now):
             return
-        entry.failures += 1
         entry.errors = 0
+        entry.rules, entry.room = rules, room
+        if entry.early:
+            entry.eager -= 1
+        else:
+            if now - entry.since > 2 * self.settings.max_backoff_ms:
+                entry.failures = 0
+            entry.failures += 1
+            entry.due = now + backoff_ms(self.settings, entry.failures)
+            entry.eager = self.settings.eager_tries
         self._stamp(entry, now)
-        entry.due = now + backoff_ms(self.settings, entry.failures)
-        entry.rules = rules
         if entry.activated:
             self._place(entry, Where.ACTIVE)
-        elif missed is None or settles(entry.changed, rules) or any_helps(missed, rules, entry.pod):
+        elif missed is None or settles(entry.changed, rules) or any_helps(missed, rules, entry.pod, room):
             self._place(entry, Where.BACKOFF)
         else:
             self._place(entry, Where.UNSCHEDULABLE)
@@ -394,17 +407,17 @@ class PodQueue:
         match where:
             case Where.ACTIVE:
                 order = (-entry.priority, entry.since, entry.number)
-                if entry.failures or entry.errors:
+                if entry.attempts:
                     self._tried.put(key, order)
-                    self._least.put(key, (entry.failures + entry.errors, entry.since, entry.number))
+                    self._least.put(key, (entry.attempts, entry.since, entry.number))
                 else:
                     self._fresh.put(key, order)
             case Where.BACKOFF:
                 self._backoff.put(key, (entry.due,))
-                if entry.rules and entry.failures <= self.settings.eager_failures:
+                if entry.rules and entry.eager > 0 and entry.failures <= self.settings.eager_failures:
                     self._eager.put(key, (-entry.priority, entry.since, entry.number))
             case Where.UNSCHEDULABLE:
-                self._waiting.add(key, entry.pod, entry.rules)
+                self._waiting.add(key, entry.pod, entry.rules, entry.room)
                 self._flush.put(key, (entry.since + self.settings.flush_ms,))
             case Where.HELD | Where.GATED:
                 self._aside[key] = None

@@ -66,13 +66,13 @@ class Waiting:
         """How many pods wait because of each rule; a pod may count for several."""
         return +self._counts
 
-    def add(self, key: str, pod: Pod, rules: frozenset[Rule]) -> None:
+    def add(self, key: str, pod: Pod, rules: frozenset[Rule], room: bool = True) -> None:
         """A pod waits because these rules stood in its way; none: nobody knows why."""
         self.remove(key)
-        signature = _signature(pod, rules)
+        signature = _signature(pod, rules, room)
         group = self._groups.get(signature)
         if group is None:
-            group = self._groups[signature] = Group(Outlook(pod, rules))
+            group = self._groups[signature] = Group(Outlook(pod, rules, room))
             if not rules:
                 self._unexplained[signature] = group
             for rule in rules:
@@ -166,11 +166,12 @@ def _names(pod: Pod, rules: frozenset[Rule]) -> Iterator[Named]:
 _AMONG_PODS = frozenset({Rule.INTER_POD, Rule.SPREAD})
 
 
-def _signature(pod: Pod, rules: frozenset[Rule]) -> bytes:
+def _signature(pod: Pod, rules: frozenset[Rule], room: bool) -> bytes:
     """Equal for pods that form a group: everything `helps` looks at, where these rules look at it."""
     spec = pod.spec
     return encode((
         sorted(rule.value for rule in rules),
+        room,
         (pod.metadata.namespace, pod.metadata.labels) if rules & _AMONG_PODS else None,
         spec.priority or 0,
         spec.node_selector,

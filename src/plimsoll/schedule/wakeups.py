@@ -24,12 +24,13 @@ from plimsoll.schedule.filters.affinity import matches, named_nodes, required_se
 from plimsoll.schedule.filters.ports import Socket, collide, host_sockets
 from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated, tolerates_hard_taints
 from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
-from plimsoll.schedule.reasons import Rule
+from plimsoll.schedule.placement import Unplaced
+from plimsoll.schedule.reasons import Rule, Sentence
 from plimsoll.schedule.topology.terms import Term, Terms, read_terms
 
 __all__ = [
     "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify", "confined_to",
-    "helps", "own_change", "released", "room_at", "room_of", "rules_of", "settles",
+    "helps", "own_change", "released", "room_at", "room_of", "rules_of", "settles", "wants_room",
 ]  # fmt: skip
 
 VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
@@ -75,6 +76,11 @@ _BY_POD_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
 _LOCAL = _NODE_RULES - _AMONG_PODS - {Rule.VOLUME_RESTRICTIONS}
 #: Happenings that concern the pods that use an object, and nobody else.
 BY_NAME = frozenset({Kind.CLAIM_CHANGED, Kind.VOLUME_CLAIM_CHANGED})
+#: Refusals for devices that more room on a node does not change.
+_NO_ROOM = frozenset({
+    Sentence.CANNOT_ALLOCATE, Sentence.CLAIM_ELSEWHERE, Sentence.CLAIM_IN_USE, Sentence.CLAIM_PENDING,
+    Sentence.NO_CLASS,
+})  # fmt: skip
 _CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 
 
@@ -95,8 +101,8 @@ def confined_to(happening: Happening, rule: Rule) -> str:
     if kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
         return str(happening.new.metadata.name)
     if kind in (Kind.POD_DELETED, Kind.POD_UPDATED):
-        if rule is Rule.DEVICES and happening.old.spec.resource_claims:
-            return ""  # its devices may be reached from elsewhere
+        if rule is Rule.DEVICES and _gives_devices_back(happening):
+            return ""  # they may be reached from elsewhere
         name = happening.old.spec.node_name or (happening.room.node.metadata.name if happening.room else "")
         return str(name)
     if kind is Kind.SLICE_CHANGED:
@@ -113,14 +119,23 @@ def room_of(happening: Happening) -> Room | None:
     return happening.room if happening.kind in (Kind.POD_DELETED, Kind.POD_UPDATED) else None
 
 
-def can_help(happening: Happening, rule: Rule, pod: Pod, rules: frozenset[Rule] = frozenset()) -> bool:
+def can_help(
+    happening: Happening, rule: Rule, pod: Pod, rules: frozenset[Rule] = frozenset(), room: bool = True
+) -> bool:
     """Whether a happening may help a pod that a rule stood in the way of; `rules` are all that did."""
-    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod, rules | {rule}))
+    return rule in rules_of(happening) and helps(happening, rule, Outlook(pod, rules | {rule}, room))
 
 
-def any_helps(happenings: Iterable[Happening], rules: frozenset[Rule], pod: Pod) -> bool:
+def wants_room(unplaced: Unplaced) -> bool:
+    """Whether room on a node may have been short for what claims charge; if not, it was devices alone."""
+    return any(
+        reason.rule is Rule.DEVICES and reason.sentence not in _NO_ROOM for reason, _ in unplaced.reasons
+    )
+
+
+def any_helps(happenings: Iterable[Happening], rules: frozenset[Rule], pod: Pod, room: bool = True) -> bool:
     """Whether one of several happenings may help a pod that these rules stood in the way of."""
-    outlook = Outlook(pod, rules)
+    outlook = Outlook(pod, rules, room)
     return any(
         not rules or any(helps(happening, rule, outlook) for rule in rules & rules_of(happening))
         for happening in happenings
@@ -135,9 +150,11 @@ def settles(changed: frozenset[Rule], rules: frozenset[Rule]) -> bool:
 class Outlook:
     """What of a waiting pod decides whether something helps it; read when needed, once."""
 
-    def __init__(self, pod: Pod, rules: frozenset[Rule]) -> None:
+    def __init__(self, pod: Pod, rules: frozenset[Rule], room: bool = True) -> None:
+        """`room`: whether room on nodes was short for what its claims charge, as far as is known."""
         self.pod = pod
         self.rules = rules
+        self.room = room
         self.priority = pod.spec.priority or 0
         self.namespace = pod.metadata.namespace
         self.wanted = wanted_nodes(pod)
@@ -236,6 +253,8 @@ def _node_changed(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
             return False
         case Rule.TAINTS if outlook.bears(old):
             return False
+        case Rule.DEVICES if not outlook.room and Aspect.LABELS not in happening.aspects:
+            return False
         case Rule.RESOURCES if not _grew_for(outlook, old, new):
             return False
     return not outlook.is_refused(new)
@@ -247,13 +266,22 @@ def _grew_for(outlook: Outlook, old: Node, new: Node) -> bool:
     return any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *outlook.demand))
 
 
+def _gives_devices_back(happening: Happening) -> bool:
+    """Whether devices come free at once, as when an assumed pod goes; those of a bound pod are held until its
+    claims say otherwise."""
+    gone = happening.old
+    return bool(gone.spec.resource_claims) and not gone.spec.node_name
+
+
 def _pod_left(happening: Happening, rule: Rule, outlook: Outlook) -> bool:
     gone, room = happening.old, happening.room
     match rule:
         case Rule.PORTS:
             return any(collide(one, other) for one in host_sockets(gone) for other in outlook.sockets)
-        case Rule.DEVICES if gone.spec.resource_claims:
-            return True  # its devices may be reached from elsewhere
+        case Rule.DEVICES if _gives_devices_back(happening):
+            return True
+        case Rule.DEVICES if not outlook.room:
+            return False
         case Rule.RESOURCES | Rule.DEVICES:
             return room is None or not outlook.is_refused(room.node, room)
         case Rule.VOLUME_RESTRICTIONS | Rule.VOLUME_LIMITS | Rule.VOLUME_BINDING:

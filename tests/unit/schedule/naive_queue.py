@@ -16,11 +16,11 @@ from plimsoll.schedule.wakeups import can_help, own_change, rules_of
 _CLAIMS = (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED)
 
 
-def naive_helps(happening: Happening, rules: frozenset[Rule], pod: Pod) -> bool:
+def naive_helps(happening: Happening, rules: frozenset[Rule], pod: Pod, room: bool = True) -> bool:
     """Whether a happening may help a pod, every rule asked one after the other."""
     if not rules:
         return True
-    return any(can_help(happening, rule, pod, rules) for rule in rules if rule in rules_of(happening))
+    return any(can_help(happening, rule, pod, rules, room) for rule in rules if rule in rules_of(happening))
 
 
 @dataclass
@@ -33,6 +33,9 @@ class Waiter:
     errors: int = 0
     attempts: int = 0
     due: int = 0
+    eager: int = 0
+    early: bool = False
+    room: bool = True
     rules: frozenset[Rule] = frozenset()
     watched: frozenset[str] = frozenset()
     missed: list[Happening] = field(default_factory=list)
@@ -133,14 +136,20 @@ class NaiveQueue:
             if waiter.again is not None:
                 self.add(waiter.again, now)
 
-    def fail(self, key: str, rules: frozenset[Rule], now: int) -> None:
+    def fail(self, key: str, rules: frozenset[Rule], now: int, *, room: bool = True) -> None:
         waiter = self._land(key, now)
         if waiter is None:
             return
-        waiter.failures, waiter.errors, waiter.rules = waiter.failures + 1, 0, rules
-        waiter.due = now + self._wait_ms(waiter.failures)
+        waiter.errors, waiter.rules, waiter.room = 0, rules, room
+        if waiter.early:
+            waiter.eager -= 1
+        else:
+            slept = now - waiter.since > 2 * self.settings.max_backoff_ms
+            waiter.failures = 1 if slept else waiter.failures + 1
+            waiter.due = now + self._wait_ms(waiter.failures)
+            waiter.eager = self.settings.eager_tries
         self._stamp(waiter, now)
-        helped = any(naive_helps(each, rules, waiter.pod) for each in waiter.missed)
+        helped = any(naive_helps(each, rules, waiter.pod, room) for each in waiter.missed)
         helped = helped or bool(waiter.changed & rules if rules else waiter.changed)
         if waiter.activated:
             self._to(waiter, Where.ACTIVE)
@@ -185,7 +194,9 @@ class NaiveQueue:
         for each in self._those(Where.IN_FLIGHT):
             each.missed.append(happening)
         helped = [
-            each for each in self._those(Where.UNSCHEDULABLE) if naive_helps(happening, each.rules, each.pod)
+            each
+            for each in self._those(Where.UNSCHEDULABLE)
+            if naive_helps(happening, each.rules, each.pod, each.room)
         ]
         for each in helped:
             self._to(each, Where.ACTIVE if each.due <= now else Where.BACKOFF)
@@ -214,6 +225,7 @@ class NaiveQueue:
         chosen = self._choose()
         if chosen is None:
             return None
+        chosen.early = chosen.where is Where.BACKOFF
         chosen.where, chosen.missed, chosen.changed, chosen.activated = (
             Where.IN_FLIGHT,
             [],
@@ -225,13 +237,13 @@ class NaiveQueue:
 
     def _choose(self) -> Waiter | None:
         active = sorted(self._those(Where.ACTIVE), key=lambda e: (-e.priority, e.since, e.number))
-        fresh = next((each for each in active if not each.failures and not each.errors), None)
-        tried = [each for each in active if each.failures or each.errors]
+        fresh = next((each for each in active if not each.attempts), None)
+        tried = [each for each in active if each.attempts]
         enough = self.settings.retries_in_a_row
         if not tried:
             self.firsts = self.retries = 0
             return fresh if fresh is not None else self._early()
-        least = min(tried, key=lambda e: (e.failures + e.errors, e.since, e.number))
+        least = min(tried, key=lambda e: (e.attempts, e.since, e.number))
         turn = self.retries >= enough
         if fresh is None:
             self.firsts = 0
@@ -256,6 +268,6 @@ class NaiveQueue:
         early = [
             each
             for each in self._those(Where.BACKOFF)
-            if each.rules and each.failures <= self.settings.eager_failures
+            if each.rules and each.eager > 0 and each.failures <= self.settings.eager_failures
         ]
         return min(early, key=lambda e: (-e.priority, e.since, e.number), default=None)

@@ -144,21 +144,60 @@ def test_a_pod_that_is_woken_waits_for_the_end_of_its_backoff() -> None:
 
 
 def test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done() -> None:
-    queue = PodQueue(QueueSettings(eager_failures=2))
+    queue = PodQueue(QueueSettings(eager_tries=2))
     queue.add(pod("p"), 0)
-    for failures in (1, 2):
-        assert named(queue.pop(failures)) == "p"
-        queue.fail("uid-p", RESOURCES, failures)
-        queue.happen(gone(), failures)
-        queue.add(pod("new"), failures)
-        assert named(queue.pop(failures)) == "new"
+    assert named(queue.pop(0)) == "p"
+    for now in (1, 2):
+        queue.fail("uid-p", RESOURCES, now)
+        queue.happen(gone(), now)
+        queue.add(pod("new"), now)
+        assert named(queue.pop(now)) == "new"
         queue.done("uid-new")
-        assert queue.next_due(failures) == 0
-    assert named(queue.pop(3)) == "p"
+        assert queue.next_due(now) == 0
+        assert named(queue.pop(now)) == "p"
     queue.fail("uid-p", RESOURCES, 3)
     queue.happen(gone(), 3)
-    assert queue.pop(3) is None, "it has failed too often"
-    assert queue.next_due(3) == 4000
+    assert queue.pop(3) is None, "that is enough for one back-off"
+    assert queue.next_due(3) == 998, "which has not become longer"
+    assert named(queue.pop(1001)) == "p"
+    queue.fail("uid-p", RESOURCES, 1001)
+    queue.happen(gone(), 1002)
+    assert named(queue.pop(1002)) == "p", "and again in the next"
+    queue.fail("uid-p", RESOURCES, 1002)
+    assert queue.pop(4000) is None
+
+
+def test_who_failed_often_is_not_tried_early() -> None:
+    queue = PodQueue(QueueSettings(eager_failures=2))
+    queue.add(pod("p"), 0)
+    for now in (0, 5000, 10_000):
+        queue.happen(gone(), now)
+        assert named(queue.pop(now)) == "p"
+        queue.fail("uid-p", RESOURCES, now)
+    queue.happen(gone(), 10_001)
+    assert queue.pop(13_999) is None
+    assert queue.next_due(13_000) == 1000
+
+
+def test_who_has_slept_for_long_begins_anew() -> None:
+    queue = PodQueue(PATIENT)
+    queue.add(pod("p"), 0)
+    now = 0
+    for wait in (1000, 2000, 4000, 8000, 10_000):
+        assert queue.pop(now) is not None
+        queue.fail("uid-p", RESOURCES, now)
+        queue.happen(gone(), now)
+        assert queue.next_due(now) == wait
+        now += 20_000 if wait == 10_000 else wait
+    assert queue.pop(now) is not None
+    queue.fail("uid-p", RESOURCES, now)
+    queue.happen(gone(), now)
+    assert queue.next_due(now) == 10_000, "twenty seconds are not long"
+    now += 20_001
+    assert queue.pop(now) is not None
+    queue.fail("uid-p", RESOURCES, now)
+    queue.happen(gone(), now)
+    assert queue.next_due(now) == 1000
 
 
 def test_a_pod_after_an_error_is_never_early() -> None:

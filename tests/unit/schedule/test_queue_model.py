@@ -128,7 +128,12 @@ HAPPENINGS = _changes()
 happenings = st.sampled_from(HAPPENINGS)
 
 _QUEUE = QueueSettings(
-    initial_backoff_ms=10, max_backoff_ms=60, flush_ms=400, eager_failures=2, retries_in_a_row=2
+    initial_backoff_ms=10,
+    max_backoff_ms=60,
+    flush_ms=400,
+    eager_failures=2,
+    eager_tries=2,
+    retries_in_a_row=2,
 )
 _WHY = [
     NodeReason(Rule.DEVICES, Sentence.CLAIM_MISSING, Code.UNRESOLVABLE, {"claim": "c1"}),
@@ -279,7 +284,8 @@ def test_long_lives(seed: int) -> None:
             quick.remove(key)
             naive.remove(key)
         else:
-            answers = [getattr(each, what)(*more, now) for each in (quick, naive)]
+            extra = {"room": dice.random() < 0.5} if what == "fail" else {}
+            answers = [getattr(each, what)(*more, now, **extra) for each in (quick, naive)]
             if what == "happen":
                 assert answers[0] == answers[1]
         _check(quick, naive, now, flying)
@@ -288,14 +294,15 @@ def test_long_lives(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_many_that_wait_for_the_same(seed: int) -> None:
     dice = random.Random(seed)
-    index, naive = Waiting(), dict[str, tuple[Pod, frozenset[Rule]]]()
+    index, naive = Waiting(), dict[str, tuple[Pod, frozenset[Rule], bool]]()
     usual = dice.sample(_USUAL, 3)
     for number in range(60):
-        naive[f"k{number}"] = pod(f"p{number}", **dice.choice(_FIELDS)), dice.choice(usual)
+        one = pod(f"p{number}", **dice.choice(_FIELDS))
+        naive[f"k{number}"] = one, dice.choice(usual), dice.random() < 0.5
         index.add(f"k{number}", *naive[f"k{number}"])
     for happening in HAPPENINGS:
         assert {*index.helped(happening)} == {
-            key for key, (each, rules) in naive.items() if naive_helps(happening, rules, each)
+            key for key, (each, rules, room) in naive.items() if naive_helps(happening, rules, each, room)
         }
 
 

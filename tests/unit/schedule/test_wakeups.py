@@ -18,11 +18,16 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from plimsoll.schedule.cycle import schedule_one
 from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
+from plimsoll.schedule.placement import Unplaced
 from plimsoll.schedule.queue import PodQueue
 from plimsoll.schedule.reasons import Rule
-from plimsoll.schedule.wakeups import VOLUMES, any_helps, can_help, rules_of
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.wakeups import VOLUMES, any_helps, can_help, rules_of, wants_room
 from tests.unit.schedule.build import (
+    CLASS,
+    charging_device,
     claim,
     device,
     device_class,
@@ -31,6 +36,7 @@ from tests.unit.schedule.build import (
     pod,
     resource_slice,
     snapshot_of,
+    task_of,
 )
 
 ZONE = "topology.kubernetes.io/zone"
@@ -197,7 +203,8 @@ def test_pods_of_a_node_of_their_own_are_not_interested_in_others() -> None:
     assert helped(happened(None, node("else")), affinity=own) == {"INTER_POD", "SPREAD"}
     assert "RESOURCES" in helped(happened(None, node("mine")), affinity=own)
     assert "RESOURCES" not in helped(happened(pod("p", node="else"), None), affinity=own)
-    assert "DEVICES" in helped(happened(pod("p", node="else", claims=["c"]), None), affinity=own)
+    assert "DEVICES" not in helped(happened(pod("p", node="else", claims=["c"]), None), affinity=own)
+    assert "DEVICES" in helped(released(pod("p", claims=["c"])), affinity=own), "devices are given back"
     assert "DEVICES" not in helped(happened(None, resource_slice("else", [device("d")])), affinity=own)
 
 
@@ -212,6 +219,34 @@ def test_a_plain_pod_that_goes_wakes_pods_that_wait_for_devices() -> None:
     queue.pop(0)
     queue.fail("uid-p", frozenset({Rule.DEVICES}), 0)
     assert queue.happen(happened(pod("plain", node="n", cpu="1"), None), 1) == 1
+
+
+def test_a_pod_that_goes_brings_room_and_no_devices() -> None:
+    """Its devices are held until its claims say otherwise; whoever lacks devices alone goes on waiting."""
+    waiting, gone = pod("p", claims=["c"]), happened(pod("g", node="n", claims=["d"]), None)
+    assert can_help(gone, Rule.DEVICES, waiting)
+    assert not can_help(gone, Rule.DEVICES, waiting, room=False)
+    assert can_help(released(pod("g", claims=["d"])), Rule.DEVICES, waiting, room=False)
+    more = happened(node("n", cpu="1"), node("n", cpu="2"))
+    assert can_help(more, Rule.DEVICES, waiting)
+    assert not can_help(more, Rule.DEVICES, waiting, room=False)
+    label = happened(node("n"), node("n", labels={"a": "b"}))
+    assert can_help(label, Rule.DEVICES, waiting, room=False), "devices may be for nodes with that label"
+
+
+def test_whether_room_was_short() -> None:
+    snapshot = snapshot_of(
+        node("n", cpu="1"),
+        device_class(CLASS),
+        resource_slice("n", [charging_device("d", cpu="2")]),
+        claim("c", exactly("r")),
+        claim("many", exactly("r", count=3)),
+    )
+    for name, short in (("c", True), ("many", False)):
+        task = task_of(pod("p", claims=[name]), snapshot)
+        unplaced = schedule_one(task, snapshot, Settings.default(), lambda: "id")
+        assert isinstance(unplaced, Unplaced)
+        assert wants_room(unplaced) is short
 
 
 def test_a_pod_that_goes() -> None:

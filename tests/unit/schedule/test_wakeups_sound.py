@@ -19,6 +19,7 @@ from plimsoll.schedule.queue import PodQueue, QueueSettings, Where
 from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.wakeups import wants_room
 from tests.unit.schedule.build import (
     CLASS,
     DRIVER,
@@ -226,7 +227,7 @@ class Story:
                 break
             outcome = self.attempt(found.pod)
             if isinstance(outcome, Unplaced):
-                self.queue.fail(found.key, outcome.rules, self.count)
+                self.queue.fail(found.key, outcome.rules, self.count, room=wants_room(outcome))
                 continue
             self.snapshot.assume(outcome)
             self.placements[found.key] = outcome

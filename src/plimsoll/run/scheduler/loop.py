@@ -29,6 +29,7 @@ from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.queue import Attempt
 from plimsoll.schedule.reasons import NodeReason, Sentence
 from plimsoll.schedule.task import Task
+from plimsoll.schedule.wakeups import wants_room
 
 #: How long decisions are made before others get their turn (seconds).
 _TURN = 0.004
@@ -145,7 +146,7 @@ class Loop:
             self._place(attempt, outcome, began)
         else:
             profile = attempt.pod.spec.scheduler_name
-            world.queue.fail(attempt.key, outcome.rules, world.now())
+            world.queue.fail(attempt.key, outcome.rules, world.now(), room=wants_room(outcome))
             world.joined(attempt.key, FAILURE)
             world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
             world.metrics.refused(attempt.key, outcome.rules, profile)
