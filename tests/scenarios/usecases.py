@@ -56,7 +56,7 @@ class Story:
         if isinstance(tree, list):
             return [self.plain(item) for item in tree]
         if isinstance(tree, str):
-            text = _freeing_devices(_ID.sub("<id>", tree))
+            text = _ID.sub("<id>", tree)
             for prefix in self._prefixes():
                 text = re.sub(rf"\b{re.escape(prefix)}[a-z0-9]{{5}}\b", f"{prefix}*", text)
             return text
@@ -313,24 +313,6 @@ NOTES: Mapping[str, Callable[[Stage, Tree], Tree | None]] = {
 
 
 # -- the parts of objects that are compared
-
-
-def _freeing_devices(text: str) -> str:
-    """What upstream says about preemption, as it reads if devices of other pods can be freed.
-
-    Upstream's dry runs leave the claims of victims allocated, so it never looks for victims where devices are
-    short; here it is looked, and nobody found (row test_devices_of_victims_are_freed of docs/compat.md).
-    """
-    reasons, _, preemption = text.partition(" still not schedulable, preemption: ")
-    short = re.search(r"(\d+) cannot allocate all claims", reasons)
-    useless = re.search(r"(\d+) Preemption is not helpful for scheduling\.", preemption)
-    if short is None or useless is None or "No preemption victims" in preemption:
-        return text
-    counts = {"No preemption victims found for incoming pod": int(short[1])}
-    counts["Preemption is not helpful for scheduling"] = int(useless[1]) - int(short[1])
-    told = ", ".join(sorted(f"{count} {words}" for words, count in counts.items() if count > 0))
-    nodes = preemption.partition(":")[0]
-    return f"{reasons} still not schedulable, preemption: {nodes}: {told}."
 
 
 def _condition(pod: Tree) -> Tree | None:
