@@ -196,8 +196,7 @@ class Snapshot:
         """An object is gone; one that was not known does no harm."""
         if isinstance(old, Pod):
             self._unbook(pod_key(old))
-            for strays in self._strays.values():
-                strays.pop(pod_key(old), None)
+            self._drop_stray(pod_key(old))
         elif isinstance(old, Node):
             self._remove_node(old.metadata.name)
         else:
@@ -308,10 +307,16 @@ class Snapshot:
         known = self._booked.get(key)
         if known is not None and known[0] != place:
             self._unbook(key)
+        self._drop_stray(key)
         if place is None:
             self._strays.setdefault(name, {})[key] = pod
         else:
             self._book(place, pod)
+
+    def _drop_stray(self, key: str) -> None:
+        """A pod is not, or not only, bound to a node we have not heard of."""
+        for strays in self._strays.values():
+            strays.pop(key, None)
 
     def _book(self, place: int, pod: Pod) -> None:
         """Put a bound pod on the books, or bring them up to date."""

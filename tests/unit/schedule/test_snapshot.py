@@ -572,3 +572,10 @@ def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -
     late = snapshot.index(LateEar)
     assert (early.nodes, early.pods, early.objects) == (late.nodes, late.pods, late.objects)
     assert snapshot.index(Ear) is early
+
+
+def test_a_stray_that_turns_up_elsewhere_is_a_stray_no_longer() -> None:
+    snapshot = snapshot_of(node("b"), pod("p", node="a"), pod("p", node="b"))
+    snapshot.set(node("a"))
+    assert [each.metadata.name for each in snapshot.pods_at(snapshot.place_of("b") or 0)] == ["p"]
+    assert verify(snapshot) == []
