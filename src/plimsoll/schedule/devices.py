@@ -283,6 +283,10 @@ class Memory(Index):
         self._shapes.clear()
 
     def node_removed(self, place: int, node: Node) -> None:
+        self.forget(place)
+
+    def forget(self, place: int) -> None:
+        """What is known of a place does not hold any more."""
         for shape in self._shapes.values():
             shape.clear(place)
 

@@ -45,8 +45,27 @@ class CandidateLimits:
 class Refusals(Memory):
     """Where dry runs failed, by pod and place, until something is given back there.
 
-    That a pod does not fit although all pods below it are gone stays true whoever comes.
+    That a pod does not fit although all pods below it are gone stays true whoever comes, with one exception:
+    one that comes with a claim that has devices already can take them along when it goes.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._joined: set[int] = set()
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        if pod.spec.resource_claims:
+            self._joined.add(place)
+
+    def shape(self, key: bytes) -> Shape:
+        for place in self._joined:
+            self.forget(place)
+        self._joined.clear()
+        return super().shape(key)
+
+    def settle(self) -> None:
+        """Those who came since it was last asked were there only for the sake of argument."""
+        self._joined.clear()
 
     def object_set(self, new: Any, old: Any) -> None:
         super().object_set(new, old)
@@ -144,6 +163,8 @@ def find_candidates(
             harmless += not answer.broken
             if harmless and len(found) >= enough:
                 break
+    if known is not None:
+        snapshot.index(Refusals).settle()
     # Nodes where budgets are kept come first.
     found.sort(key=lambda victims: victims.broken > 0)
     return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
