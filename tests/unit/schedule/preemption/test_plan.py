@@ -137,6 +137,25 @@ def test_devices_of_a_claim_the_new_pod_shares_are_not_up_for_grabs() -> None:
     assert isinstance(found, NoPreemption)
 
 
+def test_a_pool_goes_with_the_last_pod_that_draws_from_it() -> None:
+    """Six CPUs belong to a claim that two pods draw from: both must go before the pool does."""
+    mapping = {"cpu": {"capacityKey": f"{DRIVER}/cpu", "accountingPolicy": "ConsumeFrom"}}
+    pool = device("d1", capacity={f"{DRIVER}/cpu": "6"}, fields={"nodeAllocatableResourceMappings": mapping})
+    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "d1"}
+    snapshot = snapshot_of(
+        device_class(),
+        node("a", cpu="8"),
+        resource_slice("a", [pool]),
+        claim("c", exactly("r"), results=[result], on="a", reserved=["one", "two"]),
+        pod("one", cpu="2", node="a", claims=["c"], priority=1),
+        pod("two", cpu="2", node="a", claims=["c"]),
+        pod("plain", cpu="1", node="a"),
+    )
+    assert snapshot.ledger(0).headroom()["cpu"] == 1000
+    assert victims_of(pod("small", cpu="2", priority=5), snapshot) == ("a", ["plain"])
+    assert sorted(victims_of(pod("large", cpu="4", priority=5), snapshot)[1]) == ["one", "two"]
+
+
 # -- who may preempt
 
 
