@@ -2,7 +2,8 @@
 
 Owns `Notices`. What is told last about a pod counts: a pod that is tried ten times while its turn comes is
 written once. Promises: a condition that says the same already is not written; a pod that no longer waits is
-not told anything; a write that fails is logged and forgotten, because the next attempt brings another.
+not told anything; a write that fails for want of an answer is made again after a moment, because a pod that
+sleeps may not be tried again for long; one that is refused is logged and forgotten.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.run.scheduler.writer import ApiWriter, write_time
 from plimsoll.schedule.conditions import plan_condition
 
 _WORKERS = 8
+#: How long a server that gave no answer is left alone (seconds).
+_PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,15 @@ class Notices:
         writer: ApiWriter,
         *,
         workers: int = _WORKERS,
+        pause: float = _PAUSE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._writer = writer
         self._limit = workers
+        self._pause = pause
         self._now = now
         self._waiting: dict[str, Notice] = {}
+        self._writing: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.written = 0
 
@@ -71,6 +77,7 @@ class Notices:
     def drop(self, key: str) -> None:
         """A pod waits no longer."""
         self._waiting.pop(key, None)
+        self._writing.discard(key)
 
     async def stop(self, seconds: float = 0.0) -> None:
         """Write what waits for so long, then leave it."""
@@ -86,7 +93,13 @@ class Notices:
         while self._waiting:
             key = next(iter(self._waiting))
             notice = self._waiting.pop(key)
-            await _carefully(self._write(notice), notice.pod)
+            self._writing.add(key)
+            answered = await _carefully(self._write(notice), notice.pod)
+            wanted = key in self._writing
+            self._writing.discard(key)
+            if wanted and not answered:
+                self._waiting.setdefault(key, notice)
+                await asyncio.sleep(self._pause)
 
     async def _write(self, notice: Notice) -> None:
         now = write_time(self._now())
@@ -96,10 +109,13 @@ class Notices:
             await self._writer.patch_status(notice.pod, patch)
 
 
-async def _carefully(work: Awaitable[None], pod: Pod) -> None:
+async def _carefully(work: Awaitable[None], pod: Pod) -> bool:
+    """Whether there was an answer, whatever it was."""
     try:
         await work
     except ApiError as error:
         if error.code not in (404, 409):  # gone, or another pod of its name
             meta = pod.metadata
             LOG.warning("pod %s/%s could not be told why it waits: %s", meta.namespace, meta.name, error)
+        return not (isinstance(error, UnreachableError) or error.code == 429 or error.code >= 500)
+    return True
