@@ -95,7 +95,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(Priorities)

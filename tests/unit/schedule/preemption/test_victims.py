@@ -53,7 +53,7 @@ BUDGETS = st.lists(
 
 
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_victims_are_enough_and_none_is_too_many(
     cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
@@ -93,7 +93,7 @@ def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -
 
 
 @given(CLUSTERS, WISHES, BUDGETS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_quick_way_comes_to_the_same(
     cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget]
 ) -> None:
@@ -117,7 +117,7 @@ def test_the_quick_way_comes_to_the_same(
 
 
 @given(CLUSTERS, WISHES, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[int], gone: set[int]) -> None:
     """Pods come and go between two plans; the second is what a scheduler just started would find."""
     snapshot = snapshot_of(cluster)
