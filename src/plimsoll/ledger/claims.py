@@ -26,7 +26,7 @@ from plimsoll.api.forms import (
 )
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import AllocationDevice, AllocationResult, DeviceClass, ResourceClaim
+from plimsoll.api.resource import AllocationDevice, AllocationResult, Device, DeviceClass, ResourceClaim
 from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.mapping import NO_CLASS, DeviceCharge, charges_of
 from plimsoll.ledger.profile import Profile
@@ -139,13 +139,16 @@ def has_node_device(claim: ResourceClaim, allocation: AllocationResult, pricing:
 
     A device that is not published counts if its class says what such devices charge.
     """
-    for result in allocation.devices.results:
-        device = pricing.devices.find(result, pricing.node)
-        if device is not None and device_forms(device):
-            return True
-        if pricing.class_policy(claim, result.request).charges:
-            return True
-    return False
+    return any(
+        _concerns_node(
+            pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request)
+        )
+        for result in allocation.devices.results
+    )
+
+
+def _concerns_node(device: Device | None, class_policy: ClassPolicy) -> bool:
+    return bool(class_policy.charges or (device is not None and device_forms(device)))
 
 
 def price_claim(
@@ -155,24 +158,27 @@ def price_claim(
     pricing: Pricing,
 ) -> Bill | Reason | None:
     """The bill of an allocated claim; None if it charges nothing."""
-    if not has_node_device(claim, allocation, pricing):
+    found = [
+        (result, pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request))
+        for result in allocation.devices.results
+    ]
+    if not any(_concerns_node(device, policy) for _, device, policy in found):
         return None
-    return bill_results(claim, allocation.devices.results, containers, pricing)
+    return _bill_devices(claim, found, containers, pricing.profile)
 
 
-def bill_results(
+def _bill_devices(
     claim: ResourceClaim,
-    results: Sequence[AllocationDevice],
+    found: Sequence[tuple[AllocationDevice, Device | None, ClassPolicy]],
     containers: tuple[str, ...],
-    pricing: Pricing,
+    profile: Profile,
 ) -> Bill | Reason | None:
     """The bill of allocation results, each of which must name a device that is published."""
     parts: list[DeviceCharge] = []
-    for result in results:
-        device = pricing.devices.find(result, pricing.node)
+    for result, device, class_policy in found:
         if device is None:
-            return _missing(claim, result, pricing.profile)
-        charges = charges_of(result, device, pricing.class_policy(claim, result.request), pricing.profile)
+            return _missing(claim, result, profile)
+        charges = charges_of(result, device, class_policy, profile)
         if isinstance(charges, Reason):
             return _placed(charges, claim, result)
         parts.extend(charges)
