@@ -42,14 +42,18 @@ class NodeColumns:
 
     def refresh(self, place: int, ledger: NodeLedger) -> None:
         """Take over the numbers of one ledger."""
-        for name in {PODS, *self._line, *ledger.allocatable, *ledger.requested}:
-            line = ledger.allocatable.get(name, 0)
-            used = len(ledger) if name == PODS else ledger.requested.get(name, 0)
-            self._column(self._line, name)[place] = line
-            self._column(self._free, name)[place] = min(INT64_MAX, max(INT64_MIN, line - used))
+        allocatable, requested, lines, free = ledger.allocatable, ledger.requested, self._line, self._free
+        for names in (allocatable, requested):
+            for name in names:
+                if name not in lines:
+                    lines[name], free[name] = self._nothing.copy(), self._nothing.copy()
+        for name, column in lines.items():
+            line = allocatable.get(name, 0)
+            column[place] = line
+            free[name][place] = _bounded(line - requested.get(name, 0))
+        free[PODS][place] = allocatable.get(PODS, 0) - len(ledger)
         for name, column in self._spare.items():
-            spare = ledger.allocatable.get(name, 0) - ledger.non_zero[name]
-            column[place] = min(INT64_MAX, max(INT64_MIN, spare))
+            column[place] = _bounded(allocatable.get(name, 0) - ledger.non_zero[name])
         self.changes.note(place)
 
     def clear(self, place: int) -> None:
@@ -84,11 +88,6 @@ class NodeColumns:
         """What is left of it where containers without a request count for a little (NonZeroRequested)."""
         return self._spare.get(name, self.free(name))
 
-    def _column(self, columns: dict[str, Column], name: str) -> Column:
-        if name not in columns:
-            columns[name] = self._nothing.copy()
-        return columns[name]
-
     def fits_requests(self, demand: Units, skip: Collection[str] = ()) -> Mask:
         """Where one more pod with this demand fits, by its requests."""
         wanted = [name for name, amount in demand.items() if amount > 0 and name not in skip]
@@ -108,6 +107,10 @@ class NodeColumns:
         for name in names:
             mask &= columns.get(name, self._nothing) >= np.int64(demand[name])
         return mask
+
+
+def _bounded(amount: int) -> int:
+    return amount if INT64_MIN <= amount <= INT64_MAX else INT64_MIN if amount < 0 else INT64_MAX
 
 
 def _charged(demand: Units) -> list[str]:
