@@ -87,7 +87,7 @@ def test_sharing_is_looked_at_first() -> None:
 )
 def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, fits: bool) -> None:
     """Also if no pod on this node has it; a claim that charges nothing may be shared."""
-    charging = {"cpu": device_cpu} if device_cpu is not None else {}
+    charging: dict[str, Any] = {"cpu": device_cpu} if device_cpu is not None else {}
     world = World(piece(device("d", **charging)), claims=[claim("c", result("d"), reserved=reserved)])
     verdict = world.judge_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.fits is fits

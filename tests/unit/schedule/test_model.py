@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,14 +78,11 @@ WISHES = st.builds(
 
 def add_machine(snapshot: Snapshot, name: str, machine: Machine) -> None:
     snapshot.set(node(name, cpu=str(machine.cpu)))
-    devices = [
-        charging_device(
-            each,
-            fields={"attributes": {"kind": {"string": kind}}},
-            **({"cpu": str(charge)} if charge else {}),
-        )
-        for each, (kind, charge) in machine.devices.items()
-    ]
+    devices = []
+    for each, (kind, charge) in machine.devices.items():
+        charges: dict[str, Any] = {"cpu": str(charge)} if charge else {}
+        attributes = {"attributes": {"kind": {"string": kind}}}
+        devices.append(charging_device(each, fields=attributes, **charges))
     snapshot.set(resource_slice(name, devices))
 
 
@@ -136,7 +134,8 @@ def test_nobody_waits_who_could_run(machines: list[Machine], wishes: list[Wish],
             assert found.nodes <= counted or not found.nodes
         assert not verify(snapshot)
         assert not find_overdrafts(snapshot)
-        if running and data.draw(st.booleans(), "somebody leaves"):
+        somebody_leaves: bool = data.draw(st.booleans())
+        if running and somebody_leaves:
             gone = data.draw(st.sampled_from(sorted(running)))
             where, charge, devices = running.pop(gone)
             snapshot.forget(f"uid-{gone}")

@@ -271,10 +271,6 @@ class PodOs(Wire, frozen=True):
     name: str = ""
 
 
-class SchedulingGroup(Wire, frozen=True):
-    pod_group_name: str | None = None
-
-
 class WholePodSpec(PodSpec, frozen=True):
     containers: tuple[WholeContainer, ...] = ()
     init_containers: tuple[WholeContainer, ...] = ()
@@ -304,7 +300,6 @@ class WholePodSpec(PodSpec, frozen=True):
     runtime_class_name: str | None = None
     enable_service_links: bool | None = None
     os: PodOs | None = None
-    scheduling_group: SchedulingGroup | None = None
 
 
 # -- its status
