@@ -32,7 +32,7 @@ from plimsoll.ledger.requests import DEFAULTS
 from plimsoll.run.scheduler.binding import Bindings
 from plimsoll.run.scheduler.recorder import Recorder
 from plimsoll.run.scheduler.writer import ApiWriter
-from plimsoll.schedule.bind import Bound, Failed
+from plimsoll.schedule.binding.bind import Bound, Failed
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.task import Task
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from plimsoll.ledger.columns import Column
 from plimsoll.schedule.devices import BEST, NO_CLAIMS, Fit
+from plimsoll.schedule.devices.waste import score_sizes
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.sieve import Sieve
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
-from plimsoll.schedule.waste import score_sizes
 
 _RULED_OUT = -1
 

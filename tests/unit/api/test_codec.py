@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -104,6 +105,13 @@ def test_the_fast_way_and_the_careful_way_agree(case: tuple[type[Wire], dict[str
     assert codec.decode(text, view) == codec.convert(codec.decode_tree(text), view)
 
 
+@given(objects())
+def test_a_look_at_a_tree_is_its_text_decoded(case: tuple[type[Wire], dict[str, Any]]) -> None:
+    view, tree = case
+    text = json.dumps(tree)
+    assert codec.look(codec.decode_tree(text), view) == codec.decode(text, view)
+
+
 garbage = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
     lambda inner: (
@@ -124,6 +132,18 @@ garbage = st.recursive(
 def test_garbage_gives_a_clear_error_or_an_object(tree: object, view: type[Wire]) -> None:
     with contextlib.suppress(DecodeError):
         assert isinstance(codec.decode(json.dumps(tree), view), view)
+
+
+@given(garbage, st.sampled_from(VIEWS))
+def test_a_look_at_garbage_is_that_of_its_text(tree: object, view: type[Wire]) -> None:
+    text = json.dumps(tree)
+    try:
+        decoded = codec.decode(text, view)
+    except DecodeError as error:
+        with pytest.raises(DecodeError, match=re.escape(str(error))):
+            codec.look(codec.decode_tree(text), view)
+    else:
+        assert codec.look(codec.decode_tree(text), view) == decoded
 
 
 @given(st.binary(max_size=40), st.sampled_from(VIEWS))

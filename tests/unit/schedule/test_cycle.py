@@ -17,6 +17,7 @@ from plimsoll.schedule import cycle
 from plimsoll.schedule.claims import read_task
 from plimsoll.schedule.cycle import schedule_one
 from plimsoll.schedule.devices import Fit
+from plimsoll.schedule.devices.waste import score_sizes
 from plimsoll.schedule.filters import FILTERS
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence, render
@@ -24,7 +25,6 @@ from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 from plimsoll.schedule.verify import find_overdrafts, verify
-from plimsoll.schedule.waste import score_sizes
 from tests.unit.schedule.build import (
     DRIVER,
     charging_device,

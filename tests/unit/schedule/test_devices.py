@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.schedule import devices
 from plimsoll.schedule.claims import read_task
 from plimsoll.schedule.devices import DevicesFilter, Fit, Memory, try_place
+from plimsoll.schedule.devices import filter as devices_filter
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason, render
@@ -224,14 +224,14 @@ def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
     snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
     task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
     asked: list[int] = []
-    real = devices.try_place
+    real = try_place
 
     def count(task: Task, place: int, *rest: Any, **more: Any) -> Any:
         asked.append(place)
         return real(task, place, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "try_place", count)
+        patch.setattr(devices_filter, "try_place", count)
         rule = DevicesFilter(task, snapshot, ids())
         assert not (rule.feasible() & snapshot.alive).any()
     assert len(asked) == 1

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plimsoll.errors import DecodeError
+from plimsoll.validate.metadata import _check_managed_fields, _is_usual
+from plimsoll.validate.metadata_view import ManagedFields
+from plimsoll.validate.problems import Path
 from tests.unit.validate.objects import GONE, claim, class_, edit, found, pod, run, slice_, stored, template
 
 LONG = "a" * 254
@@ -179,3 +184,21 @@ def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> 
     for tree in (template(), class_()):
         old = stored(tree)
         assert found(edit(old, {"metadata.labels": {"a b": ""}}), old) == ["metadata.labels Invalid"] * 2
+
+
+@given(
+    st.builds(
+        ManagedFields,
+        operation=st.sampled_from(["Apply", "Update", "", "x"]),
+        fields_type=st.sampled_from(["", "FieldsV1", "x"]),
+        manager=st.text(max_size=4).map(lambda text: text * 33) | st.text(),
+        subresource=st.text(max_size=4).map(lambda text: text * 65) | st.text(),
+    )
+)
+def test_entries_that_are_fine_at_a_glance_are_fine(entry: ManagedFields) -> None:
+    problems = list(_check_managed_fields(entry, Path("x")))
+    assert not (_is_usual(entry) and problems)
+
+
+def test_the_usual_entries_are_fine_at_a_glance() -> None:
+    assert _is_usual(ManagedFields(operation="Update", manager="kubelet", subresource="status"))

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.gates import GATES, Gates
+from plimsoll.api.quantity import Number
 from plimsoll.errors import DecodeError
 from plimsoll.validate import Problem, Write, prepare
 from plimsoll.validate.endpoints import ENDPOINTS
-from plimsoll.validate.equality import same, same_under
+from plimsoll.validate.equality import differs_in_nothing, same, same_under
 from plimsoll.validate.intake import take_in
 from plimsoll.validate.job import look
-from plimsoll.validate.trees import canonicalise
+from plimsoll.validate.metadata_view import Head
+from plimsoll.validate.trees import canonicalise, copy_tree
 from tests.unit.validate.objects import NOW, Tree, found, run, stored
 from tests.unit.validate.test_fuzz import _damage
 from tests.unit.validate.whole import REQUIRED, WHOLE, live_pod, make_pod, quota
@@ -173,6 +175,44 @@ def test_trees_are_compared_as_their_views_are(seed: int) -> None:
         # They may only differ where a view does not look.
         assert same(first, second)
     assert same_under(view, old, take_in(old, view))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_views_of_one_text_are_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    make, _ = chance.choice(WHOLE)
+    view = ENDPOINTS["create", make()["kind"], ""].view
+    try:
+        old = take_in(make(), view)
+        new = take_in(_damage(make(), chance) if chance.random() < 0.7 else make(), view)
+    except DecodeError:
+        return
+    first, second = look(old, view), look(new, view)
+    assert same(first, second) == differs_in_nothing(first, second)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_copies_are_equal_and_share_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    tree = chance.choice(MAKERS)()
+    tree = tree if chance.random() < 0.5 else _damage(tree, chance)
+    try:
+        plain = canonicalise(tree, Head)
+    except DecodeError:
+        return
+    plain["odd"] = chance.choice([1.5, 0.0, Number("1.50"), 2**70, "\u00e9", [None, True], {}])
+    copied = copy_tree(plain)
+    assert copied == plain
+    assert [type(value) for value in copied.values()] == [type(value) for value in plain.values()]
+    assert not _containers(copied) & _containers(plain)
+
+
+def _containers(tree: Any) -> set[int]:
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    found = {id(tree)} if isinstance(tree, dict | list) else set()
+    return found.union(*map(_containers, inner))
 
 
 def test_what_is_the_same_in_a_spec() -> None:

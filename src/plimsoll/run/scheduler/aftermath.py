@@ -32,13 +32,18 @@ from plimsoll.run.scheduler.notices import Notice, Notices
 from plimsoll.run.scheduler.recorder import Recorder
 from plimsoll.run.scheduler.world import World, new_id
 from plimsoll.run.scheduler.writer import ApiWriter, write_time
-from plimsoll.schedule.bind import consumer_of
-from plimsoll.schedule.conditions import SCHEDULER_ERROR, Deallocation, failure_reason, render_unplaced
+from plimsoll.schedule.binding.bind import consumer_of
+from plimsoll.schedule.binding.conditions import (
+    SCHEDULER_ERROR,
+    Deallocation,
+    failure_reason,
+    render_unplaced,
+)
+from plimsoll.schedule.binding.recovery import find_abandoned
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption import Preemption, plan_preemption
 from plimsoll.schedule.queue import Attempt
 from plimsoll.schedule.reasons import NodeReason, Sentence
-from plimsoll.schedule.recovery import find_abandoned
 from plimsoll.schedule.task import Task
 
 

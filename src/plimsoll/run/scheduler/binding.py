@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from plimsoll.run.scheduler.logs import LOG
-from plimsoll.schedule.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, Writer, bind_pod
+from plimsoll.schedule.binding.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, Writer, bind_pod
 from plimsoll.schedule.placement import Placement
 
 Done = Callable[[Placement, Bound | Failed], None]

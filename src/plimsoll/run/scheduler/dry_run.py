@@ -16,11 +16,11 @@ from plimsoll.run.scheduler.logs import set_up_logging, write_line
 from plimsoll.run.scheduler.loop import decide, devices_of, full_name
 from plimsoll.run.scheduler.settings import SchedulerSettings
 from plimsoll.run.scheduler.world import World, new_id
-from plimsoll.schedule.conditions import render_unplaced
-from plimsoll.schedule.happenings import classify
+from plimsoll.schedule.binding.conditions import render_unplaced
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption import Preemption, plan_preemption
 from plimsoll.schedule.queue import Attempt
+from plimsoll.schedule.queue.happenings import classify
 from plimsoll.schedule.reasons import NodeReason, render
 
 

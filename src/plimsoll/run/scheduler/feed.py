@@ -46,9 +46,9 @@ from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ApiError, DecodeError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
-from plimsoll.schedule.happenings import Room, classify, room_at
 from plimsoll.schedule.preemption.nominations import Nominations
 from plimsoll.schedule.queue import PodQueue
+from plimsoll.schedule.queue.happenings import Room, classify, room_at
 from plimsoll.schedule.snapshot import Snapshot
 
 #: Pods that have ended charge nothing and are never scheduled.

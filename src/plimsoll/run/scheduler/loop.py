@@ -21,15 +21,15 @@ from plimsoll.run.scheduler.logs import LOG, tell
 from plimsoll.run.scheduler.metrics import ERROR, UNSCHEDULABLE
 from plimsoll.run.scheduler.probe import SUCCESS, Probe
 from plimsoll.run.scheduler.world import World, new_id
-from plimsoll.schedule.bind import Bound, Failed
+from plimsoll.schedule.binding.bind import Bound, Failed
 from plimsoll.schedule.claims import read_task
 from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.happenings import released, room_at
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.queue import Attempt
+from plimsoll.schedule.queue.happenings import released, room_at
+from plimsoll.schedule.queue.wakeups import wants_room
 from plimsoll.schedule.reasons import NodeReason, Sentence
 from plimsoll.schedule.task import Task
-from plimsoll.schedule.wakeups import wants_room
 
 #: How long decisions are made before others get their turn (seconds).
 _TURN = 0.004

@@ -19,7 +19,7 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.run.scheduler.writer import ApiWriter, write_time
-from plimsoll.schedule.conditions import plan_condition
+from plimsoll.schedule.binding.conditions import plan_condition
 
 _WORKERS = 8
 #: How long a server that gave no answer is left alone (seconds).

@@ -23,7 +23,7 @@ from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import EVENTS_V1
 from plimsoll.errors import ApiError, InputError
 from plimsoll.run.scheduler.logs import LOG
-from plimsoll.schedule.conditions import shorten
+from plimsoll.schedule.binding.conditions import shorten
 
 NORMAL, WARNING = "Normal", "Warning"
 _ROOT = EVENTS_V1.root + "/namespaces/"

@@ -15,7 +15,7 @@ from plimsoll.errors import ApiError
 from plimsoll.run.scheduler.aftermath import Aftermath
 from plimsoll.run.scheduler.logs import LOG, tell
 from plimsoll.run.scheduler.writer import ApiWriter
-from plimsoll.schedule.recovery import Leftover, recover
+from plimsoll.schedule.binding.recovery import Leftover, recover
 from plimsoll.schedule.snapshot import FINISHED
 
 #: How often held pods are looked at (seconds).

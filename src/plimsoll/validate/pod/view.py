@@ -14,6 +14,7 @@ from plimsoll.api.core import (
     Affinity,
     Container,
     ContainerPort,
+    ContainerRestartRule,
     ContainerStatus,
     EnvVar,
     Pod,
@@ -212,8 +213,7 @@ class ExitCodes(Wire, frozen=True):
     values: tuple[Int32, ...] = ()
 
 
-class RestartRule(Wire, frozen=True):
-    action: str = ""
+class RestartRule(ContainerRestartRule, frozen=True):
     exit_codes: ExitCodes | None = None
 
 

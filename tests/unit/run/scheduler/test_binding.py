@@ -18,9 +18,9 @@ from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.run.scheduler.binding import Bindings
 from plimsoll.run.scheduler.writer import ApiWriter, Charging
-from plimsoll.schedule.bind import Bound, Failed, Step, bind_pod, release_claim
+from plimsoll.schedule.binding.bind import Bound, Failed, Step, bind_pod, release_claim
+from plimsoll.schedule.binding.recovery import recover
 from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.recovery import recover
 from tests.unit.cluster.server.build import Bench, run
 from tests.unit.run.scheduler.world import (
     BEGUN,
@@ -596,7 +596,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
 
 
 def plimsoll_consumer(placement: Placement) -> Any:
-    from plimsoll.schedule.bind import consumer_of  # noqa: PLC0415
+    from plimsoll.schedule.binding.bind import consumer_of  # noqa: PLC0415
 
     return consumer_of(placement.task.pod)
 

@@ -17,9 +17,9 @@ from plimsoll.run.scheduler.feed import FOLLOWED
 from plimsoll.run.scheduler.loop import decide
 from plimsoll.run.scheduler.settings import SchedulerSettings
 from plimsoll.run.scheduler.world import World
-from plimsoll.schedule.happenings import Happening
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.queue import Where
+from plimsoll.schedule.queue.happenings import Happening
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.verify import verify
 from tests.unit.schedule.build import claim, container, exactly, node, pod

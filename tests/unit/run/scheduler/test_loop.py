@@ -12,7 +12,7 @@ from plimsoll.run.scheduler.binding import Bindings
 from plimsoll.run.scheduler.loop import Loop
 from plimsoll.run.scheduler.settings import SchedulerSettings
 from plimsoll.run.scheduler.world import World
-from plimsoll.schedule.bind import Bound, Failed, Step
+from plimsoll.schedule.binding.bind import Bound, Failed, Step
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.queue import Attempt, Where
 from plimsoll.schedule.reasons import NodeReason

@@ -19,7 +19,7 @@ from plimsoll.run.scheduler.settings import (
     parse_settings,
     read_settings,
 )
-from plimsoll.schedule.backoff import QueueSettings
+from plimsoll.schedule.queue.backoff import QueueSettings
 from plimsoll.schedule.settings import Strategy
 
 FULL = """

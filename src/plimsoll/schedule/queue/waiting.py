@@ -16,9 +16,7 @@ from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.schedule.filters.ports import host_sockets
-from plimsoll.schedule.reasons import Rule
-from plimsoll.schedule.sizes import Sizes
-from plimsoll.schedule.wakeups import (
+from plimsoll.schedule.queue.wakeups import (
     BY_NAME,
     VOLUMES,
     Happening,
@@ -30,6 +28,8 @@ from plimsoll.schedule.wakeups import (
     rules_of,
     volume_claims,
 )
+from plimsoll.schedule.reasons import Rule
+from plimsoll.schedule.sizes import Sizes
 
 #: An object that pods name: which kind, namespace, name.
 Named = tuple[Kind, str, str]

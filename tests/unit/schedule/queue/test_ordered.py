@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.schedule.ordered import OrderedKeys
+from plimsoll.schedule.queue.ordered import OrderedKeys
 
 _STEPS = st.lists(
     st.one_of(

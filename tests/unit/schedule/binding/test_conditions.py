@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.ledger.verdict import Code
-from plimsoll.schedule.conditions import (
+from plimsoll.schedule.binding.conditions import (
     Deallocation,
     Mishap,
     explain_mishap,

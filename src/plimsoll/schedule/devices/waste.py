@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.schedule.devices import BEST, Fit
+from plimsoll.schedule.devices.exact import BEST, Fit
 
 Sizes = dict[tuple[str, str], int]
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.schedule.happenings import Happening, Room, classify, released
 from plimsoll.schedule.queue import PodQueue, QueueSettings, Where
+from plimsoll.schedule.queue.happenings import Happening, Room, classify, released
+from plimsoll.schedule.queue.waiting import Waiting
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
-from plimsoll.schedule.waiting import Waiting
 from tests.unit.schedule.build import claim, device, device_class, node, pod, resource_slice
-from tests.unit.schedule.naive_queue import NaiveQueue, naive_helps
+from tests.unit.schedule.queue.naive_queue import NaiveQueue, naive_helps
 
 NAMES = "abcdef"
 ZONE = "topology.kubernetes.io/zone"

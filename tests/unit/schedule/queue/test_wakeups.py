@@ -19,12 +19,12 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.placement import Unplaced
 from plimsoll.schedule.queue import PodQueue
+from plimsoll.schedule.queue.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
+from plimsoll.schedule.queue.wakeups import VOLUMES, any_helps, can_help, rules_of, wants_room
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.wakeups import VOLUMES, any_helps, can_help, rules_of, wants_room
 from tests.unit.schedule.build import (
     CLASS,
     charging_device,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.schedule.happenings import Happening, Kind, classify
 from plimsoll.schedule.queue import PodQueue, QueueSettings
+from plimsoll.schedule.queue.happenings import Happening, Kind, classify
 from plimsoll.schedule.reasons import Rule
 from tests.unit.schedule.build import node, pod
 

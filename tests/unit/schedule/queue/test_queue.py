@@ -9,10 +9,10 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Code
-from plimsoll.schedule.backoff import backoff_ms
-from plimsoll.schedule.flights import FlightLog
-from plimsoll.schedule.happenings import Happening, Kind, classify, released
 from plimsoll.schedule.queue import Attempt, PodQueue, QueueSettings, Where
+from plimsoll.schedule.queue.backoff import backoff_ms
+from plimsoll.schedule.queue.flights import FlightLog
+from plimsoll.schedule.queue.happenings import Happening, Kind, classify, released
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from tests.unit.schedule.build import claim, node, pod
 

@@ -7,7 +7,7 @@ missed is then said to be unknown.
 
 from __future__ import annotations
 
-from plimsoll.schedule.happenings import Happening
+from plimsoll.schedule.queue.happenings import Happening
 
 #: How many happenings are kept at most.
 KEPT = 20_000

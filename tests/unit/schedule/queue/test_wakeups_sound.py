@@ -13,13 +13,13 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node import pod_key
 from plimsoll.schedule.claims import read_task
 from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.happenings import classify, released, room_at
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.queue import PodQueue, QueueSettings, Where
+from plimsoll.schedule.queue.happenings import classify, released, room_at
+from plimsoll.schedule.queue.wakeups import wants_room
 from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.wakeups import wants_room
 from tests.unit.schedule.build import (
     CLASS,
     DRIVER,

@@ -23,9 +23,9 @@ from plimsoll.api.forms import ClaimCharge, read_pod
 from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.ledger.status import status_entries
-from plimsoll.schedule.conditions import Mishap, explain_mishap
+from plimsoll.schedule.binding.conditions import Mishap, explain_mishap
+from plimsoll.schedule.binding.readiness import Failure, judge_devices, waits_for_devices
 from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.readiness import Failure, judge_devices, waits_for_devices
 
 T = TypeVar("T")
 Hear = Callable[[ResourceClaim], None]

@@ -10,9 +10,9 @@ from plimsoll.api.codec import convert
 from plimsoll.api.resource import ClaimConsumer
 from plimsoll.ledger.requests import Options
 from plimsoll.ledger.verdict import Code
+from plimsoll.schedule.binding.recovery import find_abandoned, recover
 from plimsoll.schedule.placement import Unplaced
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
-from plimsoll.schedule.recovery import find_abandoned, recover
 from plimsoll.schedule.task import Task
 from tests.unit.schedule.build import claim, exactly, pod
 

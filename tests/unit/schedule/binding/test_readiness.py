@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import AllocatedDeviceStatus, ResourceClaim
-from plimsoll.schedule.readiness import Failure, judge_devices, waits_for_devices
+from plimsoll.schedule.binding.readiness import Failure, judge_devices, waits_for_devices
 from tests.unit.schedule.build import claim, exactly
 
 WAITS = {"bindingConditions": ["Attached", "Powered"], "bindingFailureConditions": ["Broken"]}

@@ -23,8 +23,8 @@ from plimsoll.ledger.units import CPU, PODS, units_of
 from plimsoll.schedule.filters.affinity import matches, named_nodes, required_selector, wanted_nodes
 from plimsoll.schedule.filters.ports import Socket, collide, host_sockets
 from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated, tolerates_hard_taints
-from plimsoll.schedule.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.placement import Unplaced
+from plimsoll.schedule.queue.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.reasons import Rule, Sentence
 from plimsoll.schedule.topology.terms import Term, Terms, read_terms
 

@@ -28,13 +28,13 @@ from enum import Enum
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
-from plimsoll.schedule.backoff import QueueSettings, backoff_ms
-from plimsoll.schedule.flights import FlightLog
-from plimsoll.schedule.ordered import OrderedKeys
+from plimsoll.schedule.queue.backoff import QueueSettings, backoff_ms
+from plimsoll.schedule.queue.flights import FlightLog
+from plimsoll.schedule.queue.ordered import OrderedKeys
+from plimsoll.schedule.queue.waiting import Waiting
+from plimsoll.schedule.queue.wakeups import Happening, Kind, any_helps, own_change, settles
 from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.snapshot import FINISHED
-from plimsoll.schedule.waiting import Waiting
-from plimsoll.schedule.wakeups import Happening, Kind, any_helps, own_change, settles
 
 __all__ = ["Attempt", "PodQueue", "QueueSettings", "Where"]
 

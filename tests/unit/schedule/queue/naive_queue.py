@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import pod_key
-from plimsoll.schedule.happenings import Happening, Kind
 from plimsoll.schedule.queue import QueueSettings, Where
+from plimsoll.schedule.queue.happenings import Happening, Kind
+from plimsoll.schedule.queue.wakeups import can_help, own_change, rules_of
 from plimsoll.schedule.reasons import NodeReason, Rule
-from plimsoll.schedule.wakeups import can_help, own_change, rules_of
 
 _CLAIMS = (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED)
 
