@@ -65,7 +65,7 @@ async def _measure(world: World, pods: int, fill: str, server: Server, scheduler
         follow = asyncio.create_task(load.follow())
         before = [f"w-{number}" for number in range(max(_WARM, world.room * FILLS[fill] // 100))]
         await load.create(world.pod(name) for name in before)
-        await load.all_bound(before)
+        await load.all_bound(before, lambda: scheduler.alive)
         if world.scenario == "hopeless":
             await load.create(world.hopeless_pod(f"h-{number}", number) for number in range(_HOPELESS))
         count = min(pods, world.room - len(before))
@@ -73,7 +73,7 @@ async def _measure(world: World, pods: int, fill: str, server: Server, scheduler
         used = scheduler.usage().cpu, server.usage().cpu
         begin = time.perf_counter()
         await load.create(world.pod(name) for name in names)
-        await load.all_bound(names)
+        await load.all_bound(names, lambda: scheduler.alive)
         after = scheduler.usage(), server.usage()
         follow.cancel()
     delays = sorted(load.bound[name] - load.created[name] for name in names)
