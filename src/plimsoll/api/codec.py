@@ -111,6 +111,14 @@ def convert(tree: Any, view: type[T]) -> T:
     return cast(T, mend(tree, view))
 
 
+def look(tree: Any, view: type[T]) -> T:
+    """As `convert`, for trees most likely in order: msgspec's way first, the careful way after it."""
+    try:
+        return msgspec.convert(tree, view, dec_hook=_decode_leaf)
+    except (msgspec.ValidationError, RecursionError):
+        return convert(tree, view)
+
+
 def encode(view: Any) -> bytes:
     """Encode a view or a plain tree as compact JSON."""
     return _encoder.encode(view)

@@ -17,16 +17,23 @@ from plimsoll.api.shape import members, strip_optional, wire_types
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether two views say the same."""
+    """Whether two views say the same, which those of one text do."""
+    return codec.encode(old) == codec.encode(new) or differs_in_nothing(old, new)
+
+
+def differs_in_nothing(old: Any, new: Any) -> bool:
+    """The same, member by member."""
     if isinstance(old, msgspec.Struct) and type(old) is type(new):
         return all(
             _same_member(getattr(old, member.attribute), getattr(new, member.attribute), member.type)
             for member in members(type(old))
         )
     if isinstance(old, tuple) and isinstance(new, tuple):
-        return len(old) == len(new) and all(map(same, old, new))
+        return len(old) == len(new) and all(map(differs_in_nothing, old, new))
     if isinstance(old, dict) and isinstance(new, dict):
-        return old.keys() == new.keys() and all(same(value, new[key]) for key, value in old.items())
+        return old.keys() == new.keys() and all(
+            differs_in_nothing(value, new[key]) for key, value in old.items()
+        )
     if isinstance(old, Quantity) or isinstance(new, Quantity):
         return bool(old == new)
     return type(old) is type(new) and bool(old == new)
@@ -37,7 +44,7 @@ def _same_member(old: Any, new: Any, wanted: Any) -> bool:
         return codec.encode(old) == codec.encode(new)
     if old is None or new is None:
         return not old and not new and (old is new or old == () or new == ())
-    return same(old, new)
+    return differs_in_nothing(old, new)
 
 
 def same_tree(old: Any, new: Any) -> bool:

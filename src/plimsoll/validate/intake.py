@@ -45,8 +45,8 @@ def _take_in(tree: Tree, view: type[Wire]) -> Tree:
     raw = codec.encode(tree)
     if not _is_shallow(raw) or _BIG_NUMBER in raw.translate(_DIGITS):
         raise DecodeError("takes the plain way")
-    _decoder(view).decode(raw)
-    _decoder(Head).decode(raw)
+    for wanted in (view, Head):
+        msgspec.convert(tree, wanted, dec_hook=_read_quantity)
     copied = cast(Tree, codec.decode_tree(raw))
     if copied != tree:  # something that is no JSON was written as if it were
         raise DecodeError("takes the plain way")

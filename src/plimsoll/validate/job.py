@@ -25,8 +25,8 @@ _LAST_GENERATION = 2**63 - 1
 
 
 def look(tree: Tree, view: type[T]) -> T:
-    """A view of a canonical tree; by way of its text, which is the faster way."""
-    return codec.decode(codec.encode(tree), view)
+    """A view of a canonical tree."""
+    return codec.look(tree, view)
 
 
 def look_at_metadata(tree: Tree) -> WholeObjectMeta:
@@ -46,11 +46,21 @@ class Job(Generic[T]):
     namespace_labels: Mapping[str, str] | None
     caller: Caller | None
     api_version: str = ""
+    _prepared: bool = field(default=False, init=False)
+    _new: T | None = field(default=None, init=False)
     _old: T | None = field(default=None, init=False)
+    _metadata: WholeObjectMeta | None = field(default=None, init=False)
+    _old_metadata: WholeObjectMeta | None = field(default=None, init=False)
+
+    def finish(self) -> None:
+        """The tree is as it will be stored: checks do not change it, so each view of it is made once."""
+        self._prepared, self._new, self._metadata = True, None, None
 
     def decode(self) -> T:
         """A view of the new object as it is now."""
-        return look(self.tree, self.view)
+        if self._new is None or not self._prepared:
+            self._new = look(self.tree, self.view)
+        return self._new
 
     @property
     def old(self) -> T:
@@ -60,10 +70,14 @@ class Job(Generic[T]):
         return self._old
 
     def metadata(self) -> WholeObjectMeta:
-        return look_at_metadata(self.tree)
+        if self._metadata is None or not self._prepared:
+            self._metadata = look_at_metadata(self.tree)
+        return self._metadata
 
     def old_metadata(self) -> WholeObjectMeta:
-        return look_at_metadata(self.old_tree)
+        if self._old_metadata is None:
+            self._old_metadata = look_at_metadata(self.old_tree)
+        return self._old_metadata
 
     def meta_tree(self) -> Tree:
         return cast(Tree, self.tree.setdefault("metadata", {}))

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll.api.codec import split_api_version
 from plimsoll.api.meta import OwnerReference
-from plimsoll.api.names import byte_length, dns_label, dns_subdomain, label_key, label_value
+from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.validate.metadata_view import ManagedFields, WholeObjectMeta
-from plimsoll.validate.names import Format, check_format
+from plimsoll.validate.names import Format, check_format, check_label, check_label_key, check_label_value
 from plimsoll.validate.problems import (
     Path,
     Problems,
@@ -147,15 +147,15 @@ _NOT_IN_TEMPLATES = tuple(
 
 def check_labels(labels: Mapping[str, str], path: Path) -> Problems:
     for key, value in labels.items():
-        yield from check_format(key, path, label_key)
-        yield from check_format(value, path, label_value)
+        yield from check_label_key(key, path)
+        yield from check_label_value(value, path)
 
 
 def check_annotations(annotations: Mapping[str, str], path: Path) -> Problems:
     size = 0
     for key, value in annotations.items():
         size += byte_length(key) + byte_length(value)
-        yield from check_format(key.lower(), path, label_key)
+        yield from check_label_key(key.lower(), path)
     if size > ANNOTATIONS_MAX:
         yield too_long(path, ANNOTATIONS_MAX)
 
@@ -168,15 +168,19 @@ def _check_namespace(namespace: str, namespaced: bool) -> Problems:
     elif not namespace:
         yield required(path, "must be the namespace of the object")
     else:
-        yield from check_format(namespace, path, dns_label)
+        yield from check_label(namespace, path)
 
 
 def _check_common(meta: WholeObjectMeta) -> Problems:
-    yield from check_labels(meta.labels, _PATH.child("labels"))
-    yield from check_annotations(meta.annotations, _PATH.child("annotations"))
-    yield from _check_owners(meta.owner_references)
+    if meta.labels:
+        yield from check_labels(meta.labels, _PATH.child("labels"))
+    if meta.annotations:
+        yield from check_annotations(meta.annotations, _PATH.child("annotations"))
+    if meta.owner_references:
+        yield from _check_owners(meta.owner_references)
     for place, entry in enumerate(meta.managed_fields):
-        yield from _check_managed_fields(entry, _PATH.child("managedFields").index(place))
+        if not _is_usual(entry):
+            yield from _check_managed_fields(entry, _PATH.child("managedFields").index(place))
 
 
 def _check_owners(owners: Sequence[OwnerReference]) -> Problems:
@@ -202,7 +206,7 @@ def _check_owners(owners: Sequence[OwnerReference]) -> Problems:
 def _check_finalizers(finalizers: Sequence[str]) -> Problems:
     path = _PATH.child("finalizers")
     for finalizer in finalizers:
-        yield from check_format(finalizer, path, label_key)
+        yield from check_label_key(finalizer, path)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         yield invalid(path, None, "orphan and foregroundDeletion exclude each other")
 
@@ -212,6 +216,18 @@ def _check_finalizer_owners(finalizers: Sequence[str]) -> Problems:
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             detail = f"must be domain/name, or one of {', '.join(STANDARD_FINALIZERS)}"
             yield invalid(_PATH.child("finalizers").index(place), finalizer, detail)
+
+
+def _is_usual(entry: ManagedFields) -> bool:
+    """Whether an entry has no problems, at a glance: the same few writers are in every object."""
+    return (
+        entry.operation in ("Apply", "Update")
+        and entry.fields_type in ("", "FieldsV1")
+        and entry.manager.isascii()
+        and len(entry.manager) <= MANAGER_MAX
+        and entry.manager.isprintable()
+        and len(entry.subresource) * 4 <= SUBRESOURCE_MAX
+    )
 
 
 def _check_managed_fields(entry: ManagedFields, path: Path) -> Problems:

@@ -12,7 +12,14 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_interface
 from typing import TypeAlias
 
-from plimsoll.api.names import SUBDOMAIN_MAX, byte_length, dns_label, dns_subdomain, label_key
+from plimsoll.api.names import (
+    SUBDOMAIN_MAX,
+    byte_length,
+    dns_label,
+    dns_subdomain,
+    label_key,
+    label_value,
+)
 from plimsoll.validate.problems import NONE, Path, Problem, Problems, invalid, required, too_long
 
 Format: TypeAlias = Callable[[str], list[str]]
@@ -21,6 +28,8 @@ DRIVER_NAME_MAX = 63
 IDENTIFIER_MAX = 32
 POOL_NAME_MAX = 253
 ATTRIBUTE_VALUE_MAX = 64
+
+_REMEMBERED = 320  # a prefix, a slash and a name
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -195,12 +204,19 @@ def check_label_key(text: str, path: Path) -> Iterable[Problem]:
     return NONE if _fine_keys(text) else check_format(text, path, label_key)
 
 
+def check_label_value(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_values(text) else check_format(text, path, label_value)
+
+
 def _remember(format: Format) -> Callable[[str], bool]:
-    """Whether a text is in a format; the same names come again and again."""
-    return lru_cache(maxsize=8192)(lambda text: not format(text))
+    """Whether a text is in a format; the same names come again and again. No long text is kept."""
+    known = lru_cache(maxsize=8192)(lambda text: not format(text))
+    return lambda text: len(text) <= _REMEMBERED and known(text)
 
 
-_fine_labels, _fine_subdomains, _fine_keys = map(_remember, (dns_label, dns_subdomain, label_key))
+_fine_labels, _fine_subdomains, _fine_keys, _fine_values = map(
+    _remember, (dns_label, dns_subdomain, label_key, label_value)
+)
 
 
 def check_driver(name: str, path: Path) -> Problems:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 from plimsoll.errors import DecodeError, InputError
 
@@ -17,6 +18,8 @@ _SHAPE = re.compile(
 
 _MICRO_SHAPE = re.compile(r"(.{19})[.,]([0-9]{6})(Z|[+-][0-9]{2}:[0-9]{2})")
 
+_SECONDS = len("2025-06-01T12:00:00")
+
 #: How a timestamp that was never set is written.
 ZERO = "0001-01-01T00:00:00Z"
 MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
@@ -24,9 +27,18 @@ MICRO_ZERO = "0001-01-01T00:00:00.000000Z"
 
 def normalise_time(text: str, field: str) -> str:
     """The stored spelling of a timestamp; raises DecodeError naming the field."""
-    shape = _SHAPE.fullmatch(text) if len(text) <= 64 else None
-    if shape is None:
+    spelled = _spell(text) if len(text) <= 64 else None
+    if spelled is None:
         raise _refuse(text, field)
+    return spelled
+
+
+@lru_cache(maxsize=4096)
+def _spell(text: str) -> str | None:
+    """The same moments come again and again: an object names the time of each of its writers."""
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        return None
     year, month, day, hour, minute, second = (int(part) for part in shape.groups()[:6])
     sign, hours, minutes = shape.groups()[6:]
     offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
@@ -34,7 +46,7 @@ def normalise_time(text: str, field: str) -> str:
         zone = timezone(-offset if sign == "-" else offset)
         moment = datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _refuse(text, field) from None
+        return None
     return write_time(moment)
 
 
@@ -51,8 +63,9 @@ def write_time(moment: datetime) -> str:
     """A moment in the stored spelling, cut to whole seconds."""
     if moment.tzinfo is None:
         raise InputError("a moment needs a time zone; the local one would be a guess")
-    moment = moment.astimezone(UTC).replace(microsecond=0, tzinfo=None)
-    return f"{moment.isoformat()}Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return f"{moment.isoformat()[:_SECONDS]}Z"
 
 
 def _refuse(text: str, field: str, example: str = "2025-06-01T12:00:00Z") -> DecodeError:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 
 import msgspec
 
+from plimsoll.api import codec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
@@ -64,8 +65,9 @@ def canonicalise(tree: Any, view: type[msgspec.Struct]) -> Tree:
 
 
 def copy_tree(value: Any) -> Any:
-    """A deep copy of plain JSON."""
-    return _copy_plain(value, "", 0)
+    """A deep copy of JSON that was taken in before; by way of its text where that tells all of it."""
+    copied = codec.decode_tree(codec.encode(value))
+    return copied if copied == value else _copy_plain(value, "", 0)
 
 
 def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:

@@ -112,6 +112,7 @@ def prepare(write: Write) -> Prepared:
         api_version,
     )
     endpoint.prepare(job)
+    job.finish()
     problems = tuple(islice(endpoint.check(job), PROBLEMS_MAX))
     warnings = tuple(islice(endpoint.warn(job), PROBLEMS_MAX))
     if endpoint.outward is not None and given is not write.object:
