@@ -158,13 +158,30 @@ def price_claim(
     pricing: Pricing,
 ) -> Bill | Reason | None:
     """The bill of an allocated claim; None if it charges nothing."""
-    found = [
-        (result, pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request))
-        for result in allocation.devices.results
-    ]
+    found = _find_devices(claim, allocation.devices.results, pricing)
     if not any(_concerns_node(device, policy) for _, device, policy in found):
         return None
     return _bill_devices(claim, found, containers, pricing.profile)
+
+
+def bill_results(
+    claim: ResourceClaim,
+    results: Sequence[AllocationDevice],
+    containers: tuple[str, ...],
+    pricing: Pricing,
+) -> Bill | Reason | None:
+    """The bill of allocation results, whether or not any of their devices has to do with node resources."""
+    return _bill_devices(claim, _find_devices(claim, results, pricing), containers, pricing.profile)
+
+
+def _find_devices(
+    claim: ResourceClaim, results: Sequence[AllocationDevice], pricing: Pricing
+) -> list[tuple[AllocationDevice, Device | None, ClassPolicy]]:
+    """Results with the devices they name, where published, and what the classes they ask for say."""
+    return [
+        (result, pricing.devices.find(result, pricing.node), pricing.class_policy(claim, result.request))
+        for result in results
+    ]
 
 
 def _bill_devices(
