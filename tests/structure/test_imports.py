@@ -98,7 +98,61 @@ CLUSTER_ARROWS: dict[str, set[str]] = {
     "leader": {"client"},
     "controllers": {"client", "informer", "leader"},
 }
-INSIDE = {"cel": CEL_ARROWS, "allocate": ALLOCATE_ARROWS, "cluster": CLUSTER_ARROWS}
+#: And inside `schedule`: what is known, the rules, devices, scores, and the cycle that tells the story.
+SCHEDULE_ARROWS: dict[str, set[str]] = {
+    "index": set(),
+    "pools": set(),
+    "reasons": set(),
+    "settings": set(),
+    "sizes": set(),
+    "task": set(),
+    "users": set(),
+    "placement": {"reasons", "task"},
+    "snapshot": {"index", "placement", "pools", "users"},
+    "verify": {"snapshot"},
+    "claims": {"reasons", "snapshot", "task"},
+    "topology": {"index"},
+    "answers": {"index", "snapshot"},
+    "filters": {"answers", "index", "reasons", "snapshot", "task", "topology"},
+    "devices": {"filters", "index", "reasons", "settings", "snapshot", "task"},
+    "score": {"answers", "filters", "settings", "snapshot", "task", "topology"},
+    "sieve": {"devices", "filters", "placement", "reasons", "snapshot", "task"},
+    "choice": {"devices", "placement", "reasons", "settings", "sieve", "snapshot", "task"},
+    "hopeless": {"index", "placement", "snapshot", "task"},
+    "cycle": {
+        "choice",
+        "devices",
+        "filters",
+        "hopeless",
+        "placement",
+        "reasons",
+        "score",
+        "settings",
+        "sieve",
+        "snapshot",
+        "task",
+    },
+    "preemption": {
+        "claims",
+        "devices",
+        "filters",
+        "hopeless",
+        "index",
+        "placement",
+        "reasons",
+        "settings",
+        "snapshot",
+        "task",
+    },
+    "binding": {"placement", "reasons", "snapshot"},
+    "queue": {"filters", "placement", "reasons", "sizes", "snapshot", "topology"},
+}
+INSIDE = {
+    "cel": CEL_ARROWS,
+    "allocate": ALLOCATE_ARROWS,
+    "cluster": CLUSTER_ARROWS,
+    "schedule": SCHEDULE_ARROWS,
+}
 
 #: Packages whose functions depend on nothing but their arguments.
 PURE = {"api", "cel", "validate", "ledger", "allocate", "schedule"}
