@@ -38,7 +38,13 @@ _REST = 1.0
 UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
 #: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
 HELD = frozenset(
-    {Sentence.CLAIM_MISSING, Sentence.CLAIM_NOT_MADE, Sentence.CLAIM_NOT_OWNED, Sentence.CLAIM_DELETED}
+    {
+        Sentence.CLAIM_MISSING,
+        Sentence.CLAIM_NOT_MADE,
+        Sentence.CLAIM_NOT_OWNED,
+        Sentence.CLAIM_DELETED,
+        Sentence.CLAIM_PENDING,  # in a moment it is written down, or given back
+    }
 )
 
 

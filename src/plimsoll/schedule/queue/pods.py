@@ -32,7 +32,7 @@ from plimsoll.schedule.queue.backoff import QueueSettings, backoff_ms
 from plimsoll.schedule.queue.flights import FlightLog
 from plimsoll.schedule.queue.ordered import OrderedKeys
 from plimsoll.schedule.queue.waiting import Waiting
-from plimsoll.schedule.queue.wakeups import Happening, Kind, any_helps, own_change, settles
+from plimsoll.schedule.queue.wakeups import Happening, any_helps, concerned_claims, own_change, settles
 from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.snapshot import FINISHED
 
@@ -233,7 +233,7 @@ class PodQueue:
             if self._is_over_with(entry, now):
                 return
             watched = _watched(entry.pod, why)
-            if entry.changed or missed is None or any(_names_one(each, watched) for each in missed):
+            if entry.changed or missed is None or any(_concerns(each, watched) for each in missed):
                 self._admit(entry, now)
                 return
         else:
@@ -317,12 +317,9 @@ class PodQueue:
         keys = self._waiting.helped(happening)
         for key in keys:
             self._wake(self._entries[key], now)
-        held: list[str] = []
-        if happening.kind in (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED):
-            meta = happening.object.metadata
-            held = list(self._held.get((meta.namespace, meta.name), ()))
-            for key in held:
-                self._admit(self._entries[key], now)
+        held = {key for name in concerned_claims(happening) for key in self._held.get(name, ())}
+        for key in sorted(held):
+            self._admit(self._entries[key], now)
         return len(keys) + len(held)
 
     def activate(self, keys: Iterable[str], now: int) -> int:
@@ -481,8 +478,5 @@ def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
     return tuple((pod.metadata.namespace, name) for name in sorted(names))
 
 
-def _names_one(happening: Happening, watched: tuple[tuple[str, str], ...]) -> bool:
-    if happening.kind not in (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED):
-        return False
-    meta = happening.object.metadata
-    return (meta.namespace, meta.name) in watched
+def _concerns(happening: Happening, watched: tuple[tuple[str, str], ...]) -> bool:
+    return any(name in watched for name in concerned_claims(happening))

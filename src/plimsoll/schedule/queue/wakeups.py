@@ -29,8 +29,9 @@ from plimsoll.schedule.reasons import Rule, Sentence
 from plimsoll.schedule.topology.terms import Term, Terms, read_terms
 
 __all__ = [
-    "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify", "confined_to",
-    "helps", "own_change", "released", "room_at", "room_of", "rules_of", "settles", "wants_room",
+    "Aspect", "Happening", "Kind", "Outlook", "Room", "any_helps", "can_help", "classify",
+    "concerned_claims", "confined_to", "helps", "own_change", "released", "room_at", "room_of", "rules_of",
+    "settles", "wants_room",
 ]  # fmt: skip
 
 VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
@@ -109,6 +110,18 @@ def confined_to(happening: Happening, rule: Rule) -> str:
         nodes = {each.spec.node_name or "" for each in (happening.old, happening.new) if each is not None}
         return nodes.pop() if len(nodes) == 1 else ""
     return ""
+
+
+def concerned_claims(happening: Happening) -> list[tuple[str, str]]:
+    """The claims a happening is about, by namespace and name: one that changed, or those of an assumed pod
+    that goes, which are not promised to it any longer."""
+    if happening.kind in (Kind.CLAIM_CHANGED, Kind.CLAIM_FREED, Kind.VOLUME_CLAIM_CHANGED):
+        meta = happening.object.metadata
+        return [(meta.namespace, meta.name)]
+    if happening.kind is Kind.POD_DELETED and _gives_devices_back(happening):
+        gone = happening.old
+        return [(gone.metadata.namespace, name) for name in dict.fromkeys(claim_names(gone).values())]
+    return []
 
 
 def room_of(happening: Happening) -> Room | None:

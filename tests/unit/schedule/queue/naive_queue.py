@@ -185,10 +185,13 @@ class NaiveQueue:
 
     @staticmethod
     def _concerns(happening: Happening, waiter: Waiter) -> bool:
-        if happening.kind not in _CLAIMS:
-            return False
         meta = happening.object.metadata
-        return meta.namespace == waiter.pod.metadata.namespace and meta.name in waiter.watched
+        if meta.namespace != waiter.pod.metadata.namespace:
+            return False
+        if happening.kind is Kind.POD_DELETED:
+            names = {*claim_names(happening.old).values()}
+            return not happening.old.spec.node_name and not waiter.watched.isdisjoint(names)
+        return happening.kind in _CLAIMS and meta.name in waiter.watched
 
     def happen(self, happening: Happening, now: int) -> int:
         for each in self._those(Where.IN_FLIGHT):
@@ -201,7 +204,7 @@ class NaiveQueue:
         for each in helped:
             self._to(each, Where.ACTIVE if each.due <= now else Where.BACKOFF)
         held = [each for each in self._those(Where.HELD) if self._concerns(happening, each)]
-        for each in held:
+        for each in sorted(held, key=lambda waiter: pod_key(waiter.pod)):
             self._ready(each, now)
         return len(helped) + len(held)
 

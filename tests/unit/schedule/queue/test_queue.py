@@ -302,6 +302,23 @@ def test_a_claim_that_comes_while_its_pod_is_looked_at_is_not_missed() -> None:
     assert named(queue.pop(0)) == "p"
 
 
+def test_a_pod_that_waits_for_a_promised_claim_comes_back_when_the_promise_does() -> None:
+    """Two pods share a claim; the first is on its way to a node, and then is not."""
+    queue, pending = PodQueue(), Sentence.CLAIM_PENDING
+    queue.add(pod("second", claims=["mine"]), 0)
+    attempt = queue.pop(0)
+    assert attempt is not None
+    why = NodeReason(Rule.DEVICES, pending, Code.UNRESOLVABLE, {"claim": "default/mine"})
+    queue.hold(attempt.pod, why, 0)
+    assert queue.happen(released(pod("else", claims=["yours"])), 1) == 0
+    assert queue.happen(released(pod("first", claims=["mine"])), 1) == 1
+    assert named(queue.pop(1)) == "second"
+    queue.hold(attempt.pod, why, 1)
+    written = classify(claim("mine"), claim("mine", reserved=["first"]))
+    assert written is not None
+    assert queue.happen(written, 2) == 1
+
+
 # -- in flight
 
 
