@@ -120,6 +120,7 @@ _NAMED = {"pre"}  #: claims with names of their own
 
 def _check_outcomes(found: list[Difference], departure: Departure) -> None:
     seen = {re.sub(r"^\d+ ", "", each.where): each.ours for each in found}
+    assert not departure.pods or any(f"wait {pod}" in seen for pod in departure.pods)
     for pod, wanted in departure.pods.items():
         ours = seen.get(f"wait {pod}")
         if ours is None:

@@ -1,0 +1,61 @@
+"""Preemption over HTTP knows both books: devices of victims are freed, and what their claims charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scenarios.booked import BookedCluster, container, exactly, socket
+
+
+@pytest.fixture
+def cluster() -> Iterator[BookedCluster]:
+    with BookedCluster() as running:
+        assert isinstance(running, BookedCluster)
+        running.client.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
+        running.device_class("class")
+        yield running
+
+
+def gone(cluster: BookedCluster, name: str) -> None:
+    cluster.wait_for("pods", name, gone=True)
+
+
+def test_the_only_device_goes_to_the_more_important_pod(cluster: BookedCluster) -> None:
+    """Upstream leaves the victim's claim allocated in its dry run, and so never preempts for a device."""
+    cluster.node("node1", cpu="8", memory="8Gi")
+    cluster.slice("s", "node1", devices=[{"name": "gpu0"}])
+    cluster.template("one", exactly("r", "class"))
+    cluster.pod("low", [container("a", "c")], {"c": ":one"})
+    cluster.bound("low")
+    cluster.pod("high", [container("a", "c")], {"c": ":one"}, priorityClassName="high")
+    gone(cluster, "low")
+    assert cluster.bound("high") == ("node1", [])
+    cluster.booked("node1")
+
+
+def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: BookedCluster) -> None:
+    cluster.node("node1", cpu="8", memory="8Gi")
+    cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
+    cluster.template("six", exactly("r", "class", capacity={"cpu": "6"}))
+    cluster.pod("low", [container("a", "c")], {"c": ":six"})
+    cluster.pod("small", [container("a", cpu="2")], {})
+    cluster.bound("low")
+    cluster.bound("small")
+    cluster.booked("node1", cpu="8")
+    cluster.pod("high", [container("a", cpu="5")], {}, priorityClassName="high")
+    gone(cluster, "low")
+    cluster.bound("high")
+    cluster.booked("node1", cpu="7")  # the small one may stay
+
+
+def test_nobody_goes_where_it_would_not_help(cluster: BookedCluster) -> None:
+    cluster.node("node1", cpu="8", memory="8Gi")
+    cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
+    cluster.template("nine", exactly("r", "class", capacity={"cpu": "9"}))
+    cluster.pod("low", [container("a", cpu="2")], {})
+    cluster.bound("low")
+    cluster.pod("high", [container("a", "c")], {"c": ":nine"}, priorityClassName="high")
+    assert "cannot allocate all claims" in cluster.refused("high")
+    cluster.booked("node1", cpu="2")
