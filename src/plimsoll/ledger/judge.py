@@ -28,7 +28,7 @@ from plimsoll.ledger.compatibility import policy_conflicts
 from plimsoll.ledger.fit import Admission, admission, claim_shortages, request_shortages
 from plimsoll.ledger.lines import node_amounts
 from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.ledger.policy import delegated, is_held
+from plimsoll.ledger.policy import delegated, is_held, is_plain
 from plimsoll.ledger.pools import draw, settled
 from plimsoll.ledger.profile import Profile, Sharing
 from plimsoll.ledger.requests import Options, before_running, pod_requests
@@ -124,12 +124,14 @@ def judge_bills(
     if not options.count_claims or not (bills or concerns_node):
         return Judgement(SUCCESS, demand=demand_of(ledger, pod, (), options))
     charges = tuple(bill.charge for bill in bills)
-    reasons = [*policy_conflicts(pod, bills, not options.skip_pod_level)][:1]
-    drawn = draw(pod, charges, options, ledger.pools_for(pod, bills))
-    if isinstance(drawn, Reason):
-        reasons.append(drawn)
-    else:
-        bills = [settled(bill, drawn) for bill in bills]
+    reasons: list[Reason] = []
+    if not all(is_plain(amount) for charge in charges for amount in charge.resources.values()):
+        reasons += islice(policy_conflicts(pod, bills, not options.skip_pod_level), 1)
+        drawn = draw(pod, charges, options, ledger.pools_for(pod, bills))
+        if isinstance(drawn, Reason):
+            reasons.append(drawn)
+        else:
+            bills = [settled(bill, drawn) for bill in bills]
     demand = demand_of(ledger, pod, bills, options)
     if not profile.charge_unreferenced:
         reasons += [
