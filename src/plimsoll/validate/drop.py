@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plimsoll.api.gates import Gates
-from plimsoll.validate.trees import Tree, find
+from plimsoll.validate.trees import Tree, find, holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class Feature:
             holder[name] for path in self.if_filled for holder, name in find(tree, path)
         )
 
+    def is_mentioned(self, tree: Tree) -> bool:
+        """Whether there is anything to take out."""
+        return any(holds(tree, path) for path in self.fields)
+
     def take_out(self, tree: Tree) -> None:
         for path in self.fields:
             for holder, name in list(find(tree, path)):
@@ -49,7 +53,9 @@ class Feature:
 def drop_disabled(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
     """Take the fields of switched-off gates out of the tree; `endpoint` is (kind, subresource)."""
     for feature in FEATURES.get(endpoint, ()):
-        if not feature.is_on(gates) and not (old is not None and feature.is_used(old)):
+        if feature.is_on(gates) or not feature.is_mentioned(tree):
+            continue
+        if old is None or not feature.is_used(old):
             feature.take_out(tree)
 
 

@@ -175,6 +175,25 @@ def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
     return _find(tree, _steps(path), 0)
 
 
+def holds(tree: Any, path: str) -> bool:
+    """Whether `find` would find something; asked of every write, mostly in vain."""
+    return _holds(tree, _steps(path), 0)
+
+
+def _holds(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> bool:
+    last = len(steps) - 1
+    while True:
+        name, into = steps[place]
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        if place == last:
+            return True
+        tree, place = tree[name], place + 1
+        if into:
+            items = tree if into == "[]" else tree.values()
+            return any(_holds(item, steps, place) for item in items)
+
+
 @lru_cache(maxsize=256)
 def _steps(path: str) -> tuple[tuple[str, str], ...]:
     """`a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""

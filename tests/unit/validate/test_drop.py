@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plimsoll.validate.trees import find
+from plimsoll.validate.drop import FEATURES
+from plimsoll.validate.trees import find, holds
 from tests.unit.validate.objects import (
     GONE,
     SHARE,
@@ -104,8 +107,8 @@ def _check(bare: Any, field: tuple[str, str, Any], subresource: str = "") -> Non
 
 def _written(path: str) -> str:
     """`spec.devices.0.taints` in the words of `find`: `spec.devices[].taints`."""
-    for given, written in ((".0", "[]"), (".1", "[]"), (".model.", "{}."), (".memory.", "{}.")):
-        path = path.replace(given, written)
+    for typed, written in ((".0", "[]"), (".1", "[]"), (".model.", "{}."), (".memory.", "{}.")):
+        path = path.replace(typed, written)
     return path
 
 
@@ -255,3 +258,26 @@ def test_class_policies_follow_the_gate() -> None:
         assert name in run(new).tree["spec"]
         assert name not in run(new, gates=off).tree["spec"]
         assert name in run(stored(new), stored(new), gates=off).tree["spec"]
+
+
+PATHS = sorted({path for features in FEATURES.values() for feature in features for path in feature.fields})
+
+
+@given(st.sampled_from(PATHS), st.data())
+def test_a_field_is_held_where_it_is_found(path: str, data: st.DataObject) -> None:
+    """`holds` is the quick form of `find`, whatever of the path is there."""
+
+    def grow(steps: list[str]) -> Any:
+        if not steps or not data.draw(st.integers(0, 5)):
+            return data.draw(st.sampled_from([{}, {"x": 1}, "x", None]))
+        name = steps[0].rstrip("[]{}")
+        into = steps[0][len(name) :]
+        count = data.draw(st.integers(0, 2))
+        if into == "[]":
+            return {name: [grow(steps[1:]) for _ in range(count)]}
+        if into:
+            return {name: {str(number): grow(steps[1:]) for number in range(count)}}
+        return {name: grow(steps[1:])}
+
+    tree = grow(path.split("."))
+    assert holds(tree, path) == any(True for _ in find(tree, path))

@@ -16,7 +16,7 @@ from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.elements import item_element
 from plimsoll.cluster.patch.fields import LEAF, SELF, FieldSet
 from plimsoll.cluster.patch.json_patch import equal
-from plimsoll.cluster.patch.shape import ABSENT, child, form, stand_in
+from plimsoll.cluster.patch.shape import ABSENT, UNKNOWN, child, form, members_of
 
 
 class Changes(NamedTuple):
@@ -96,37 +96,34 @@ def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below,
     after = new if isinstance(new, dict) else {}
     if not before and not after:
         return LEAF, None
+    known = members_of(shape) if shape.kind == "object" else None
+    inner, below = shape.item, _Mode(False, mode.nulls) if mode.root else mode
     changed: FieldSet = {}
     removed: FieldSet = {}
     for name in after.keys() | before.keys():
         earlier, value = before.get(name, ABSENT), after.get(name, ABSENT)
-        if earlier is value:
-            continue
-        more, less = _compare_entry(earlier, value, name, shape, mode)
-        if more is not None:
-            changed["f:" + name] = more
-        if less is not None:
-            removed["f:" + name] = less
-    return changed or None, removed or None
-
-
-def _compare_entry(earlier: Any, value: Any, name: str, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
-    """Compare a field of an object or an entry of a map that may be left out on one side."""
-    inner = child(shape, name)
-    if shape.kind == "object":
+        if known is not None:
+            member = known.get(name, UNKNOWN)
+            inner = member.type
+            if earlier is ABSENT:
+                if value is None and not mode.nulls:
+                    continue
+                earlier = member.at_root if mode.root else member.inside
+            elif value is ABSENT:
+                if earlier is None and not mode.nulls:
+                    continue
+                value = member.at_root if mode.root else member.inside
         if earlier is ABSENT:
-            if value is None and not mode.nulls:
-                return _SAME
-            earlier = stand_in(shape, name, root=mode.root)
+            changed["f:" + name] = cover(value, inner) if value.__class__ in _CONTAINERS else LEAF
         elif value is ABSENT:
-            if earlier is None and not mode.nulls:
-                return _SAME
-            value = stand_in(shape, name, root=mode.root)
-    if earlier is ABSENT:
-        return cover(value, inner), None
-    if value is ABSENT:
-        return None, cover(earlier, inner)
-    return _compare(earlier, value, inner, _Mode(False, mode.nulls) if mode.root else mode)
+            removed["f:" + name] = cover(earlier, inner) if earlier.__class__ in _CONTAINERS else LEAF
+        elif earlier is not value and (inner is None or earlier != value):
+            more, less = _compare(earlier, value, inner, below)
+            if more is not None:
+                changed["f:" + name] = more
+            if less is not None:
+                removed["f:" + name] = less
+    return changed or None, removed or None
 
 
 def _compare_lists(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:

@@ -6,7 +6,8 @@ Owns the questions that strategic merge and server-side apply put to `kinds`. A 
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from plimsoll.cluster.kinds.shape import Type
 
@@ -74,6 +75,27 @@ def stand_in(shape: Type, name: str, *, root: bool = False) -> Any:
     if (root and name in _ROOT) or name in _EMBEDDED.get(shape.short_name, _NONE):
         return {}
     return ABSENT
+
+
+class Member(NamedTuple):
+    """A field of an object type: its type, and what it counts as where it is left out, by where it stands."""
+
+    type: Type | None
+    at_root: Any
+    inside: Any
+
+
+#: A field that the type does not have.
+UNKNOWN = Member(None, ABSENT, ABSENT)
+
+
+@lru_cache(maxsize=4096)
+def members_of(shape: Type) -> dict[str, Member]:
+    """The fields of an object type, worked out once; not to be changed."""
+    return {
+        name: Member(field.type, stand_in(shape, name, root=True), stand_in(shape, name))
+        for name, field in shape.fields.items()
+    }
 
 
 def child(shape: Type | None, name: str) -> Type | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.cluster.kinds.fit import fits
 from plimsoll.cluster.kinds.schema import check_fields, check_text, schema_for
 from plimsoll.cluster.patch import settle
 from plimsoll.cluster.server.route import Route
@@ -64,6 +65,8 @@ def _check_fields(route: Route, body: Tree, validation: str, text: bytes, curren
     schema = schema_for(route.group, route.version, route.resource.kind)
     if schema is None:
         return []
+    if current is not None and fits(_news(body, current), schema):
+        return []
     report = check_text(text, schema) if text else check_fields(body, schema)
     if report.wrong:
         shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
@@ -75,6 +78,11 @@ def _check_fields(route: Route, body: Tree, validation: str, text: bytes, curren
     if texts and validation == "Strict":
         raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts)}"))
     return texts if validation == "Warn" else []
+
+
+def _news(body: Tree, current: Tree) -> Tree:
+    """What a patch touched of an object; the rest was held against the same type when it was stored."""
+    return {name: value for name, value in body.items() if value is not current.get(name)}
 
 
 def _check_place(route: Route, metadata: Tree) -> None:

@@ -205,7 +205,10 @@ def _text(tree: Mapping[str, Any], name: str) -> str | None:
 
 def _agent(user_agent: str) -> str:
     """Who writes, if nobody says: the client's name up to the first slash."""
-    return "".join(c for c in user_agent.split("/", maxsplit=1)[0] if c.isprintable())[:128] or "unknown"
+    name = user_agent.split("/", maxsplit=1)[0]
+    if not name.isprintable():
+        name = "".join(c for c in name if c.isprintable())
+    return name[:128] or "unknown"
 
 
 def _number(text: str, name: str, *, signed: bool = False) -> int:

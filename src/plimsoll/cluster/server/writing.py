@@ -129,14 +129,15 @@ class Writing:
         if kind == "apply":
             return self._apply(job, body)
         stored = find_stored(self._store, route)
-        current = tree_to_version(codec.decode_tree(stored.raw), route.resource, route.version)
+        old = codec.decode_tree(stored.raw)
+        current = tree_to_version(old, route.resource, route.version)
         try:
             patched = self._patch(job, kind, current, body)
         except PatchError as error:
             raise _bad_patch(error) from None
         if kind == "strategic" and isinstance(patched, dict):
             patched["apiVersion"], patched["kind"] = current["apiVersion"], current["kind"]
-        return self._update(job, job.read(patched, current), stored)
+        return self._update(job, job.read(patched, current), stored, old)
 
     def replace(self, route: Route, stored: Stored, tree: Tree, options: WriteOptions, user: User) -> Outcome:
         """Store a tree the server itself has worked out (a binding, a new scale) as an update."""
@@ -200,9 +201,12 @@ class Writing:
 
     # -- update
 
-    def _update(self, job: _Job, tree: Tree, stored: Stored) -> Outcome:
+    def _update(self, job: _Job, tree: Tree, stored: Stored, old: Tree | None = None) -> Outcome:
+        """Store a tree in the place of a stored one. `old` is that one's tree, which may share parts with the
+        new tree: whatever is changed in either from here on is changed in a copy.
+        """
         route, metadata = job.route, tree["metadata"]
-        old = codec.decode_tree(stored.raw)
+        old = codec.decode_tree(stored.raw) if old is None else old
         before = old["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != before["resourceVersion"]:
