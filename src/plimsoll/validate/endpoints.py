@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from plimsoll.api import codec
 from plimsoll.api.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -43,6 +44,7 @@ from plimsoll.validate.quotas import QUOTA_ENDPOINTS
 from plimsoll.validate.slices import check_slice_spec
 from plimsoll.validate.taint_rules import check_taint_rule_spec, check_taint_rule_status, renew_taint
 from plimsoll.validate.trees import copy_tree, part
+from plimsoll.validate.verdicts import Verdicts
 
 _SPEC = Path("spec")
 
@@ -78,6 +80,9 @@ def _warn_slice(job: Job[ResourceSlice]) -> Iterable[str]:
 # -- ResourceClaim
 
 
+_FINE_CLAIMS = Verdicts()
+
+
 def _prepare_claim(job: Job[ResourceClaim]) -> None:
     job.take_back("status")
     job.drop("ResourceClaim")
@@ -88,7 +93,8 @@ def _check_claim_create(job: Job[ResourceClaim]) -> Problems:
     devices = claim.spec.devices
     yield from check_admin_requests(devices.requests, claim.metadata.namespace, job.namespace_labels)
     yield from check_metadata(job.metadata(), namespaced=True)
-    yield from check_device_claim(devices, _SPEC.child("devices"), job.gates)
+    key = codec.encode(devices), b"", job.gates
+    yield from _FINE_CLAIMS.check(key, check_device_claim(devices, _SPEC.child("devices"), job.gates))
 
 
 def _check_claim_update(job: Job[ResourceClaim]) -> Problems:
@@ -210,9 +216,11 @@ ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
     ("create", "ResourceSlice", ""): _SLICE,
     ("update", "ResourceSlice", ""): _SLICE,
     ("create", "ResourceClaim", ""): Endpoint(ResourceClaim, _prepare_claim, _check_claim_create),
-    ("update", "ResourceClaim", ""): Endpoint(ResourceClaim, _prepare_claim, _check_claim_update),
+    ("update", "ResourceClaim", ""): Endpoint(
+        ResourceClaim, _prepare_claim, _check_claim_update, restores=("status",)
+    ),
     ("update", "ResourceClaim", "status"): Endpoint(
-        ResourceClaim, _prepare_claim_status, _check_claim_status
+        ResourceClaim, _prepare_claim_status, _check_claim_status, restores=("spec",)
     ),
     ("create", "ResourceClaimTemplate", ""): Endpoint(
         ResourceClaimTemplate, _prepare_template, _check_template_create

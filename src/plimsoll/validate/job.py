@@ -102,7 +102,8 @@ class Endpoint:
     """What one kind of write does after decoding and defaulting: prepare the tree, then check it.
 
     A kind with more than one shape has all its trees brought into one by `inward`, and the result back into
-    the shape it came in by `outward`.
+    the shape it came in by `outward`. `restores` names fields that `prepare` gives their stored value again,
+    whatever the request says.
     """
 
     view: type[Wire]
@@ -111,3 +112,4 @@ class Endpoint:
     warn: Callable[[Job[Any]], Iterable[str]] = lambda job: ()
     inward: Callable[[Any], Any] | None = None
     outward: Callable[[Any], Any] | None = None
+    restores: tuple[str, ...] = ()

@@ -95,6 +95,8 @@ def prepare(write: Write) -> Prepared:
     given, before = write.object, write.old
     if endpoint.inward is not None:
         given, before = endpoint.inward(given), endpoint.inward(before)
+    elif endpoint.restores and write.old_settled and not creates:
+        given = _without_restored(given, before, endpoint.restores)
     tree = settle(write.kind, given, endpoint.view, now, write.gates)
     old: Tree = {}
     if not creates:
@@ -118,6 +120,14 @@ def prepare(write: Write) -> Prepared:
     if endpoint.outward is not None and given is not write.object:
         return Prepared(endpoint.outward(job.tree), problems, warnings)
     return Prepared(job.tree, problems, warnings)
+
+
+def _without_restored(given: Any, old: Tree, names: tuple[str, ...]) -> Any:
+    """The object without what is the very value that is stored, and will be again: nothing has to be read."""
+    if not isinstance(given, dict):
+        return given
+    same = [name for name in names if name in given and given[name] is old.get(name)]
+    return {name: value for name, value in given.items() if name not in same} if same else given
 
 
 def prepare_generic(write: Write, *, namespaced: bool, has_status: bool) -> Prepared:

@@ -83,7 +83,8 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
     if not isinstance(entries, list):
         raise PatchError("metadata.managedFields is no list", malformed=True)
     for number, entry in enumerate(entries):
-        _check_entry(entry, number)
+        if not trusted or not _is_usual(entry):
+            _check_entry(entry, number)
         fields = entry.get("fieldsV1")
         version, operation = entry["apiVersion"], entry["operation"]
         identity = Identity(
@@ -97,6 +98,20 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
         else:
             owners[identity] = Owner(read_set(fields), version, entry.get("time"))
     return owners
+
+
+def _is_usual(entry: Any) -> bool:
+    """Whether `_check_entry` has nothing to say, at a glance: for an entry in the form that we write."""
+    return (
+        entry.__class__ is dict
+        and entry.get("operation") in (APPLY, UPDATE)
+        and entry.get("fieldsType") == "FieldsV1"
+        and entry.get("apiVersion").__class__ is str
+        and entry["apiVersion"] != ""
+        and entry.get("manager", "").__class__ is str
+        and entry.get("subresource", "").__class__ is str
+        and entry.get("time", "").__class__ is str
+    )
 
 
 def _check_entry(entry: Any, number: int) -> None:

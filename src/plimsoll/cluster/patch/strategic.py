@@ -83,7 +83,7 @@ def _merge_value(
     elif _is_directive(value):
         merged.pop(name, None)
     else:
-        merged[name] = _plain(_undirected(value))
+        merged[name] = _fresh(value)
 
 
 class _ListRule(NamedTuple):
@@ -248,5 +248,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _fresh(value: Any) -> Any:
+    """The same as `_plain(_undirected(value))` in one go."""
+    if isinstance(value, dict):
+        return {
+            key: _fresh(inner) if inner.__class__ in _CONTAINERS else inner
+            for key, inner in value.items()
+            if _stays(key, inner) and not _is_directive(inner)
+        }
+    if isinstance(value, list):
+        return [_fresh(item) for item in value if not _is_directive(item)]
+    return value
+
+
 def _stays(key: str, value: Any) -> bool:
-    return value is not None and not key.startswith((PATCH, RETAIN, DELETE_FROM, SET_ORDER))
+    return value is not None and (key[:1] != "$" or not key.startswith(_DIRECTIVES))
+
+
+_CONTAINERS = frozenset((dict, list))
+_DIRECTIVES = (PATCH, RETAIN, DELETE_FROM, SET_ORDER)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from plimsoll.api import codec
 from plimsoll.api.names import dns_label
 from plimsoll.ledger.qos import qos_class
 from plimsoll.validate.job import Endpoint, Job
@@ -28,6 +29,9 @@ from plimsoll.validate.pod.update import (
 from plimsoll.validate.pod.view import WholePod
 from plimsoll.validate.problems import Problems
 from plimsoll.validate.trees import copy_tree, part
+from plimsoll.validate.verdicts import Verdicts
+
+_FINE_SPECS = Verdicts()
 
 
 def _prepare_create(job: Job[WholePod]) -> None:
@@ -42,6 +46,18 @@ def _prepare_create(job: Job[WholePod]) -> None:
 def _check_create(job: Job[WholePod]) -> Problems:
     pod = job.decode()
     yield from check_metadata(job.metadata(), namespaced=True)
+    spec = codec.encode(part(job.tree, "spec"))
+    problems = _check_new_spec(job, pod)
+    if b'"ephemeral"' in spec:  # volumes that are named after the pod
+        yield from problems
+        return
+    annotations = pod.metadata.annotations
+    key = spec, codec.encode(annotations) if annotations else b"", job.gates
+    yield from _FINE_SPECS.check(key, problems)
+
+
+def _check_new_spec(job: Job[WholePod], pod: WholePod) -> Problems:
+    """Everything about a new pod that depends on its spec and its annotations alone."""
     yield from check_pod_create(pod, job.tree)
     yield from check_spec(pod, job.gates)
     yield from check_new(pod)
@@ -154,8 +170,8 @@ def _warn(job: Job[WholePod]) -> Iterable[str]:
 
 POD_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
     ("create", "Pod", ""): Endpoint(WholePod, _prepare_create, _check_create, _warn),
-    ("update", "Pod", ""): Endpoint(WholePod, _prepare_update, _check_update),
-    ("update", "Pod", "status"): Endpoint(WholePod, _prepare_status, _check_status),
+    ("update", "Pod", ""): Endpoint(WholePod, _prepare_update, _check_update, restores=("status",)),
+    ("update", "Pod", "status"): Endpoint(WholePod, _prepare_status, _check_status, restores=("spec",)),
     ("update", "Pod", "resize"): Endpoint(WholePod, _prepare_resize, _check_resize),
     ("update", "Pod", "ephemeralcontainers"): Endpoint(WholePod, _prepare_ephemeral, _check_ephemeral),
 }

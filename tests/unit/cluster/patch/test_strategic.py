@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.cluster.patch import apply_strategic_patch
 from plimsoll.cluster.patch.ordering import interleave
+from plimsoll.cluster.patch.strategic import _fresh, _plain, _undirected
 from plimsoll.errors import PatchError
 from tests.unit.cluster.patch.shapes import DEPLOYMENT, NAMES, POD, THING, things
 
@@ -215,3 +216,21 @@ def test_deleted_items_are_gone_and_the_others_untouched(tree: Any, gone: list[s
     if live:
         change = {"items": [{"name": name, "$patch": "delete"} for name in gone]}
         assert patch(tree, change)["items"] == [item for item in live if item["name"] not in gone]
+
+
+@given(
+    st.recursive(
+        st.sampled_from([None, 1, "a", True]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["a", "", "$x", "$patch", "$retainKeys", "$setElementOrder/a"]),
+                inner,
+                max_size=3,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_what_is_new_arrives_plain_in_one_go(value: Any) -> None:
+    assert _fresh(value) == _plain(_undirected(value))

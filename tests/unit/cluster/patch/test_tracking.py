@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from plimsoll.cluster.patch import keep_idle_times, track_update
 from plimsoll.cluster.patch.elements import order
 from plimsoll.cluster.patch.fields import iterate
+from plimsoll.cluster.patch.owners import _check_entry, _is_usual
 from plimsoll.cluster.patch.tracking import ANCIENT, MAX_UPDATERS
+from plimsoll.errors import PatchError
 from tests.unit.cluster.patch.shapes import CLAIM, DEPLOYMENT, POD, THING, things
 
 NOW = "2026-01-01T00:00:00Z"
@@ -280,3 +282,18 @@ def test_every_field_has_at_most_one_owner_and_no_owner_has_a_field_that_is_gone
         sets = list(owned(tree).values())
         assert all(fields <= everything["m"] for fields in sets)
         assert sum(map(len, sets)) == len(set().union(*sets))
+
+
+WORDS: st.SearchStrategy[Any] = st.sampled_from(["Apply", "Update", "FieldsV1", "v1", "", "x", None, 1, {}])
+ENTRY_FIELDS = ("manager", "operation", "apiVersion", "time", "fieldsType", "subresource", "odd")
+
+
+@given(st.dictionaries(st.sampled_from(ENTRY_FIELDS), WORDS))
+def test_entries_that_are_fine_at_a_glance_are_fine(changes: dict[str, Any]) -> None:
+    usual = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    assert _is_usual(usual)
+    for entry in (changes, {**usual, **changes}):
+        try:
+            _check_entry(entry, 0)
+        except PatchError:
+            assert not _is_usual(entry)
