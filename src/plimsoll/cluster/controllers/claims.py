@@ -165,7 +165,7 @@ class ClaimController:
                 await self._context.recorder.record(report)
             raise
         self._unsure.discard(uid)
-        claim = codec.convert(tree, ResourceClaim)
+        claim = codec.look(tree, ResourceClaim)
         self._made.setdefault(uid, {})[claim.metadata.name] = claim
 
     async def _check_made(self, pod: Pod) -> None:

@@ -232,6 +232,8 @@ def _check_depth(tree: Any) -> None:
 
 def equal(left: Any, right: Any) -> bool:
     """Whether two JSON values are the same, telling booleans from numbers."""
+    if left is right:
+        return True
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

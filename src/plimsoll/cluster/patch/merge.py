@@ -178,6 +178,7 @@ def reconcile(fields: FieldSet, shape: Type | None) -> FieldSet:
 
 
 _ZEROS = {"string": "", "quantity": "0"}
+_CONTAINERS: frozenset[Any] = frozenset((dict, list))
 
 
 def settle(value: Any, shape: Type | None) -> Any:
@@ -187,11 +188,14 @@ def settle(value: Any, shape: Type | None) -> Any:
             return value
         settled = {}
         for name, inner in value.items():
-            below = child(shape, name)
-            if inner is not None:
-                settled[name] = settle(inner, below)
-            elif shape is not None and shape.kind == "map" and below is not None and below.kind in _ZEROS:
-                settled[name] = _ZEROS[below.kind]
+            if inner.__class__ in _CONTAINERS:
+                settled[name] = settle(inner, child(shape, name))
+            elif inner is not None:
+                settled[name] = inner
+            elif shape is not None and shape.kind == "map":
+                below = child(shape, name)
+                if below is not None and below.kind in _ZEROS:
+                    settled[name] = _ZEROS[below.kind]
         return settled
     if isinstance(value, list) and shape is not None and shape.kind == "list":
         return [settle(item, shape.item) for item in value]

@@ -125,7 +125,7 @@ class Admission:
                 if owner is not None and owner.uid == uid:
                     yield claim
 
-        classes = (codec.convert(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
+        classes = (codec.look(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
         return Surroundings(now, gates, ExtendedNames.of(classes), find_pod, find_claims)
 
     def _find(self, resource: str, namespace: str, name: str) -> Tree | None:

@@ -263,9 +263,10 @@ class Writing:
             raise bad_request("metadata.managedFields must be nil")
         applied = tree_to_version(job.read(body), route.resource, route.version)
         stored = self._store.get(key_of(route))
-        live = None
+        live = old = None
         if stored is not None:
-            live = tree_to_version(codec.decode_tree(stored.raw), route.resource, route.version)
+            old = codec.decode_tree(stored.raw)
+            live = tree_to_version(old, route.resource, route.version)
         elif route.subresource:
             raise not_found(route.group, route.plural, route.name)
         elif applied["metadata"].get("uid"):
@@ -300,7 +301,7 @@ class Writing:
             tree["metadata"] = dict(tree["metadata"])
             tree["metadata"].pop("resourceVersion", None)
             return self._create(job, tree)
-        return self._update(job, tree, stored)
+        return self._update(job, tree, stored, old)
 
     # -- the last steps
 

@@ -15,6 +15,11 @@ CLAIM = {
     "metadata": {"name": "c", "labels": {"a": "b"}},
     "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}]}},
 }
+TYPES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
 STATUS = {"conditions": [{"type": "Ready", "status": "True"}]}
 CASES = [
     (PODS, pod("x"), "", {"metadata": {"labels": {"new": "x"}, "finalizers": ["example.com/a"]}}),
@@ -27,7 +32,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("form", ["merge", "strategic"])
+@pytest.mark.parametrize("form", ["merge", "strategic", "apply"])
 @pytest.mark.parametrize(("path", "tree", "subresource", "patch"), CASES)
 def test_the_stored_object_is_not_changed_on_the_way(
     monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
@@ -45,10 +50,16 @@ def test_the_stored_object_is_not_changed_on_the_way(
     monkeypatch.setattr(Writing, "_attribute", look)
 
     async def story(bench: Bench) -> None:
-        code, _ = await bench.call("POST", path, tree)
+        code, made = await bench.call("POST", path, tree)
         assert code == 201
-        kind = f"application/{'strategic-' if form == 'strategic' else ''}merge-patch+json"
-        code, answer = await bench.call("PATCH", f"{path}/x{subresource}", patch, content_type=kind)
+        query: tuple[tuple[str, str], ...] = ()
+        body = patch
+        if form == "apply":
+            head = {"apiVersion": made["apiVersion"], "kind": made["kind"]}
+            body = {**head, **patch, "metadata": {**patch.get("metadata", {}), "name": "x"}}
+            query = (("fieldManager", "m"), ("force", "1"))
+        target = f"{path}/x{subresource}"
+        code, answer = await bench.call("PATCH", target, body, query=query, content_type=TYPES[form])
         assert code == 200, answer
         (raw, old), *_ = seen
         assert old == codec.decode_tree(raw)
