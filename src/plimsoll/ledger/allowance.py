@@ -28,7 +28,7 @@ from plimsoll.ledger.mapping import charges_of
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.policy import work_out
 from plimsoll.ledger.requests import before_running, is_pod_level_resource, pod_requests
-from plimsoll.ledger.units import PLAIN, quantity_of
+from plimsoll.ledger.units import PLAIN, nano_of
 from plimsoll.ledger.verdict import Cause, Reason
 
 HEADROOM = "node headroom"
@@ -88,7 +88,7 @@ def allowance_for(ledger: NodeLedger, pod: Pod, pricing: Pricing, bills: Sequenc
         return Allowance({}, pricing)
     taken = node_amounts(pod, bills, options, ledger.profile)
     headroom = {
-        name: quantity_of(name, ledger.allocatable.get(name, 0) - ledger.requested.get(name, 0)).nano
+        name: nano_of(name, ledger.allocatable.get(name, 0) - ledger.requested.get(name, 0))
         - taken.get(name, ZERO).nano
         for name in {*PLAIN, *ledger.allocatable, *ledger.requested, *taken}
         if name in PLAIN or is_huge_page(name)

@@ -68,6 +68,11 @@ def quantity_of(name: str, units: int) -> Quantity:
     return Quantity.of(units, Format.DECIMAL_SI if is_extended(name) else Format.BINARY_SI)
 
 
+def nano_of(name: str, units: int) -> int:
+    """A whole number of a resource in nano-units."""
+    return units * (10**6 if name == CPU else 10**9)
+
+
 def add_units(total: dict[str, int], units: Units, sign: int = 1) -> None:
     """Add whole amounts to a total, or take them away; a name that was there stays, if only with zero."""
     for name, amount in units.items():

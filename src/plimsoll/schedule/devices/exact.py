@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from plimsoll.allocate import (
     Allocation,
@@ -40,6 +41,8 @@ from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
 NewId = Callable[[], str]
+#: (driver, capacity) -> how much of it.
+Sizes: TypeAlias = "tuple[tuple[tuple[str, str], int], ...]"
 #: The best a choice of alternatives can score.
 BEST = 100
 
@@ -52,7 +55,7 @@ class Fit:
     bills: tuple[Bill, ...] = ()
     rank: int = BEST  #: 100 if every prioritized list got its first alternative, less for later ones
     #: What is taken of each capacity, by driver and name, where devices are to be compared by size.
-    sizes: tuple[tuple[tuple[str, str], int], ...] = ()
+    sizes: Sizes = ()
 
 
 NO_CLAIMS = Fit()
@@ -111,11 +114,11 @@ def try_place(
     if not isinstance(outcome, Allocation):
         return (_refusal(outcome),)
     allocations = _by_name(task, outcome)
-    fit = _judge(task, allocations, place, snapshot, ledger) if charged else Fit(allocations)
-    if isinstance(fit, Fit):
-        sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
-        fit = replace(fit, rank=_rank(task.waiting, outcome.alternatives), sizes=sizes)
-    return fit
+    rank = _rank(task.waiting, outcome.alternatives)
+    sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
+    if not charged:
+        return Fit(allocations, (), rank, sizes)
+    return _judge(task, allocations, place, snapshot, ledger, rank, sizes)
 
 
 def _own_devices(task: Task, snapshot: Snapshot) -> AllocationState:
@@ -133,13 +136,15 @@ def _judge(
     place: int,
     snapshot: Snapshot,
     ledger: NodeLedger,
+    rank: int = BEST,
+    sizes: Sizes = (),
 ) -> Fit | tuple[NodeReason, ...]:
     """What the books say to these allocations."""
     claims = {claim.metadata.name: claim for claim in task.claims}
     judged = judge_placement(ledger, task.pod, claims, allocations, snapshot.pricing(place))
     if not judged.verdict.fits:
         return tuple(map(_of_ledger, judged.verdict.reasons))
-    return Fit(allocations, judged.bills or ())
+    return Fit(allocations, judged.bills or (), rank, sizes)
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
@@ -170,9 +175,7 @@ def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]
     return got * BEST // best if best else BEST
 
 
-def _sizes(
-    allocations: Mapping[str, AllocationResult], place: int, snapshot: Snapshot
-) -> tuple[tuple[tuple[str, str], int], ...]:
+def _sizes(allocations: Mapping[str, AllocationResult], place: int, snapshot: Snapshot) -> Sizes:
     """What allocations take of each capacity: all of it, or what a share consumes."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     sizes: dict[tuple[str, str], int] = {}

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from plimsoll.schedule.devices.exact import BEST, Fit
 
-Sizes = dict[tuple[str, str], int]
-
 
 def score_sizes(fits: Sequence[Fit]) -> list[int]:
     """0 to 100 for each: 100 for those that take the least of everything."""
