@@ -51,6 +51,12 @@ if TYPE_CHECKING:
         usage_by_namespace,
     )
     from plimsoll.run.server import RunningServer, ServerSettings, start_server
+    from plimsoll.schedule.claims import read_task
+    from plimsoll.schedule.cycle import schedule_one
+    from plimsoll.schedule.placement import Placement, Unplaced
+    from plimsoll.schedule.settings import Settings
+    from plimsoll.schedule.snapshot import Snapshot
+    from plimsoll.schedule.task import Task
     from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
@@ -78,6 +84,7 @@ __all__ = [
     "Limits",
     "Line",
     "NodeLedger",
+    "Placement",
     "PlimsollError",
     "Policy",
     "Preference",
@@ -92,6 +99,10 @@ __all__ = [
     "RunningServer",
     "Selector",
     "ServerSettings",
+    "Settings",
+    "Snapshot",
+    "Task",
+    "Unplaced",
     "Verdict",
     "Write",
     "allocate_claims",
@@ -107,7 +118,9 @@ __all__ = [
     "pod_limits",
     "pod_requests",
     "prepare",
+    "read_task",
     "render_all",
+    "schedule_one",
     "start_server",
     "usage_by_namespace",
 ]
@@ -160,6 +173,12 @@ _HOMES = {
             "usage_by_namespace",
         ],
         "plimsoll.run.server": ["RunningServer", "ServerSettings", "start_server"],
+        "plimsoll.schedule.claims": ["read_task"],
+        "plimsoll.schedule.cycle": ["schedule_one"],
+        "plimsoll.schedule.placement": ["Placement", "Unplaced"],
+        "plimsoll.schedule.settings": ["Settings"],
+        "plimsoll.schedule.snapshot": ["Snapshot"],
+        "plimsoll.schedule.task": ["Task"],
         "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
     }.items()
     for name in names

@@ -104,7 +104,6 @@ SCHEDULE_ARROWS: dict[str, set[str]] = {
     "pools": set(),
     "reasons": set(),
     "settings": set(),
-    "sizes": set(),
     "task": set(),
     "users": set(),
     "placement": {"reasons", "task"},
@@ -145,7 +144,7 @@ SCHEDULE_ARROWS: dict[str, set[str]] = {
         "task",
     },
     "binding": {"placement", "reasons", "snapshot"},
-    "queue": {"filters", "placement", "reasons", "sizes", "snapshot", "topology"},
+    "queue": {"filters", "placement", "reasons", "snapshot", "topology"},
 }
 INSIDE = {
     "cel": CEL_ARROWS,

@@ -16,6 +16,7 @@ from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import claim_names
 from plimsoll.schedule.filters.ports import host_sockets
+from plimsoll.schedule.queue.sizes import Sizes
 from plimsoll.schedule.queue.wakeups import (
     BY_NAME,
     VOLUMES,
@@ -29,7 +30,6 @@ from plimsoll.schedule.queue.wakeups import (
     volume_claims,
 )
 from plimsoll.schedule.reasons import Rule
-from plimsoll.schedule.sizes import Sizes
 
 #: An object that pods name: which kind, namespace, name.
 Named = tuple[Kind, str, str]
