@@ -32,13 +32,14 @@ from plimsoll.run.scheduler.notices import Notice, Notices
 from plimsoll.run.scheduler.recorder import Recorder
 from plimsoll.run.scheduler.world import World, new_id
 from plimsoll.run.scheduler.writer import ApiWriter, write_time
-from plimsoll.schedule.binding.bind import consumer_of
+from plimsoll.schedule.binding.bind import release_claim
 from plimsoll.schedule.binding.conditions import (
     SCHEDULER_ERROR,
     Deallocation,
     failure_reason,
     render_unplaced,
 )
+from plimsoll.schedule.binding.readiness import waits_for_devices
 from plimsoll.schedule.binding.recovery import find_abandoned
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption import Preemption, plan_preemption
@@ -78,6 +79,11 @@ class Aftermath:
         self._offset = 0
 
     # -- pods
+
+    def placed(self, placement: Placement) -> None:
+        """A pod is about to be bound; it is told if its devices have to be made ready first."""
+        if any(map(waits_for_devices, placement.allocations.values())):
+            self._recorder.awaiting_devices(placement.task.pod, placement.node)
 
     def scheduled(self, placement: Placement) -> None:
         self._recorder.scheduled(placement.task.pod, placement.node)
@@ -145,6 +151,7 @@ class Aftermath:
     def _preempt(self, pod: Pod, unplaced: Unplaced) -> tuple[str, str | None]:
         """Look for pods to remove; the message for the pod, and the node it is promised."""
         world, key = self._world, pod_key(pod)
+        world.metrics.preemptions.add()
         plan = plan_preemption(
             unplaced,
             world.snapshot,
@@ -156,7 +163,6 @@ class Aftermath:
         )
         if isinstance(plan, Preemption):
             self._offset = plan.place + 1
-            world.metrics.preemptions.add()
             world.metrics.victims.at().observe(len(plan.victims))
             world.nominations.nominate(pod, plan.node, plan.victims)
             self._start(self._evict(plan, key), "preempting")
@@ -192,7 +198,7 @@ class Aftermath:
     async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         tell("released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
-        self._heard(await self._writer.unreserve(claim, consumer_of(pod), deallocate=True))
+        await release_claim(claim, pod, self._writer, self._heard)
 
     def _start(self, work: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.get_running_loop().create_task(_carefully(work, what))

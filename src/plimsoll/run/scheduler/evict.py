@@ -23,7 +23,6 @@ from plimsoll.api.core import Pod
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.errors import ApiError
-from plimsoll.ledger.node import pod_key
 from plimsoll.schedule.preemption.outcome import Preemption
 from plimsoll.schedule.preemption.plan import BY_SCHEDULER, DISRUPTION_TARGET
 
@@ -66,12 +65,10 @@ async def carry_out(
     record: Callable[[Notice], None],
     *,
     now: Callable[[], str],
-    cancel: Callable[[str], bool] = lambda key: False,
 ) -> CarriedOut:
     """Make room on the node: withdraw promises to lesser pods, tell victims, delete them.
 
-    `now` gives the time as the API writes it. `cancel` may take back a binding that is still under way (by
-    the pod's key); a victim for which it says so need not be deleted: it was not there yet.
+    `now` gives the time as the API writes it.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -80,7 +77,7 @@ async def carry_out(
             return None
         async with gate:
             try:
-                if not cancel(pod_key(victim)) and not await _delete(victim, preemption, client, now()):
+                if not await _delete(victim, preemption, client, now()):
                     return None
             except ApiError as error:
                 return error

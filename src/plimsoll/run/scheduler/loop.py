@@ -170,6 +170,7 @@ class Loop:
         world.metrics.cleared(key)
         self._aftermath.leave(key)
         self._flights[key] = Flight(attempt, placement, began)
+        self._aftermath.placed(placement)
         self._bindings.start(placement)
 
     def _bound(self, placement: Placement, outcome: Bound | Failed) -> None:

@@ -206,9 +206,9 @@ def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
         for start in range(0, len(places), _PIECE):
             lines: list[str] = []
             for place in places[start : start + _PIECE]:
-                ledger = snapshot.ledgers[place]
-                if ledger is None:
+                if snapshot.nodes[place] is None:
                     continue  # gone since the page was begun
+                ledger = snapshot.ledger(place)
                 head = f'{metric}{{node="{ledger.name}",resource="'
                 lines += [f'{head}{r}"}} {_amount(r, v)}\n' for r, v in amounts(ledger).items()]
             yield "".join(lines).encode()

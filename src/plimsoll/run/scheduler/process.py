@@ -34,6 +34,8 @@ from plimsoll.run.scheduler.upkeep import keep_up, mend
 from plimsoll.run.scheduler.world import World
 from plimsoll.run.scheduler.writer import ApiWriter, Charging
 
+#: Nodes whose devices are read before others get their turn.
+_READ_AT_ONCE = 20
 #: How long events may still be written when all else is done (seconds).
 _LAST_WORDS = 1.0
 #: How long the first pod waits at most for what another scheduler left half done (seconds).
@@ -106,6 +108,7 @@ class SchedulerProcess:
         await self._or_stopped(self._await_sync())
         if self._stop.is_set():
             return
+        await self._warm_up()
         if self._alone:
             self.world.memory.begin()
         tell("synced", nodes=len(self.world.snapshot), pending=len(self.world.queue))
@@ -118,6 +121,16 @@ class SchedulerProcess:
             self._client, where.namespace, where.name, self.identity, timing=where.timing
         )
         await self._or_stopped(self._election.run(self._lead), patience=self.settings.stop_seconds + 5)
+
+    async def _warm_up(self) -> None:
+        """Read the devices of all nodes, so that the first pods need not wait for that."""
+        snapshot = self.world.snapshot
+        for count, place in enumerate(snapshot.places(), 1):
+            node = snapshot.nodes[place]
+            if node is not None:
+                snapshot.inventory.devices_for(node)
+            if not count % _READ_AT_ONCE:
+                await asyncio.sleep(0)
 
     async def _lead(self) -> None:
         """Schedule; cancelled when the lease is lost."""

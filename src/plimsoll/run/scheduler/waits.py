@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.cluster.cache import is_older
 
 _POLL_SECONDS = 5.0
 
@@ -49,6 +50,10 @@ class ClaimWaits:
         while not predicate(claim):
             wait = min(self._poll, deadline - asyncio.get_running_loop().time())
             heard = await self._listen(claim.metadata.uid, wait) if wait > 0 else None
+            if heard is not None and is_older(
+                heard.metadata.resource_version, claim.metadata.resource_version
+            ):
+                continue  # the watch tells of what was before our own write
             if heard is None:
                 heard = await self._read(claim)
             if heard is None:

@@ -1,7 +1,6 @@
 """Taints of nodes that a pod must tolerate (NoSchedule and NoExecute).
 
-Owns what it means to tolerate a taint of a node; scoring and other rules ask here, too. A toleration with the
-operators Lt and Gt tolerates nothing: their feature gate is off in Kubernetes 1.36.
+Owns which nodes pods with given tolerations may go to; what it means to tolerate is in `api/tolerations`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Node, Taint, Toleration
+from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.verdict import Code
 from plimsoll.schedule.filters.static import SignatureIndex, StaticFilter
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
@@ -23,25 +23,6 @@ NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "Prefer
 #: The taint that stands for `spec.unschedulable`.
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration covers a taint; an empty effect or key covers every one."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-    return False
-
-
-def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether one of these tolerations covers a taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:

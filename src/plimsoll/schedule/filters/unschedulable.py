@@ -10,10 +10,11 @@ from typing import Self
 import numpy as np
 
 from plimsoll.api.core import Node
+from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import Code
 from plimsoll.schedule.filters.static import StaticFilter
-from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated
+from plimsoll.schedule.filters.taints import UNSCHEDULABLE
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.snapshot import Snapshot

@@ -57,6 +57,7 @@ class Aspect(Enum):
     TAINTS = "taints"
     SCHEDULABLE = "schedulable"  #: a node takes pods again
     ALLOCATABLE = "allocatable"  #: a node has more of something
+    FEATURES = "features"  #: a node declares other features
     SCALED_DOWN = "scaled down"  #: a pod takes less of something
     TERMINATING = "terminating"  #: a pod is about to go
 
@@ -145,6 +146,8 @@ def _read_node(old: Node | None, new: Node | None, room: Room | None) -> Happeni
         aspects.add(Aspect.TAINTS)
     if old.spec.unschedulable and not new.spec.unschedulable:
         aspects.add(Aspect.SCHEDULABLE)
+    if old.status.declared_features != new.status.declared_features:
+        aspects.add(Aspect.FEATURES)
     before, after = old.status.allocatable, new.status.allocatable
     if before != after and any(name not in before or before[name] < have for name, have in after.items()):
         aspects.add(Aspect.ALLOCATABLE)

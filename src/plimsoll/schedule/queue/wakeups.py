@@ -17,12 +17,13 @@ from functools import cached_property
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.label_selection import read_selector
 from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.ledger.units import CPU, PODS, units_of
 from plimsoll.schedule.filters.affinity import matches, named_nodes, required_selector, wanted_nodes
 from plimsoll.schedule.filters.ports import Socket, collide, host_sockets
-from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerated, tolerates_hard_taints
+from plimsoll.schedule.filters.taints import UNSCHEDULABLE, tolerates_hard_taints
 from plimsoll.schedule.placement import Unplaced
 from plimsoll.schedule.queue.happenings import Aspect, Happening, Kind, Room, classify, released, room_at
 from plimsoll.schedule.reasons import Rule, Sentence
@@ -67,6 +68,7 @@ _BY_NODE_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
     Aspect.TAINTS: frozenset({Rule.TAINTS, Rule.SPREAD}),
     Aspect.SCHEDULABLE: frozenset({Rule.UNSCHEDULABLE}),
     Aspect.ALLOCATABLE: _ROOM | {Rule.VOLUME_LIMITS},
+    Aspect.FEATURES: frozenset({Rule.DECLARED_FEATURES}),
 }
 _BY_POD_ASPECT: Mapping[Aspect, frozenset[Rule]] = {
     Aspect.LABELS: _AMONG_PODS,

@@ -12,9 +12,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from plimsoll.api.core import Node
+from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.schedule.filters.static import SignatureIndex
-from plimsoll.schedule.filters.taints import PREFER_NO_SCHEDULE, Tolerations, tolerated
+from plimsoll.schedule.filters.taints import PREFER_NO_SCHEDULE, Tolerations
 from plimsoll.schedule.score.scorer import Scorer, normalise
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot

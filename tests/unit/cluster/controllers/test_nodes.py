@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Taint, Toleration
+from plimsoll.api.tolerations import tolerates
 from plimsoll.cluster.client.endpoints import LEASES, NODES, PODS
 from plimsoll.cluster.controllers.actions import Delete, Patch, Report
-from plimsoll.cluster.controllers.plans.evictions import eviction_time, plan_eviction, tolerates
+from plimsoll.cluster.controllers.plans.evictions import eviction_time, plan_eviction
 from plimsoll.cluster.controllers.plans.moments import write_micro_moment, write_moment
 from plimsoll.cluster.controllers.plans.nodes import (
     NOT_READY,

@@ -160,26 +160,6 @@ def test_lesser_promises_are_withdrawn() -> None:
     run(story)
 
 
-def test_a_binding_that_can_be_taken_back_needs_no_deletion() -> None:
-    async def story(world: World) -> None:
-        flying, new = await world.pod("flying", node=""), await world.pod("new", node="")
-        cancelled: list[str] = []
-
-        def cancel(key: str) -> bool:
-            cancelled.append(key)
-            return True
-
-        done = await world.carry_out(Preemption("n", 0, (flying,), 0, new), cancel=cancel)
-        assert done.complete
-        assert cancelled == [flying.metadata.uid]
-        left = await world.read("flying")
-        assert left is not None
-        assert left.metadata.deletion_timestamp is None
-        assert len(world.notices) == 1
-
-    run(story)
-
-
 class Failing(Client):
     """A client some of whose calls are refused."""
 

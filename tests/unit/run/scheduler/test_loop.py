@@ -28,6 +28,9 @@ class Notes:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
+    def placed(self, placement: Placement) -> None:
+        pass
+
     def scheduled(self, placement: Placement) -> None:
         self.told.append(("scheduled", placement.task.pod.metadata.name))
 

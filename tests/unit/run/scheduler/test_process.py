@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.api.codec import decode_tree
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import (
     DEVICE_CLASSES,
@@ -434,5 +435,47 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
             assert process.world.feed.missing() == ""
             process.stop()
             await task
+
+    asyncio.run(story())
+
+
+def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+            fabric = resource_slice("fabric", "n1")
+            fabric["spec"]["devices"][0] |= {
+                "bindingConditions": ["attached"],
+                "bindingFailureConditions": ["broken"],
+            }
+            await place.admin.create(RESOURCE_SLICES, fabric)
+            process = await place.start()
+            await place.admin.create(PODS, claiming_pod("g", "t"), NS)
+
+            async def claims() -> list[Tree]:
+                found = await place.admin.list(RESOURCE_CLAIMS, NS)
+                return [decode_tree(raw) for raw in found.items]
+
+            (held,) = await place.until(
+                claims, lambda all: [c for c in all if c.get("status", {}).get("allocation")]
+            )
+            events = await place.until(
+                lambda: place.admin.list(EVENTS, NS),
+                lambda found: [raw for raw in found.items if b"waiting for binding conditions" in raw],
+            )
+            assert len(events.items) == 1
+            waiting = await place.admin.get(PODS, "g", NS)
+            assert "nodeName" not in waiting["spec"]
+            (result,) = held["status"]["allocation"]["devices"]["results"]
+            ready = {"type": "attached", "status": "True", "reason": "Done", "message": ""}
+            ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+            device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [ready]}
+            name = held["metadata"]["name"]
+            patch = {"status": {"devices": [device]}}
+            await place.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
+            assert await place.bound("g") == "n1"
+            assert verify(process.world.snapshot) == []
 
     asyncio.run(story())

@@ -9,11 +9,11 @@ upstream counts from when it notices, and so begins anew after every restart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from plimsoll.api.core import Pod, Taint, Toleration
+from plimsoll.api.core import Pod, Taint
 from plimsoll.api.meta import ObjectReference
+from plimsoll.api.tolerations import tolerates
 from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.controllers.actions import NOTHING, Action, Delete, Plan, Report
 from plimsoll.cluster.controllers.plans.moments import read_moment
@@ -22,30 +22,6 @@ from plimsoll.cluster.controllers.plans.pods import mark_disrupted
 COMPONENT = "taint-eviction-controller"
 EVICTION = "TaintManagerEviction"
 NO_EXECUTE = "NoExecute"
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case "Lt" | "Gt":
-            return _compares(toleration, taint)
-    return False
-
-
-def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Taints with numbers are tolerated below, or above, a number."""
-    if not (_WHOLE.fullmatch(toleration.value) and _WHOLE.fullmatch(taint.value)):
-        return False
-    limit, value = int(toleration.value), int(taint.value)
-    return value < limit if toleration.operator == "Lt" else value > limit
 
 
 def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | None:

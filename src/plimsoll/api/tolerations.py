@@ -1,0 +1,43 @@
+"""Whether a toleration of a pod covers a taint of a node.
+
+Owns the one rule that scheduling and eviction share: an empty effect or key covers every one, values are
+equal, any, or (operators Lt and Gt) whole numbers below or above a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from plimsoll.api.core import Taint, Toleration
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration covers a taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt":
+            return _compares(toleration, taint)
+    return False
+
+
+def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether one of these tolerations covers a taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    """Taints with numbers are tolerated below, or above, a number."""
+    if not (_WHOLE.fullmatch(toleration.value) and _WHOLE.fullmatch(taint.value)):
+        return False
+    limit, value = int(toleration.value), int(taint.value)
+    return value < limit if toleration.operator == "Lt" else value > limit
