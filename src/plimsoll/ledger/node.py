@@ -291,6 +291,8 @@ class NodeLedger:
             for resource, charge in bill.charge.resources.items()
             if is_held(charge, self.profile)
         }
+        if not held:
+            return replace(entry, claims=keys)
         bills = list(entry.bills)
         if any(charge.drawn is None for _, charge in held.values()):
             pools = self.pools_for(entry.pod, bills)

@@ -69,7 +69,7 @@ class ClaimState:
         return {name: holding.pool.consumed for name, holding in self.holdings.items()}
 
     def joined(self, pod: str) -> ClaimState:
-        return replace(self, consumers=self.consumers | {pod})
+        return ClaimState(self.namespace, self.name, self.uid, self.consumers | {pod}, self.holdings)
 
     def left(self, pod: str) -> ClaimState:
         return replace(self, consumers=self.consumers - {pod})

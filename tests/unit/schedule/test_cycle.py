@@ -268,3 +268,11 @@ def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
     snapshot = snapshot_of(*(node(f"n{number}", cpu="64", memory="256Gi") for number in range(4)))
     chosen = [assume(pod(f"p{number}", cpu="10m", memory="16Mi"), snapshot) for number in range(4)]
     assert sorted(chosen) == ["n0", "n1", "n2", "n3"]
+
+
+def test_extended_resources_are_those_of_nodes() -> None:
+    served = device_class(extendedResourceName="example.com/gpu")
+    wish = pod("p", requests={"example.com/gpu": "1"})
+    bare = snapshot_of(node("n"), resource_slice("n", [device("d")]), served)
+    assert told(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
+    assert isinstance(place_pod(wish, snapshot_of(node("n", **{"example.com/gpu": "1"}), served)), Placement)

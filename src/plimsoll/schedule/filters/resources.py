@@ -4,6 +4,9 @@ Owns kube-scheduler's NodeResourcesFit over the unified ledger: what other pods'
 the node as their requests are. Resources that claims may charge under Max or ConsumeFrom cannot be judged by
 the pod's spec (P24 of the accounting semantics): what the pod takes of them is known only with its devices.
 For pods with claims they are left to the exact question about devices and books, which comes last.
+
+DIFF: an extended resource that only a DeviceClass serves is one that nodes are short of; upstream makes a
+claim for it (test_extended_resources_are_those_of_nodes).
 """
 
 from __future__ import annotations
