@@ -48,7 +48,9 @@ def choose_node(
     wasteful = settings.waste_weight if task.waiting else 0
     bounds = devices.ranks() if devices is not None and ranked else None
     hopes = scores if bounds is None else scores + ranked * bounds
-    hopes = np.where(sieve.left, hopes + wasteful * BEST, np.int64(_RULED_OUT))
+    if wasteful:
+        hopes = hopes + wasteful * BEST
+    hopes = np.where(sieve.left, hopes, np.int64(_RULED_OUT))
     explore = settings.explore if ranked or wasteful else 1
     found: list[tuple[int, int, Fit]] = []  # score without waste, place, fit
     searched = 0
