@@ -275,4 +275,5 @@ def test_extended_resources_are_those_of_nodes() -> None:
     wish = pod("p", requests={"example.com/gpu": "1"})
     bare = snapshot_of(node("n"), resource_slice("n", [device("d")]), served)
     assert told(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
-    assert isinstance(place_pod(wish, snapshot_of(node("n", **{"example.com/gpu": "1"}), served)), Placement)
+    having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
+    assert isinstance(place_pod(wish, having), Placement)
