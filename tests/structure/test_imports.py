@@ -100,14 +100,15 @@ CLUSTER_ARROWS: dict[str, set[str]] = {
 }
 #: And inside `schedule`: what is known, the rules, devices, scores, and the cycle that tells the story.
 SCHEDULE_ARROWS: dict[str, set[str]] = {
+    "holdings": set(),
     "index": set(),
-    "pools": set(),
+    "published": set(),
     "reasons": set(),
     "settings": set(),
     "task": set(),
     "users": set(),
     "placement": {"reasons", "task"},
-    "snapshot": {"index", "placement", "pools", "users"},
+    "snapshot": {"holdings", "index", "placement", "published", "users"},
     "verify": {"snapshot"},
     "claims": {"reasons", "snapshot", "task"},
     "topology": {"index"},

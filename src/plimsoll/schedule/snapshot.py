@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from plimsoll.allocate import AllocationState, Features, Inventory
+from plimsoll.allocate import Features, Inventory
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import Bill, Pricing, bills_in_status, claim_names
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
-from plimsoll.ledger.devices import DeviceIndex
 from plimsoll.ledger.judge import price_claims
 from plimsoll.ledger.node import NodeLedger, options_for, pod_key
 from plimsoll.ledger.profile import Profile
+from plimsoll.schedule.holdings import Holdings
 from plimsoll.schedule.index import Index
 from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.pools import PoolPlaces
+from plimsoll.schedule.published import Published
 from plimsoll.schedule.users import ClaimUsers, same_price
 
 I = TypeVar("I", bound=Index)  # noqa: E741
@@ -58,18 +58,13 @@ class Snapshot:
         self._assumed: dict[str, Placement] = {}
         self._promised: dict[str, Placement] = {}
         # -- claims and devices
-        self.state = AllocationState(self.features.consumable_capacity)
+        self._holdings = Holdings(self.features.consumable_capacity)
+        self.state = self._holdings.state
         self.classes: dict[str, DeviceClass] = {}
-        self._held: dict[str, AllocationResult] = {}
-        self._pending: dict[str, tuple[str, AllocationResult]] = {}
         self._users = ClaimUsers()
         #: Pods whose charges may be others than those booked, because nobody has written them down.
         self._stale: set[str] = set()
-        self._pools = PoolPlaces()
-        self._inventory: Inventory | None = Inventory((), self.features)
-        self._last_inventory: Inventory = self._inventory
-        self._devices: DeviceIndex | None = None
-        self._last_devices: DeviceIndex | None = None
+        self._published = Published(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
         self._indexes: dict[type[Index], Index] = {}
@@ -137,12 +132,11 @@ class Snapshot:
 
     def pending(self, uid: str) -> AllocationResult | None:
         """What a claim was promised that is not written down yet."""
-        found = self._pending.get(uid)
-        return None if found is None else found[1]
+        return self._holdings.promised(uid)
 
     def held(self, uid: str) -> AllocationResult | None:
         """The devices that are held for a claim, written down or promised."""
-        return self._held.get(uid)
+        return self._holdings.of(uid)
 
     def users(self, namespace: str, name: str) -> Set[str]:
         """The pods on the books that use a claim."""
@@ -168,18 +162,13 @@ class Snapshot:
     @property
     def inventory(self) -> Inventory:
         """The devices of all slices."""
-        if self._inventory is None:
-            slices, rules = tuple(self.all(ResourceSlice)), tuple(self.all(DeviceTaintRule))
-            self._inventory = self._last_inventory = self._last_inventory.replace(slices, rules)
-        return self._inventory
+        return self._published.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
 
     def pricing(self, place: int | None = None) -> Pricing:
         """What claims are priced with at a place, or anywhere."""
-        if self._devices is None:
-            self._devices = DeviceIndex(self.all(ResourceSlice), self.profile, self._last_devices)
-            self._last_devices = self._devices
         node = None if place is None else self.nodes[place]
-        return Pricing(self._devices, node, self.classes, self.profile)
+        devices = self._published.devices(self.all(ResourceSlice))
+        return Pricing(devices, node, self.classes, self.profile)
 
     # -- hearing of objects
 
@@ -215,8 +204,7 @@ class Snapshot:
         self._join(placement.place, pod)
         for claim in placement.task.waiting:
             allocation = placement.allocations[claim.metadata.name]
-            self._pending[claim.metadata.uid] = (key, allocation)
-            self._hold(claim.metadata.uid, allocation)
+            self._let_go(self._holdings.promise(claim.metadata.uid, key, allocation))
 
     def forget(self, key: str) -> None:
         """Take an assumption back, whatever is left of it; what the API says is allocated stays held.
@@ -228,12 +216,8 @@ class Snapshot:
             self._unbook(key)
         placement = self._promised.pop(key, None)
         for claim in placement.task.waiting if placement is not None else ():
-            uid = claim.metadata.uid
-            if self._pending.get(uid, ("",))[0] == key:
-                del self._pending[uid]
-                known = self.claim(claim.metadata.namespace, claim.metadata.name)
-                written = known is not None and known.metadata.uid == uid
-                self._hold(uid, known.status.allocation if known is not None and written else None)
+            known = self.claim(claim.metadata.namespace, claim.metadata.name)
+            self._let_go(self._holdings.withdraw(claim.metadata.uid, key, known))
 
     def confirm(self, key: str) -> None:
         """A placement is written down: from now on the objects tell all there is to know about it."""
@@ -261,7 +245,7 @@ class Snapshot:
         for pod in self._strays.pop(name, {}).values():
             self._book(place, pod)
         self._refresh(place)
-        if old is None or _may_take_more(node, old):
+        if old is None or _but_heartbeat(node) != _but_heartbeat(old):
             self._note_stale(place)
             self._free_up(place)
 
@@ -392,7 +376,7 @@ class Snapshot:
                 old = None
         objects[key] = new
         if kind is ResourceClaim:
-            self._settle_claim(new)
+            self._let_go(self._holdings.hear(new))
             if old is None or old.status.allocation != new.status.allocation:
                 self._stale |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
@@ -404,7 +388,7 @@ class Snapshot:
             self._stale |= self._users.asking_for(key[1], self.claim)
             self._free_up(None)
         elif kind is DeviceTaintRule:
-            self._inventory = None
+            self._published.rules_changed()
             self._free_up(None)
         else:
             self._free_up(None)
@@ -419,56 +403,39 @@ class Snapshot:
         del self._objects[kind][key]
         if kind is ResourceClaim:
             self._stale |= self._users.of(*key)
-            self._pending.pop(old.metadata.uid, None)
-            self._hold(old.metadata.uid, None)
+            self._let_go(self._holdings.drop(old.metadata.uid))
         elif kind is ResourceSlice:
             self._slices_changed(None, old)
         elif kind is DeviceClass:
             self.classes.pop(key[1], None)
             self._stale |= self._users.asking_for(key[1], self.claim)
         elif kind is DeviceTaintRule:
-            self._inventory = None
+            self._published.rules_changed()
         self._free_up(None)
         for index in self._indexes.values():
             index.object_removed(old)
 
     def _slices_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
-        self._inventory = self._devices = None
         for slice in (old, new):
             if slice is None:
                 continue
-            pool = (slice.spec.driver, slice.spec.pool.name)
-            node = self._pools.note(slice, added=slice is new)
-            place = self._places.get(node) if node and node == self._pools.node_of(*pool) else None
+            node = self._published.note(slice, added=slice is new)
+            place = self._places.get(node) if node else None
             if place is None:  # a pool of several nodes may have become whole for all of them
-                self._stale |= self._users.drawing_from(*pool, self.claim)
+                self._stale |= self._users.drawing_from(slice.spec.driver, slice.spec.pool.name, self.claim)
             else:
                 self._note_stale(place)
             self._free_up(place)
 
-    def _settle_claim(self, claim: ResourceClaim) -> None:
-        """What the API says about a claim counts, unless it does not know yet what we promised."""
-        uid, allocation = claim.metadata.uid, claim.status.allocation
-        if allocation is not None:
-            self._pending.pop(uid, None)
-        elif uid in self._pending:
-            return
-        self._hold(uid, allocation)
-
     def _hold(self, uid: str, allocation: AllocationResult | None) -> None:
         """Hold these devices for a claim instead of those it had."""
-        before = self._held.get(uid)
-        if before == allocation:
-            return
-        if before is not None:
-            self.state.release_all(before)
-            del self._held[uid]
-            for result in before.devices.results:
-                node = self._pools.node_of(result.driver, result.pool)
-                self._free_up(self._places.get(node) if node else None)
-        if allocation is not None:
-            self.state.hold_all(allocation)
-            self._held[uid] = allocation
+        self._let_go(self._holdings.hold(uid, allocation))
+
+    def _let_go(self, released: AllocationResult | None) -> None:
+        """Devices are held no longer: there may be room on their nodes."""
+        for result in released.devices.results if released is not None else ():
+            node = self._published.node_of(result.driver, result.pool)
+            self._free_up(self._places.get(node) if node else None)
 
     # -- charges that nobody wrote down
 
@@ -517,14 +484,10 @@ def _name_of(object: Any) -> tuple[str, str]:
     return object.metadata.namespace, object.metadata.name
 
 
-def _may_take_more(new: Node, old: Node) -> bool:
-    """Whether a change of a node is more than its heartbeat."""
-    return (
-        new.status.allocatable != old.status.allocatable
-        or new.metadata.labels != old.metadata.labels
-        or new.metadata.annotations != old.metadata.annotations
-        or new.spec != old.spec
-    )
+def _but_heartbeat(node: Node) -> tuple[object, ...]:
+    """What rules look at: a change of anything else makes no room."""
+    meta, status = node.metadata, node.status
+    return status.allocatable, status.declared_features, meta.labels, meta.annotations, node.spec
 
 
 def _is_older(new: ResourceClaim, old: ResourceClaim) -> bool:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Condition
 from plimsoll.ledger.verdict import Code
 from plimsoll.schedule import cycle
 from plimsoll.schedule.claims import read_task
@@ -277,3 +279,17 @@ def test_extended_resources_are_those_of_nodes() -> None:
     assert told(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
     having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
     assert isinstance(place_pod(wish, having), Placement)
+
+
+def test_a_hopeless_pod_is_asked_again_when_a_node_declares_other_features() -> None:
+    """Whatever a rule looks at, a change of it is a reason to ask again."""
+    before = node("n")
+    after = replace(before, status=replace(before.status, declared_features=("F",)))
+    snapshot = snapshot_of(before)
+    stamp = snapshot.stamp
+    snapshot.set(after)
+    assert snapshot.stamp > stamp
+    heartbeat = replace(after, status=replace(after.status, conditions=(Condition(type="Ready"),)))
+    stamp = snapshot.stamp
+    snapshot.set(heartbeat)
+    assert snapshot.stamp == stamp

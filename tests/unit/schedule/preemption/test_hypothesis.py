@@ -82,8 +82,8 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "free": {name: picture(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
         "devices": snapshot.state.copy(),
-        "held": dict(snapshot._held),
-        "pending": dict(snapshot._pending),
+        "held": dict(snapshot._holdings._held),
+        "pending": dict(snapshot._holdings._promised),
         "stamp": (snapshot.stamp, picture(snapshot.freed)),
         "indexes": {
             kind.__name__: picture(vars(index))
