@@ -1,0 +1,100 @@
+"""Processes of `plimsoll` that start in a moment: forked from one that has read all the code already.
+
+As a module it is that one: it imports what its arguments name, then forks a `plimsoll` command for every line
+it reads. `Forked` is the test's side of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_SECONDS = 30.0
+
+
+class Forked:
+    """One command at a time, to be killed and started again at any moment."""
+
+    def __init__(self, log: Path, *modules: str) -> None:
+        self.log = log
+        self._pid = 0
+        self._text = b""
+        with self.log.open("ab") as out:
+            self._mother = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.forked", *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=out,
+                cwd=Path(__file__).parents[2],
+            )
+
+    def run(self, command: str) -> None:
+        """Start a command, without waiting until it works."""
+        assert self._mother.stdin is not None
+        self._mother.stdin.write(f"{command}\n".encode())
+        self._mother.stdin.flush()
+        self._pid = int(self.read(rb"pid (\d+)\n"))
+
+    def read(self, pattern: bytes) -> bytes:
+        """What the first group of a pattern matches in the output, from where the last one ended."""
+        assert self._mother.stdout is not None
+        descriptor = self._mother.stdout.fileno()
+        deadline = time.monotonic() + _SECONDS
+        while (found := re.search(pattern, self._text)) is None:
+            ready = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0]
+            piece = os.read(descriptor, 4096) if ready else b""
+            if not piece:
+                raise AssertionError(f"it did not start:\n{self.log.read_text()[-4000:]}")
+            self._text += piece
+        self._text = self._text[found.end() :]
+        return found[1]
+
+    def is_running(self) -> bool:
+        return bool(self._pid) and Path(f"/proc/{self._pid}").exists()
+
+    def kill(self) -> None:
+        """kill -9."""
+        if not self._pid:
+            return
+        os.kill(self._pid, signal.SIGKILL)
+        while Path(f"/proc/{self._pid}").exists():
+            time.sleep(0.001)
+        self._pid = 0
+        self._text = b""
+
+    def close(self) -> None:
+        self.kill()
+        assert self._mother.stdin is not None
+        assert self._mother.stdout is not None
+        self._mother.stdin.close()
+        self._mother.wait(_SECONDS)
+        self._mother.stdout.close()
+
+
+def main() -> None:
+    """Fork a command for every line of arguments; end when there are no more."""
+    for module in ("plimsoll.cli.main", *sys.argv[1:]):
+        importlib.import_module(module)
+    from plimsoll.cli.main import main as run  # noqa: PLC0415 - for the forked process only
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            sys.stdin.close()
+            run(line.split())
+            os._exit(1)
+        sys.stdout.write(f"pid {child}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
