@@ -43,7 +43,7 @@ from plimsoll.cluster.client.endpoints import (
 )
 from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.cluster.informer import Handler, Informer
-from plimsoll.errors import ApiError, DecodeError
+from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.schedule.preemption.nominations import Nominations
@@ -51,6 +51,8 @@ from plimsoll.schedule.queue import PodQueue
 from plimsoll.schedule.queue.happenings import Room, classify, room_at
 from plimsoll.schedule.snapshot import Snapshot
 
+#: How long to wait before a server that did not answer is asked again (seconds).
+_AGAIN = 1.0
 #: Pods that have ended charge nothing and are never scheduled.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -116,7 +118,8 @@ class Feed:
 
     async def run(self, client: Client) -> None:
         """Follow every kind; ends only by cancellation or a configuration that cannot work."""
-        self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in await _served(client)]
+        served = await _await_served(client)
+        self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in served]
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in self.informers:
@@ -250,12 +253,24 @@ class _Ear(Handler[Any]):
         self._hear(old, None)
 
 
+async def _await_served(client: Client) -> list[tuple[Followed, Endpoint]]:
+    """What to follow, as soon as there is a server to ask."""
+    while True:
+        try:
+            return await _served(client)
+        except UnreachableError as error:
+            LOG.warning("waiting for the API: %s", error)
+            await asyncio.sleep(_AGAIN)
+
+
 async def _served(client: Client) -> list[tuple[Followed, Endpoint]]:
-    """What to follow, each kind at a version that the server has."""
+    """What to follow, each kind at a version that the server has; UnreachableError if nobody answers."""
     versions: dict[tuple[str, str], tuple[str, ...]] = {}
     try:
         for served in await discover(client):
             versions[served.endpoint.group, served.endpoint.plural] = served.versions
+    except UnreachableError:
+        raise
     except ApiError as error:
         LOG.warning("what the API serves cannot be read, the usual is tried: %s", error)
     found = []

@@ -10,9 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
+from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.cluster.controllers.discovery import Served
+from plimsoll.cluster.controllers.discovery import discover as discover_served
+from plimsoll.errors import UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.local import LocalCluster
+from plimsoll.run.scheduler import feed as feed_module
 from plimsoll.run.scheduler.feed import FOLLOWED
 from plimsoll.run.scheduler.loop import decide
 from plimsoll.run.scheduler.settings import SchedulerSettings
@@ -202,3 +207,33 @@ def test_profiles_go_by_name() -> None:
     world = World.make(dataclasses.replace(settings, profiles=(*settings.profiles, other)))
     assert world.profile(waiting("a", "other")).explore == 9
     assert world.profile(waiting("a", "plimsoll")).name == "plimsoll"
+
+
+def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it serves is asked again, not guessed: it may have other versions than the usual."""
+    monkeypatch.setattr(feed_module, "_AGAIN", 0.0)
+    real = discover_served
+    asked: list[str] = []
+
+    async def discover(client: Client) -> list[Served]:
+        asked.append("")
+        if len(asked) < 3:
+            raise UnreachableError("Connection refused", sent=False)
+        return await real(client)
+
+    monkeypatch.setattr(feed_module, "discover", discover)
+
+    async def story(cluster: LocalCluster) -> None:
+        world = World.make(SchedulerSettings())
+        async with cluster.connect() as client:
+            running = asyncio.create_task(world.feed.run(client))
+            async with asyncio.timeout(20):
+                while not world.feed.synced:
+                    assert not running.done()
+                    await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    with LocalCluster(controllers=False) as cluster:
+        asyncio.run(story(cluster))
+    assert len(asked) == 3
