@@ -24,6 +24,9 @@ Mask: TypeAlias = "NDArray[np.bool_]"
 Column: TypeAlias = "NDArray[np.int64]"
 
 
+_ALL = slice(None)
+
+
 class NodeColumns:
     """What nodes have and what is left of it; `refresh` after a ledger has changed."""
 
@@ -88,10 +91,13 @@ class NodeColumns:
         """What is left of it where containers without a request count for a little (NonZeroRequested)."""
         return self._spare.get(name, self.free(name))
 
-    def fits_requests(self, demand: Units, skip: Collection[str] = ()) -> Mask:
-        """Where one more pod with this demand fits, by its requests."""
-        wanted = [name for name, amount in demand.items() if amount > 0 and name not in skip]
-        return (self._free[PODS] >= 1) & self._below(self._free, demand, wanted)
+    def fits_requests(self, demand: Units, skip: Collection[str] = (), places: slice | Column = _ALL) -> Mask:
+        """Where one more pod with this demand fits, by its requests; at all places, or some."""
+        mask: Mask = self._free[PODS][places] >= 1
+        for name, amount in demand.items():
+            if amount > 0 and name not in skip:
+                mask &= self.free(name)[places] >= np.int64(amount)
+        return mask
 
     def fits_claims(self, demand: Units) -> Mask:
         """Where a demand that has claims in it fits; huge pages count even at zero, as in Kubernetes."""

@@ -117,10 +117,7 @@ class Fits(Question):
         return all(bool(columns.free(name)[place] >= wanted) for name, wanted in self.asked)
 
     def over(self, columns: NodeColumns, places: Places) -> Mask:
-        mask = columns.free(PODS)[places] >= 1
-        for name, wanted in self.asked:
-            mask &= columns.free(name)[places] >= wanted
-        return mask
+        return columns.fits_requests(dict(self.asked), places=places)
 
 
 class ResourcesFilter(Filter):
