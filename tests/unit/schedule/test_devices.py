@@ -19,6 +19,7 @@ from plimsoll.schedule.devices import filter as devices_filter
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 from tests.unit.schedule.build import (
@@ -253,3 +254,16 @@ def test_nodes_that_differ_are_asked_each() -> None:
     bulk = rule.feasible() & snapshot.alive
     fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(bulk).tolist()}
     assert fits == {"a"}
+
+
+def test_who_gives_up_early_does_not_speak_for_others() -> None:
+    snapshot = snapshot_of(
+        node("n"), resource_slice("n", [device("d0"), device("d1")]), device_class(),
+        claim("c", exactly(count=2)),
+    )  # fmt: skip
+    task = task_for(pod("p", claims=["c"]), snapshot)
+    hasty = DevicesFilter(task, snapshot, ids(), Settings(search_steps=1)).attempt(0)
+    assert told(hasty) == ["gave up the search for devices after 2 steps"]
+    patient = DevicesFilter(task, snapshot, ids(), Settings())
+    assert patient.candidates()[0]
+    assert isinstance(patient.attempt(0), Fit)

@@ -38,8 +38,10 @@ class DevicesFilter(Filter):
     ) -> None:
         super().__init__(task, snapshot)
         self._new_id = new_id
-        self._settings = settings
-        self._shape = snapshot.index(Memory).shape(task.shape)
+        self._settings = settings or Settings.default()
+        # Who searches for longer may find what others gave up.
+        key = task.shape + b" %d" % self._settings.search_steps
+        self._shape = snapshot.index(Memory).shape(key)
 
     def candidates(self) -> Mask:
         """The places where a search may still succeed."""
