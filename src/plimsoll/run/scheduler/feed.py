@@ -112,13 +112,14 @@ class Feed:
         self.joined: Callable[[str, str], None] = lambda key, event: None
         self.woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
         self.informers: list[Informer[Any]] = []
+        self._unreachable = ""  #: why nobody could be asked yet what is served
         self.synced = False
 
     # -- following
 
     async def run(self, client: Client) -> None:
         """Follow every kind; ends only by cancellation or a configuration that cannot work."""
-        served = await _await_served(client)
+        served = await self._await_served(client)
         self.informers = [self._informer(client, kind, endpoint) for kind, endpoint in served]
         try:
             async with asyncio.TaskGroup() as group:
@@ -144,6 +145,16 @@ class Feed:
                 except DecodeError as error:
                     LOG.error("one of %s cannot be read and was passed over: %s", endpoint.plural, error)
         self.synced = True
+
+    async def _await_served(self, client: Client) -> list[tuple[Followed, Endpoint]]:
+        """What to follow, as soon as there is a server to ask."""
+        while True:
+            try:
+                return await _served(client)
+            except UnreachableError as error:
+                self._unreachable = str(error)
+                LOG.warning("waiting for the API: %s", error)
+                await asyncio.sleep(_AGAIN)
 
     async def _await_sync(self) -> None:
         for informer in self.informers:
@@ -171,9 +182,12 @@ class Feed:
         """Which kinds are not listed yet, and why; empty when all are."""
         if self.synced:
             return ""
-        waiting = [each for each in self.informers if not each.listings]
-        reasons = [f"{each.endpoint.plural}{f' ({each.error})' if each.error else ''}" for each in waiting]
-        return f"not listed yet: {', '.join(reasons) or 'what the API serves'}"
+        waiting: list[tuple[str, object]] = [("what the API serves", self._unreachable)]
+        if self.informers:
+            waiting = [(each.endpoint.plural, each.error) for each in self.informers if not each.listings]
+        return "not listed yet: " + ", ".join(
+            f"{what} ({error})" if error else what for what, error in waiting
+        )
 
     # -- hearing
 
@@ -251,16 +265,6 @@ class _Ear(Handler[Any]):
 
     def on_removed(self, old: Any) -> None:
         self._hear(old, None)
-
-
-async def _await_served(client: Client) -> list[tuple[Followed, Endpoint]]:
-    """What to follow, as soon as there is a server to ask."""
-    while True:
-        try:
-            return await _served(client)
-        except UnreachableError as error:
-            LOG.warning("waiting for the API: %s", error)
-            await asyncio.sleep(_AGAIN)
 
 
 async def _served(client: Client) -> list[tuple[Followed, Endpoint]]:

@@ -428,7 +428,6 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
             client.call = refuse  # type: ignore[method-assign]
             process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
             task = asyncio.create_task(process.run())
-            await place.until(_constantly(None), lambda _: process.world.feed.informers)
             await place.until(_constantly(None), lambda _: "nobody answers" in process.world.feed.missing())
             allowed = True
             await process.ready(SECONDS)
