@@ -45,8 +45,11 @@ NAMES = ("kube-scheduler", "kube-controller-manager")
 pytestmark = pytest.mark.skipif(bool(missing(*NAMES)), reason=missing(*NAMES))
 NS = "default"
 SECONDS = 60.0
-#: A controller that is ahead of its cache, or behind what we delete, says so and tries again.
-STALE = re.compile("is not as new as written version|resourceclaims.resource.k8s.io .* not found")
+#: A controller that is ahead of its cache, or behind what others write or delete, says so and tries again.
+STALE = re.compile(
+    "is not as new as written version|resourceclaims.resource.k8s.io .* not found"
+    "|Operation cannot be fulfilled on resourceclaims.resource.k8s.io .* the object has been modified"
+)
 
 
 @pytest.fixture(scope="module")
