@@ -1,0 +1,1 @@
+"""The protocols as `.proto` files, and their descriptors as protoc compiles them."""

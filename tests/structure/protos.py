@@ -1,0 +1,53 @@
+"""Compile `wire/proto/*.proto` into descriptors and type stubs: `python -m tests.structure.protos`.
+
+Owns what is checked in beside the sources; `test_protos` compiles again and compares.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+from grpc_tools import protoc
+
+import plimsoll.wire
+
+WIRE = Path(plimsoll.wire.__file__).parent
+PROTOS = WIRE / "proto"
+DESCRIPTORS = PROTOS / "descriptors.binpb"
+STUBS = WIRE / "messages"
+
+
+def compile_all() -> tuple[bytes, dict[str, str]]:
+    """The descriptors of all files, and the stubs by module."""
+    together = descriptor_pb2.FileDescriptorSet()
+    stubs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted(PROTOS.glob("*.proto")):
+            out = Path(folder) / "set"
+            arguments = [
+                "protoc",
+                f"-I{PROTOS}",
+                f"-I{files('grpc_tools').joinpath('_proto')}",
+                f"--descriptor_set_out={out}",
+                f"--pyi_out={folder}",
+                str(source),
+            ]
+            if protoc.main(arguments) != 0:
+                raise SystemExit(f"{source.name}: protoc does not take it")
+            together.MergeFromString(out.read_bytes())
+            stubs[source.stem] = (Path(folder) / f"{source.stem}_pb2.pyi").read_text()
+    return together.SerializeToString(deterministic=True), stubs
+
+
+def main() -> None:
+    descriptors, stubs = compile_all()
+    DESCRIPTORS.write_bytes(descriptors)
+    for name, text in stubs.items():
+        (STUBS / f"{name}.pyi").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
