@@ -2,8 +2,8 @@
 
 Owns `load`. No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
 file has a pool of its own: two of the protocols call their packages just `v1`, and a process may hold both.
-The `.pyi` files beside this one tell type checkers what is in the messages. `python -m tests.structure.protos`
-makes the descriptors and the `.pyi` files again after a change of a `.proto` file.
+The `.pyi` files beside this one tell type checkers what is in the messages. After a change of a `.proto` file
+`python -m tests.structure.protos` makes both again.
 """
 
 from __future__ import annotations

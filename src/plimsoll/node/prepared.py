@@ -1,0 +1,75 @@
+"""What drivers have prepared: claims, their devices, and the answers of drivers as values.
+
+Owns the types that the plugins, the claim book, PodResources and the runtime hand to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A claim as a driver is told of it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """A device that a driver made ready; no request names: for all requests of the claim."""
+
+    pool: str
+    device: str
+    requests: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    share_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedClaim:
+    """A claim in use on this node: by which pods (UIDs), and what its drivers have prepared for it.
+
+    `ready` is False while a driver's answer is still out; then the claim is recorded so that it is not
+    forgotten, and has to be prepared again.
+    """
+
+    ref: ClaimRef
+    pods: frozenset[str] = frozenset()
+    drivers: Mapping[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFault:
+    """Why a driver did not do as asked; `kind`: absent, timeout, refused, skipped, malformed or broken.
+
+    Absent: no such driver is registered. Refused: the driver answered with an error (`message` is its text).
+    Skipped, malformed: its answer lacks the claim, or is no valid answer. Broken: the call failed.
+    """
+
+    driver: str
+    kind: str
+    message: str
+
+
+Devices: TypeAlias = tuple[PreparedDevice, ...]
+
+
+class Drivers(Protocol):
+    """The drivers of this node, by name."""
+
+    async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
+        """Have claims prepared in one call; an answer for each claim, by UID. Never raises."""
+        ...
+
+    async def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, DriverFault | None]:
+        """Have claims released in one call; None where that is done, by UID. Never raises."""
+        ...

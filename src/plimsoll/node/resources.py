@@ -1,0 +1,55 @@
+"""What the kernel is told about a container or a pod, in one form for cgroups, runtimes and NRI.
+
+Owns `LinuxResources`. None, an empty text and an empty mapping all mean: not set, leave as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from plimsoll.ledger.cgroups.containers import ContainerPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinuxResources:
+    """Amounts and sets, as the kernel takes them."""
+
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None
+    cpu_period: int | None = None
+    cpus: str = ""
+    mems: str = ""
+    memory_limit: int | None = None
+    #: Bytes by page size as the kernel writes it (2MB).
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+    unified: Mapping[str, str] = field(default_factory=dict)
+    pids: int | None = None
+
+    def merged(self, over: LinuxResources) -> LinuxResources:
+        """These, with what `over` sets in their place."""
+        changes: dict[str, Any] = {}
+        for name in ("cpu_shares", "cpu_quota", "cpu_period", "memory_limit", "pids"):
+            if getattr(over, name) is not None:
+                changes[name] = getattr(over, name)
+        for name in ("cpus", "mems"):
+            if getattr(over, name):
+                changes[name] = getattr(over, name)
+        for name in ("huge_pages", "unified"):
+            if getattr(over, name):
+                changes[name] = {**getattr(self, name), **getattr(over, name)}
+        return replace(self, **changes)
+
+
+def resources_of(plan: ContainerPlan) -> LinuxResources:
+    """A container's plan as the kernel takes it."""
+    own = plan.resources
+    return LinuxResources(
+        cpu_shares=own.cpu_shares or None,
+        cpu_quota=own.cpu_quota or None,
+        cpu_period=own.cpu_period or None,
+        memory_limit=own.memory_limit or None,
+        huge_pages=plan.huge_pages,
+        unified=own.unified,
+    )
