@@ -44,12 +44,11 @@ class LinuxResources:
 
 def resources_of(plan: ContainerPlan) -> LinuxResources:
     """A container's plan as the kernel takes it."""
-    own = plan.resources
     return LinuxResources(
-        cpu_shares=own.cpu_shares or None,
-        cpu_quota=own.cpu_quota or None,
-        cpu_period=own.cpu_period or None,
-        memory_limit=own.memory_limit or None,
+        cpu_shares=plan.cpu_shares or None,
+        cpu_quota=plan.cpu_quota or None,
+        cpu_period=plan.cpu_period or None,
+        memory_limit=plan.memory_limit or None,
         huge_pages=plan.huge_pages,
-        unified=own.unified,
+        unified=plan.unified,
     )
