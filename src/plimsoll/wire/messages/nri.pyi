@@ -296,18 +296,20 @@ class StateChangeEvent(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, str]] = ..., pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
 class ValidateContainerAdjustmentRequest(_message.Message):
-    __slots__ = ("pod", "container", "adjust", "update", "plugins")
+    __slots__ = ("pod", "container", "adjust", "update", "owners", "plugins")
     POD_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     ADJUST_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
     PLUGINS_FIELD_NUMBER: _ClassVar[int]
     pod: PodSandbox
     container: Container
     adjust: ContainerAdjustment
     update: _containers.RepeatedCompositeFieldContainer[ContainerUpdate]
+    owners: OwningPlugins
     plugins: _containers.RepeatedCompositeFieldContainer[PluginInstance]
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ..., adjust: _Optional[_Union[ContainerAdjustment, _Mapping]] = ..., update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., plugins: _Optional[_Iterable[_Union[PluginInstance, _Mapping]]] = ...) -> None: ...
+    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ..., adjust: _Optional[_Union[ContainerAdjustment, _Mapping]] = ..., update: _Optional[_Iterable[_Union[ContainerUpdate, _Mapping]]] = ..., owners: _Optional[_Union[OwningPlugins, _Mapping]] = ..., plugins: _Optional[_Iterable[_Union[PluginInstance, _Mapping]]] = ...) -> None: ...
 
 class ValidateContainerAdjustmentResponse(_message.Message):
     __slots__ = ("reject", "reason")
@@ -380,7 +382,7 @@ class LinuxPodSandbox(_message.Message):
     def __init__(self, pod_overhead: _Optional[_Union[LinuxResources, _Mapping]] = ..., pod_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroup_parent: _Optional[str] = ..., cgroups_path: _Optional[str] = ..., namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("id", "pod_sandbox_id", "name", "state", "labels", "annotations", "args", "env", "mounts", "linux", "pid", "rlimits", "created_at", "started_at", "finished_at", "exit_code", "status_reason", "status_message", "CDI_devices")
+    __slots__ = ("id", "pod_sandbox_id", "name", "state", "labels", "annotations", "args", "env", "mounts", "hooks", "linux", "pid", "rlimits", "created_at", "started_at", "finished_at", "exit_code", "status_reason", "status_message", "CDI_devices", "user", "image")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -404,6 +406,7 @@ class Container(_message.Message):
     ARGS_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     MOUNTS_FIELD_NUMBER: _ClassVar[int]
+    HOOKS_FIELD_NUMBER: _ClassVar[int]
     LINUX_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RLIMITS_FIELD_NUMBER: _ClassVar[int]
@@ -414,6 +417,8 @@ class Container(_message.Message):
     STATUS_REASON_FIELD_NUMBER: _ClassVar[int]
     STATUS_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
     id: str
     pod_sandbox_id: str
     name: str
@@ -423,6 +428,7 @@ class Container(_message.Message):
     args: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedScalarFieldContainer[str]
     mounts: _containers.RepeatedCompositeFieldContainer[Mount]
+    hooks: Hooks
     linux: LinuxContainer
     pid: int
     rlimits: _containers.RepeatedCompositeFieldContainer[POSIXRlimit]
@@ -433,21 +439,51 @@ class Container(_message.Message):
     status_reason: str
     status_message: str
     CDI_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., linux: _Optional[_Union[LinuxContainer, _Mapping]] = ..., pid: _Optional[int] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., exit_code: _Optional[int] = ..., status_reason: _Optional[str] = ..., status_message: _Optional[str] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ...) -> None: ...
+    user: User
+    image: Image
+    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., hooks: _Optional[_Union[Hooks, _Mapping]] = ..., linux: _Optional[_Union[LinuxContainer, _Mapping]] = ..., pid: _Optional[int] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., exit_code: _Optional[int] = ..., status_reason: _Optional[str] = ..., status_message: _Optional[str] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ..., user: _Optional[_Union[User, _Mapping]] = ..., image: _Optional[_Union[Image, _Mapping]] = ...) -> None: ...
 
 class LinuxContainer(_message.Message):
-    __slots__ = ("namespaces", "devices", "resources", "oom_score_adj", "cgroups_path")
+    __slots__ = ("namespaces", "devices", "resources", "oom_score_adj", "cgroups_path", "io_priority", "seccomp_profile", "seccomp_policy", "sysctl", "net_devices", "scheduler", "rdt")
+    class SysctlEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class NetDevicesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: LinuxNetDevice
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LinuxNetDevice, _Mapping]] = ...) -> None: ...
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     OOM_SCORE_ADJ_FIELD_NUMBER: _ClassVar[int]
     CGROUPS_PATH_FIELD_NUMBER: _ClassVar[int]
+    IO_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SECCOMP_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    SECCOMP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    SYSCTL_FIELD_NUMBER: _ClassVar[int]
+    NET_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
+    RDT_FIELD_NUMBER: _ClassVar[int]
     namespaces: _containers.RepeatedCompositeFieldContainer[LinuxNamespace]
     devices: _containers.RepeatedCompositeFieldContainer[LinuxDevice]
     resources: LinuxResources
     oom_score_adj: OptionalInt
     cgroups_path: str
-    def __init__(self, namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., cgroups_path: _Optional[str] = ...) -> None: ...
+    io_priority: LinuxIOPriority
+    seccomp_profile: SecurityProfile
+    seccomp_policy: LinuxSeccomp
+    sysctl: _containers.ScalarMap[str, str]
+    net_devices: _containers.MessageMap[str, LinuxNetDevice]
+    scheduler: LinuxScheduler
+    rdt: LinuxRdt
+    def __init__(self, namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., cgroups_path: _Optional[str] = ..., io_priority: _Optional[_Union[LinuxIOPriority, _Mapping]] = ..., seccomp_profile: _Optional[_Union[SecurityProfile, _Mapping]] = ..., seccomp_policy: _Optional[_Union[LinuxSeccomp, _Mapping]] = ..., sysctl: _Optional[_Mapping[str, str]] = ..., net_devices: _Optional[_Mapping[str, LinuxNetDevice]] = ..., scheduler: _Optional[_Union[LinuxScheduler, _Mapping]] = ..., rdt: _Optional[_Union[LinuxRdt, _Mapping]] = ...) -> None: ...
 
 class LinuxNamespace(_message.Message):
     __slots__ = ("type", "path")
@@ -504,7 +540,7 @@ class CDIDevice(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class LinuxResources(_message.Message):
-    __slots__ = ("memory", "cpu", "hugepage_limits", "blockio_class", "rdt_class", "unified", "pids")
+    __slots__ = ("memory", "cpu", "hugepage_limits", "blockio_class", "rdt_class", "unified", "devices", "pids")
     class UnifiedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +554,7 @@ class LinuxResources(_message.Message):
     BLOCKIO_CLASS_FIELD_NUMBER: _ClassVar[int]
     RDT_CLASS_FIELD_NUMBER: _ClassVar[int]
     UNIFIED_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     PIDS_FIELD_NUMBER: _ClassVar[int]
     memory: LinuxMemory
     cpu: LinuxCPU
@@ -525,8 +562,9 @@ class LinuxResources(_message.Message):
     blockio_class: OptionalString
     rdt_class: OptionalString
     unified: _containers.ScalarMap[str, str]
+    devices: _containers.RepeatedCompositeFieldContainer[LinuxDeviceCgroup]
     pids: LinuxPids
-    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ..., hugepage_limits: _Optional[_Iterable[_Union[HugepageLimit, _Mapping]]] = ..., blockio_class: _Optional[_Union[OptionalString, _Mapping]] = ..., rdt_class: _Optional[_Union[OptionalString, _Mapping]] = ..., unified: _Optional[_Mapping[str, str]] = ..., pids: _Optional[_Union[LinuxPids, _Mapping]] = ...) -> None: ...
+    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ..., hugepage_limits: _Optional[_Iterable[_Union[HugepageLimit, _Mapping]]] = ..., blockio_class: _Optional[_Union[OptionalString, _Mapping]] = ..., rdt_class: _Optional[_Union[OptionalString, _Mapping]] = ..., unified: _Optional[_Mapping[str, str]] = ..., devices: _Optional[_Iterable[_Union[LinuxDeviceCgroup, _Mapping]]] = ..., pids: _Optional[_Union[LinuxPids, _Mapping]] = ...) -> None: ...
 
 class LinuxMemory(_message.Message):
     __slots__ = ("limit", "reservation", "swap", "kernel", "kernel_tcp", "swappiness", "disable_oom_killer", "use_hierarchy")
@@ -581,7 +619,7 @@ class LinuxPids(_message.Message):
     def __init__(self, limit: _Optional[int] = ...) -> None: ...
 
 class ContainerAdjustment(_message.Message):
-    __slots__ = ("annotations", "mounts", "env", "linux", "rlimits", "CDI_devices", "args")
+    __slots__ = ("annotations", "mounts", "env", "hooks", "linux", "rlimits", "CDI_devices", "args")
     class AnnotationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -592,6 +630,7 @@ class ContainerAdjustment(_message.Message):
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     MOUNTS_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
+    HOOKS_FIELD_NUMBER: _ClassVar[int]
     LINUX_FIELD_NUMBER: _ClassVar[int]
     RLIMITS_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -599,23 +638,54 @@ class ContainerAdjustment(_message.Message):
     annotations: _containers.ScalarMap[str, str]
     mounts: _containers.RepeatedCompositeFieldContainer[Mount]
     env: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    hooks: Hooks
     linux: LinuxContainerAdjustment
     rlimits: _containers.RepeatedCompositeFieldContainer[POSIXRlimit]
     CDI_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
     args: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, annotations: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., env: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., linux: _Optional[_Union[LinuxContainerAdjustment, _Mapping]] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, annotations: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., env: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., hooks: _Optional[_Union[Hooks, _Mapping]] = ..., linux: _Optional[_Union[LinuxContainerAdjustment, _Mapping]] = ..., rlimits: _Optional[_Iterable[_Union[POSIXRlimit, _Mapping]]] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinuxContainerAdjustment(_message.Message):
-    __slots__ = ("devices", "resources", "cgroups_path", "oom_score_adj")
+    __slots__ = ("devices", "resources", "cgroups_path", "oom_score_adj", "io_priority", "seccomp_policy", "namespaces", "sysctl", "net_devices", "scheduler", "rdt", "memory_policy")
+    class SysctlEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class NetDevicesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: LinuxNetDevice
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LinuxNetDevice, _Mapping]] = ...) -> None: ...
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     CGROUPS_PATH_FIELD_NUMBER: _ClassVar[int]
     OOM_SCORE_ADJ_FIELD_NUMBER: _ClassVar[int]
+    IO_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SECCOMP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    SYSCTL_FIELD_NUMBER: _ClassVar[int]
+    NET_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
+    RDT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_POLICY_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[LinuxDevice]
     resources: LinuxResources
     cgroups_path: str
     oom_score_adj: OptionalInt
-    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroups_path: _Optional[str] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ...) -> None: ...
+    io_priority: LinuxIOPriority
+    seccomp_policy: LinuxSeccomp
+    namespaces: _containers.RepeatedCompositeFieldContainer[LinuxNamespace]
+    sysctl: _containers.ScalarMap[str, str]
+    net_devices: _containers.MessageMap[str, LinuxNetDevice]
+    scheduler: LinuxScheduler
+    rdt: LinuxRdt
+    memory_policy: LinuxMemoryPolicy
+    def __init__(self, devices: _Optional[_Iterable[_Union[LinuxDevice, _Mapping]]] = ..., resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroups_path: _Optional[str] = ..., oom_score_adj: _Optional[_Union[OptionalInt, _Mapping]] = ..., io_priority: _Optional[_Union[LinuxIOPriority, _Mapping]] = ..., seccomp_policy: _Optional[_Union[LinuxSeccomp, _Mapping]] = ..., namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ..., sysctl: _Optional[_Mapping[str, str]] = ..., net_devices: _Optional[_Mapping[str, LinuxNetDevice]] = ..., scheduler: _Optional[_Union[LinuxScheduler, _Mapping]] = ..., rdt: _Optional[_Union[LinuxRdt, _Mapping]] = ..., memory_policy: _Optional[_Union[LinuxMemoryPolicy, _Mapping]] = ...) -> None: ...
 
 class ContainerUpdate(_message.Message):
     __slots__ = ("container_id", "linux", "ignore_failure")
@@ -690,3 +760,222 @@ class OptionalFileMode(_message.Message):
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: int
     def __init__(self, value: _Optional[int] = ...) -> None: ...
+
+class OptionalRepeatedString(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, value: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class User(_message.Message):
+    __slots__ = ("uid", "gid", "additional_gids")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    ADDITIONAL_GIDS_FIELD_NUMBER: _ClassVar[int]
+    uid: int
+    gid: int
+    additional_gids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, uid: _Optional[int] = ..., gid: _Optional[int] = ..., additional_gids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Image(_message.Message):
+    __slots__ = ("name", "digest", "config_digest")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    digest: str
+    config_digest: str
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., config_digest: _Optional[str] = ...) -> None: ...
+
+class Hooks(_message.Message):
+    __slots__ = ("prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop")
+    PRESTART_FIELD_NUMBER: _ClassVar[int]
+    CREATE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    CREATE_CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    START_CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    POSTSTART_FIELD_NUMBER: _ClassVar[int]
+    POSTSTOP_FIELD_NUMBER: _ClassVar[int]
+    prestart: _containers.RepeatedCompositeFieldContainer[Hook]
+    create_runtime: _containers.RepeatedCompositeFieldContainer[Hook]
+    create_container: _containers.RepeatedCompositeFieldContainer[Hook]
+    start_container: _containers.RepeatedCompositeFieldContainer[Hook]
+    poststart: _containers.RepeatedCompositeFieldContainer[Hook]
+    poststop: _containers.RepeatedCompositeFieldContainer[Hook]
+    def __init__(self, prestart: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., create_runtime: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., create_container: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., start_container: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., poststart: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., poststop: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ...) -> None: ...
+
+class Hook(_message.Message):
+    __slots__ = ("path", "args", "env", "timeout")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    args: _containers.RepeatedScalarFieldContainer[str]
+    env: _containers.RepeatedScalarFieldContainer[str]
+    timeout: OptionalInt
+    def __init__(self, path: _Optional[str] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., timeout: _Optional[_Union[OptionalInt, _Mapping]] = ...) -> None: ...
+
+class LinuxDeviceCgroup(_message.Message):
+    __slots__ = ("allow", "type", "major", "minor", "access")
+    ALLOW_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    MAJOR_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_FIELD_NUMBER: _ClassVar[int]
+    allow: bool
+    type: str
+    major: OptionalInt64
+    minor: OptionalInt64
+    access: str
+    def __init__(self, allow: _Optional[bool] = ..., type: _Optional[str] = ..., major: _Optional[_Union[OptionalInt64, _Mapping]] = ..., minor: _Optional[_Union[OptionalInt64, _Mapping]] = ..., access: _Optional[str] = ...) -> None: ...
+
+class LinuxIOPriority(_message.Message):
+    __slots__ = ("priority",)
+    CLASS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    priority: int
+    def __init__(self, priority: _Optional[int] = ..., **kwargs) -> None: ...
+
+class SecurityProfile(_message.Message):
+    __slots__ = ("profile_type", "localhost_ref")
+    PROFILE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    LOCALHOST_REF_FIELD_NUMBER: _ClassVar[int]
+    profile_type: int
+    localhost_ref: str
+    def __init__(self, profile_type: _Optional[int] = ..., localhost_ref: _Optional[str] = ...) -> None: ...
+
+class LinuxSeccomp(_message.Message):
+    __slots__ = ("default_action", "default_errno", "architectures", "flags", "listener_path", "listener_metadata", "syscalls")
+    DEFAULT_ACTION_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_ERRNO_FIELD_NUMBER: _ClassVar[int]
+    ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_PATH_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    SYSCALLS_FIELD_NUMBER: _ClassVar[int]
+    default_action: str
+    default_errno: OptionalUInt32
+    architectures: _containers.RepeatedScalarFieldContainer[str]
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    listener_path: str
+    listener_metadata: str
+    syscalls: _containers.RepeatedCompositeFieldContainer[LinuxSyscall]
+    def __init__(self, default_action: _Optional[str] = ..., default_errno: _Optional[_Union[OptionalUInt32, _Mapping]] = ..., architectures: _Optional[_Iterable[str]] = ..., flags: _Optional[_Iterable[str]] = ..., listener_path: _Optional[str] = ..., listener_metadata: _Optional[str] = ..., syscalls: _Optional[_Iterable[_Union[LinuxSyscall, _Mapping]]] = ...) -> None: ...
+
+class LinuxSyscall(_message.Message):
+    __slots__ = ("names", "action", "errno_ret", "args")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    ERRNO_RET_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    action: str
+    errno_ret: OptionalUInt32
+    args: _containers.RepeatedCompositeFieldContainer[LinuxSeccompArg]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., action: _Optional[str] = ..., errno_ret: _Optional[_Union[OptionalUInt32, _Mapping]] = ..., args: _Optional[_Iterable[_Union[LinuxSeccompArg, _Mapping]]] = ...) -> None: ...
+
+class LinuxSeccompArg(_message.Message):
+    __slots__ = ("index", "value", "value_two", "op")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_TWO_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    value: int
+    value_two: int
+    op: str
+    def __init__(self, index: _Optional[int] = ..., value: _Optional[int] = ..., value_two: _Optional[int] = ..., op: _Optional[str] = ...) -> None: ...
+
+class LinuxNetDevice(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class LinuxScheduler(_message.Message):
+    __slots__ = ("policy", "nice", "priority", "flags", "runtime", "deadline", "period")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    policy: int
+    nice: int
+    priority: int
+    flags: _containers.RepeatedScalarFieldContainer[int]
+    runtime: int
+    deadline: int
+    period: int
+    def __init__(self, policy: _Optional[int] = ..., nice: _Optional[int] = ..., priority: _Optional[int] = ..., flags: _Optional[_Iterable[int]] = ..., runtime: _Optional[int] = ..., deadline: _Optional[int] = ..., period: _Optional[int] = ...) -> None: ...
+
+class LinuxRdt(_message.Message):
+    __slots__ = ("clos_id", "schemata", "enable_monitoring", "remove")
+    CLOS_ID_FIELD_NUMBER: _ClassVar[int]
+    SCHEMATA_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_MONITORING_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    clos_id: OptionalString
+    schemata: OptionalRepeatedString
+    enable_monitoring: OptionalBool
+    remove: bool
+    def __init__(self, clos_id: _Optional[_Union[OptionalString, _Mapping]] = ..., schemata: _Optional[_Union[OptionalRepeatedString, _Mapping]] = ..., enable_monitoring: _Optional[_Union[OptionalBool, _Mapping]] = ..., remove: _Optional[bool] = ...) -> None: ...
+
+class LinuxMemoryPolicy(_message.Message):
+    __slots__ = ("mode", "nodes", "flags")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    mode: int
+    nodes: str
+    flags: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, mode: _Optional[int] = ..., nodes: _Optional[str] = ..., flags: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OwningPlugins(_message.Message):
+    __slots__ = ("owners",)
+    class OwnersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: FieldOwners
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[FieldOwners, _Mapping]] = ...) -> None: ...
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    owners: _containers.MessageMap[str, FieldOwners]
+    def __init__(self, owners: _Optional[_Mapping[str, FieldOwners]] = ...) -> None: ...
+
+class FieldOwners(_message.Message):
+    __slots__ = ("simple", "compound")
+    class SimpleEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    class CompoundEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: CompoundFieldOwners
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[CompoundFieldOwners, _Mapping]] = ...) -> None: ...
+    SIMPLE_FIELD_NUMBER: _ClassVar[int]
+    COMPOUND_FIELD_NUMBER: _ClassVar[int]
+    simple: _containers.ScalarMap[int, str]
+    compound: _containers.MessageMap[int, CompoundFieldOwners]
+    def __init__(self, simple: _Optional[_Mapping[int, str]] = ..., compound: _Optional[_Mapping[int, CompoundFieldOwners]] = ...) -> None: ...
+
+class CompoundFieldOwners(_message.Message):
+    __slots__ = ("owners",)
+    class OwnersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    owners: _containers.ScalarMap[str, str]
+    def __init__(self, owners: _Optional[_Mapping[str, str]] = ...) -> None: ...
