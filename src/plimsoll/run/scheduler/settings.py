@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plimsoll.api.gates import Gates
+from plimsoll.cluster.config_tree import Section
 from plimsoll.cluster.leader import Timing
 from plimsoll.cluster.yaml import load_documents
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.run.scheduler.config_tree import Section
 from plimsoll.run.scheduler.logs import FORMATS
 from plimsoll.schedule.queue import QueueSettings
 from plimsoll.schedule.settings import Settings
