@@ -1,0 +1,341 @@
+"""What a machine has, and how much of it pods may have.
+
+Owns `Machine`: capacity, cpus, NUMA nodes and what a Node object tells of a machine; `read_machine`, which
+reads all of it below a root folder (so that a folder can stand in for a machine); and `allocatable`, the
+kubelet's rule for the line: capacity less what is reserved for the system and the kubelet less the hard
+eviction thresholds, never below zero, memory without all huge pages. `machine_file.py` reads a machine from a
+file, so that one machine can play many nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from plimsoll.api.core import NodeAddress, ResourceList, Taint
+from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.errors import InputError
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+HUGE_PAGES = "hugepages-"
+MOST_PODS = 110
+#: The kubelet's hard thresholds.
+EVICTION_HARD: Mapping[str, str] = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+}
+#: Every signal a threshold can be given for.
+SIGNALS = (*EVICTION_HARD, "containerfs.available", "containerfs.inodesFree", "pid.available",
+           "allocatableMemory.available")  # fmt: skip
+#: Signals whose thresholds are kept back from pods.
+_KEPT_BACK = {"memory.available": MEMORY, "nodefs.available": EPHEMERAL_STORAGE}
+#: Machines by the kernel's names -> by Go's, which are Kubernetes' own.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386", "i386": "386"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumaNode:
+    """A memory node with its cpus. Amounts are bytes, huge pages by their size (2Mi)."""
+
+    id: int
+    cpus: tuple[int, ...] = ()
+    memory: int = 0
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine as it is, or as a file says. Labels, taints and addresses are those of its Node object."""
+
+    capacity: ResourceList
+    cpus: tuple[int, ...] = ()
+    numa: tuple[NumaNode, ...] = ()
+    pids: int = 0  #: the most processes there may be; 0: not known
+    swap: int = 0  #: bytes
+    hostname: str = ""
+    boot_id: str = ""
+    machine_id: str = ""
+    system_uuid: str = ""
+    kernel: str = ""
+    os_image: str = ""
+    os: str = "linux"
+    arch: str = "amd64"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory."""
+        return self.capacity.get(MEMORY, ZERO).value()
+
+    @property
+    def huge_pages(self) -> Mapping[str, int]:
+        """Bytes by page size (2Mi)."""
+        return {
+            name.removeprefix(HUGE_PAGES): amount.value()
+            for name, amount in self.capacity.items()
+            if is_huge_page(name)
+        }
+
+
+# -- the line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservations:
+    """What pods may not have: amounts for the system and for the kubelet, thresholds, and whole cpus.
+
+    A threshold is a quantity or a percentage of the capacity (10%). Where cpus are kept free by number, they
+    are all that is reserved of cpu.
+    """
+
+    system: ResourceList = field(default_factory=dict)
+    kube: ResourceList = field(default_factory=dict)
+    eviction_hard: Mapping[str, str] = field(default_factory=lambda: EVICTION_HARD)
+    cpus: tuple[int, ...] = ()
+
+    def of(self, resource: str) -> Quantity:
+        """What is reserved of a resource, thresholds apart."""
+        if resource == CPU and self.cpus:
+            return Quantity.of(len(self.cpus))
+        return self.system.get(resource, ZERO) + self.kube.get(resource, ZERO)
+
+
+def allocatable(machine: Machine, reserved: Reservations) -> ResourceList:
+    """What pods may have of a machine, as the kubelet computes it."""
+    line: ResourceList = {}
+    kept_back = {
+        _KEPT_BACK[signal]: text for signal, text in reserved.eviction_hard.items() if signal in _KEPT_BACK
+    }
+    for name, whole in machine.capacity.items():
+        amount = whole - reserved.of(name)
+        if name in kept_back:
+            amount -= threshold_amount(kept_back[name], whole)
+        line[name] = _not_negative(amount, whole)
+    for name, whole in machine.capacity.items():
+        if is_huge_page(name) and MEMORY in line:
+            line[MEMORY] = _not_negative(line[MEMORY] - whole, line[MEMORY])
+    return line
+
+
+def _not_negative(amount: Quantity, like: Quantity) -> Quantity:
+    return amount if amount.sign() >= 0 else Quantity.of(0, like.format)
+
+
+def threshold_amount(text: str, whole: Quantity) -> Quantity:
+    """A threshold as an amount; percentages are those of the kubelet, which counts them in 32 bits.
+
+    0% and 100% mean: no threshold.
+    """
+    if not text.endswith("%"):
+        return Quantity.parse(text)
+    if text in ("0%", "100%"):
+        return ZERO
+    share = _single(_single(float(text.removesuffix("%"))) / 100)
+    return Quantity.of(int(whole.value() * share), Format.BINARY_SI)
+
+
+def check_threshold(signal: str, text: str) -> None:
+    """InputError if this is no threshold."""
+    if signal not in SIGNALS:
+        raise InputError(f"{signal}: there is no such signal; there is {', '.join(SIGNALS)}")
+    problem = f"{signal}: {text!r} is no threshold: give an amount such as 100Mi, or a share such as 10%"
+    if text.endswith("%"):
+        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?%", text) or float(text[:-1]) > 100:
+            raise InputError(problem)
+        return
+    try:
+        amount = Quantity.parse(text)
+    except InputError:
+        raise InputError(problem) from None
+    if amount.sign() < 0:
+        raise InputError(f"{signal}: a threshold is not negative, {text} is")
+
+
+def _single(number: float) -> float:
+    """The nearest number of 32 bits."""
+    rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    return rounded
+
+
+# -- cpu lists
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """`0-3,8` as numbers, ascending; InputError if it is no such list."""
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        match = re.fullmatch(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first or last - first > 65_535:
+            raise InputError(f"{text!r} is no list of cpus: write it like 0-3,8")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def write_cpus(cpus: Iterable[int]) -> str:
+    """Numbers as the kernel writes them: `0-3,8`."""
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and runs[-1][1] == cpu - 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+# -- reading
+
+
+def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Machine:
+    """The machine whose files are below `root`; `storage` is a folder on the file system pods use.
+
+    What cannot be read is left out; InputError only where memory or cpus are not to be found at all.
+    """
+    info = _meminfo(root / "proc/meminfo")
+    if not info.get("MemTotal"):
+        raise InputError(f"{root / 'proc/meminfo'}: does not say how much memory there is (MemTotal)")
+    cpus = _online(root / "sys/devices/system/cpu/online")
+    if not cpus and root == Path("/"):
+        cpus = tuple(range(os.cpu_count() or 1))
+    if not cpus:
+        raise InputError(f"{root / 'sys/devices/system/cpu/online'}: does not say which cpus there are")
+    capacity: ResourceList = {
+        CPU: Quantity.of(len(cpus)),
+        MEMORY: Quantity.of(info["MemTotal"] * 1024, Format.BINARY_SI),
+    }
+    for size, pages in sorted(_huge_pages(root / "sys/kernel/mm/hugepages").items()):
+        capacity[HUGE_PAGES + write_size(size)] = Quantity.of(size * pages, Format.BINARY_SI)
+    capacity[EPHEMERAL_STORAGE] = Quantity.of(_space(storage or root), Format.BINARY_SI)
+    capacity[PODS] = Quantity.of(MOST_PODS)
+    system = os.uname()
+    return Machine(
+        capacity=capacity,
+        cpus=cpus,
+        numa=_numa(root / "sys/devices/system/node", cpus),
+        pids=_number(root / "proc/sys/kernel/pid_max"),
+        swap=info.get("SwapTotal", 0) * 1024,
+        hostname=_line(root / "proc/sys/kernel/hostname") or system.nodename,
+        boot_id=_line(root / "proc/sys/kernel/random/boot_id"),
+        machine_id=_line(root / "etc/machine-id") or _line(root / "var/lib/dbus/machine-id"),
+        system_uuid=_line(root / "sys/class/dmi/id/product_uuid") or _line(root / "etc/machine-id"),
+        kernel=_line(root / "proc/sys/kernel/osrelease") or system.release,
+        os_image=_os_image(root),
+        arch=_ARCHITECTURES.get(system.machine, system.machine),
+    )
+
+
+def with_pods(machine: Machine, most: int) -> Machine:
+    """The same machine with room for another number of pods."""
+    return replace(machine, capacity={**machine.capacity, PODS: Quantity.of(most)})
+
+
+def write_size(size: int) -> str:
+    """A page size as resource names have it: 2Mi, 1Gi."""
+    return Quantity.of(size, Format.BINARY_SI).canonical()
+
+
+def check_cpus(cpus: Collection[int], machine: Machine, what: str) -> None:
+    """InputError if cpus are named that the machine does not have, or if none would be left."""
+    strange = sorted(set(cpus) - set(machine.cpus))
+    if strange:
+        raise InputError(f"{what}: there is no cpu {strange[0]}; there are {write_cpus(machine.cpus)}")
+    if cpus and set(cpus) == set(machine.cpus):
+        raise InputError(f"{what}: leaves no cpu for pods; there are {write_cpus(machine.cpus)}")
+
+
+def _meminfo(path: Path) -> dict[str, int]:
+    found = {}
+    for line in _text(path).splitlines():
+        match = re.match(r"(\w+):\s+([0-9]+)", line)
+        if match:
+            found[match[1]] = int(match[2])
+    return found
+
+
+def _online(path: Path) -> tuple[int, ...]:
+    try:
+        return parse_cpus(_line(path))
+    except InputError:
+        return ()
+
+
+def _huge_pages(folder: Path) -> dict[int, int]:
+    """Page size -> how many."""
+    found = {}
+    for path in _entries(folder):
+        match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", path.name)
+        if match:
+            found[int(match[1]) * 1024] = _number(path / "nr_hugepages")
+    return found
+
+
+def _numa(folder: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
+    found = []
+    for path in _entries(folder):
+        match = re.fullmatch(r"node([0-9]{1,6})", path.name)
+        if not match:
+            continue
+        total = re.search(r"MemTotal:\s+([0-9]+)", _text(path / "meminfo"))
+        pages = _huge_pages(path / "hugepages")
+        found.append(
+            NumaNode(
+                id=int(match[1]),
+                cpus=tuple(cpu for cpu in _online(path / "cpulist") if cpu in online),
+                memory=int(total[1]) * 1024 if total else 0,
+                huge_pages={write_size(size): size * count for size, count in sorted(pages.items())},
+            )
+        )
+    return tuple(sorted(found, key=lambda node: node.id))
+
+
+def _space(folder: Path) -> int:
+    """Bytes of the file system a folder is on, or will be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
+
+
+def _os_image(root: Path) -> str:
+    for place in ("etc/os-release", "usr/lib/os-release"):
+        match = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / place), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    return "Linux"
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _line(path: Path) -> str:
+    text = _text(path).strip()
+    return text.splitlines()[0] if text else ""
+
+
+def _number(path: Path) -> int:
+    text = _line(path)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
