@@ -1,0 +1,76 @@
+"""Who may register as an NRI plugin, and which NRI a runtime speaks.
+
+Owns the rules for names and indexes, with upstream's texts, and versions. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TypeAlias
+
+#: The NRI that both halves here speak.
+NRI_VERSION = "v0.12.2"
+
+_NAME = re.compile(r"[A-Za-z0-9_.+-]")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
+
+Version: TypeAlias = tuple[int, int, int]
+#: Since then every event has its own call, and runtimes tell their NRI's version.
+OWN_CALLS: Version = (0, 12, 0)
+#: Before that a plugin's own update could lock a runtime up that was updating a container.
+SAFE_UPDATES: Version = (0, 12, 1)
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a plugin's name."""
+    if not name:
+        return "invalid plugin name: name is empty"
+    for char in name:
+        if not _NAME.fullmatch(char):
+            return f"invalid plugin name {quote(name)}: contains invalid character {_quote_char(char)}"
+    return None
+
+
+def index_fault(index: str) -> str | None:
+    """What is wrong with a plugin's index."""
+    if len(index.encode()) != 2:
+        return f"invalid plugin index {quote(index)}, must be 2 digits"
+    if not all(char in "0123456789" for char in index):
+        return f"invalid plugin index {quote(index)} (not [0-9][0-9])"
+    return None
+
+
+def quote(text: str) -> str:
+    """A text in quotes, as faults show it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _quote_char(char: str) -> str:
+    return "'" + quote(char)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+
+
+def read_version(text: str) -> Version | None:
+    """`v0.12.0`, with whatever behind it, as numbers."""
+    found = _VERSION.match(text)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+
+
+#: Releases of containerd in which the NRI version changed.
+_CONTAINERD: tuple[tuple[Version, Version], ...] = (
+    ((2, 4, 0), (0, 12, 1)),
+    ((2, 3, 0), (0, 12, 0)),
+    ((2, 2, 0), (0, 11, 0)),
+)
+
+
+def nri_version(runtime: str, runtime_version: str, told: str) -> Version | None:
+    """The NRI of a runtime: what it tells, else what its release is known to have; None if neither helps."""
+    if (version := read_version(told)) is not None:
+        return version
+    release = read_version(runtime_version)
+    if runtime == "containerd" and release is not None:
+        for since, version in _CONTAINERD:
+            if release >= since:
+                return version
+    return None
