@@ -1,0 +1,153 @@
+"""The only place where cgroups are touched: folders, files and signals.
+
+Owns `Kernel`, the few calls that trees of cgroups need, and two of them: `LinuxKernel`, and `NoKernel`, which
+keeps in memory what it is told and so turns a tree into a plan. No call raises; a call that can fail returns
+an errno, 0 for success.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+
+class Kernel(Protocol):
+    """What trees need of a machine."""
+
+    def make(self, folder: Path) -> int:
+        """Make one cgroup; one that exists is fine."""
+        ...
+
+    def remove(self, folder: Path) -> int:
+        """Remove one empty cgroup; one that is gone is fine."""
+        ...
+
+    def write(self, file: Path, value: str) -> int: ...
+
+    def read(self, file: Path) -> str | None:
+        """The text of a file without blanks around it; None if it cannot be read."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def folders(self, folder: Path) -> tuple[str, ...]:
+        """The names of the cgroups right below one, sorted."""
+        ...
+
+    def may_write(self, folder: Path) -> bool: ...
+
+    def end(self, pid: int) -> None:
+        """Send SIGKILL to a process, which may be gone already."""
+        ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+class LinuxKernel:
+    """The machine itself."""
+
+    def make(self, folder: Path) -> int:
+        try:
+            folder.mkdir(mode=0o755)
+        except FileExistsError:
+            return 0 if folder.is_dir() else errno.ENOTDIR
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
+
+    def remove(self, folder: Path) -> int:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
+
+    def write(self, file: Path, value: str) -> int:
+        # Files of cgroups are there or not: none is ever made by writing.
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            return error.errno or errno.EIO
+        try:
+            os.write(descriptor, value.encode())
+        except OSError as error:
+            return error.errno or errno.EIO
+        finally:
+            with suppress(OSError):
+                os.close(descriptor)
+        return 0
+
+    def read(self, file: Path) -> str | None:
+        try:
+            return file.read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def exists(self, path: Path) -> bool:
+        try:
+            return path.exists()
+        except OSError:
+            return False
+
+    def folders(self, folder: Path) -> tuple[str, ...]:
+        try:
+            with os.scandir(folder) as found:
+                return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))
+        except OSError:
+            return ()
+
+    def may_write(self, folder: Path) -> bool:
+        return os.access(folder, os.W_OK | os.X_OK)
+
+    def end(self, pid: int) -> None:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class NoKernel:
+    """No machine: everything succeeds and is remembered."""
+
+    def __init__(self) -> None:
+        self._folders: set[Path] = set()
+        self._files: dict[Path, str] = {}
+
+    def make(self, folder: Path) -> int:
+        self._folders.add(folder)
+        return 0
+
+    def remove(self, folder: Path) -> int:
+        self._folders.discard(folder)
+        self._files = {file: value for file, value in self._files.items() if file.parent != folder}
+        return 0
+
+    def write(self, file: Path, value: str) -> int:
+        self._files[file] = value
+        return 0
+
+    def read(self, file: Path) -> str | None:
+        return self._files.get(file)
+
+    def exists(self, path: Path) -> bool:
+        return path in self._folders or path in self._files
+
+    def folders(self, folder: Path) -> tuple[str, ...]:
+        return tuple(sorted(path.name for path in self._folders if path.parent == folder))
+
+    def may_write(self, folder: Path) -> bool:
+        return True
+
+    def end(self, pid: int) -> None:
+        return None
+
+    def wait(self, seconds: float) -> None:
+        return None

@@ -1,0 +1,91 @@
+"""cgroup v2: one tree for all controllers.
+
+Owns what is particular to it. A cgroup has the files of a controller only if the cgroup above hands the
+controller down (`cgroup.subtree_control`), and one that hands controllers down has no processes of its own.
+Values of the one above never refuse those below. `cgroup.kill` leaves nobody time to fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from plimsoll.node.cgroups.figures import entry, number, working_set
+from plimsoll.node.cgroups.kernel import Kernel
+from plimsoll.node.cgroups.values import PodUsage
+from plimsoll.node.cgroups.writes import Write, v2_writes
+from plimsoll.node.resources import LinuxResources
+
+_HANDED_DOWN = ("cpu", "cpuset", "memory", "pids", "hugetlb")
+_KILL_TRIES = 3
+
+
+class V2:
+    """The one hierarchy of cgroup v2."""
+
+    version = 2
+
+    def __init__(self, mount: Path, controllers: Sequence[str], kernel: Kernel) -> None:
+        self.mounts: tuple[Path, ...] = (mount,)
+        self.controllers = tuple(name for name in _HANDED_DOWN if name in controllers)
+        self._mount = mount
+        self._kernel = kernel
+
+    def writes(self, resources: LinuxResources) -> tuple[Write, ...]:
+        return v2_writes(resources)
+
+    def folder(self, cgroup: str, controller: str) -> Path | None:
+        return self._mount / cgroup if controller in self.controllers else None
+
+    def shown(self, cgroup: str, write: Write) -> str:
+        """The name of a file in plans and faults."""
+        return f"{cgroup}/{write.file}"
+
+    def above(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+        """Have the cgroup above one hand its controllers down; what cannot be, as (file, value, errno)."""
+        parent = cgroup.rpartition("/")[0]
+        file = self._mount / parent / "cgroup.subtree_control"
+        handed = (self._kernel.read(file) or "").split()
+        # One by one: a controller that cannot be had must not keep the others away.
+        for name in self.controllers:
+            if name not in handed:
+                fault = self._kernel.write(file, f"+{name}")
+                if fault:
+                    yield f"{parent}/cgroup.subtree_control".lstrip("/"), f"+{name}", fault
+
+    def made(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+        return iter(())
+
+    def write(self, folder: Path, write: Write) -> int:
+        return self._kernel.write(folder / write.file, write.value)
+
+    def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None:
+        """Kill what is inside; kernels before 5.14 need it done by hand, more than once."""
+        if not self._kernel.write(self._mount / cgroup / "cgroup.kill", "1"):
+            return
+        for _ in range(_KILL_TRIES):
+            found = pids()
+            for pid in found:
+                self._kernel.end(pid)
+            if not found:
+                return
+
+    def wake(self, cgroup: str) -> None:
+        """Nothing is held here while it is killed."""
+
+    def usage(self, cgroup: str) -> PodUsage:
+        folder = self._mount / cgroup
+        memory = number(self._kernel.read(folder / "memory.current"))
+        if memory is not None:
+            memory = working_set(memory, self._kernel.read(folder / "memory.stat"), "inactive_file")
+        micros = entry(self._kernel.read(folder / "cpu.stat"), "usage_usec")
+        return PodUsage(
+            memory=memory,
+            cpu=None if micros is None else micros * 1000,
+            pids=number(self._kernel.read(folder / "pids.current")),
+        )
+
+    def cpus(self, cgroup: str) -> str:
+        folder = self._mount / cgroup
+        names = ("cpuset.cpus.effective", "cpuset.cpus")
+        return next(filter(None, (self._kernel.read(folder / name) for name in names)), "")
