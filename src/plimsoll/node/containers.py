@@ -50,6 +50,8 @@ class ContainerSpec:
     working_dir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     cdi: tuple[str, ...] = ()
+    #: The signal that asks it to end, where that is not SIGTERM.
+    stop_signal: str = ""
     plan: ContainerPlan
 
 

@@ -52,6 +52,23 @@ class Adjusted:
     others: Mapping[str, LinuxResources] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A container that a runtime has: as it was asked for and adjusted, as it is, and what it may use."""
+
+    spec: ContainerSpec
+    state: ContainerState
+    resources: LinuxResources
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that a runtime has, for hooks that come late."""
+
+    pods: tuple[SandboxSpec, ...] = ()
+    containers: tuple[Held, ...] = ()
+
+
 class Hooks(Protocol):
     """Called by a runtime, in the order of a container's life. Only `create` can refuse."""
 
