@@ -1,0 +1,61 @@
+"""What the PodResources endpoint says about itself, under the kubelet's names (section 4 of the protocols).
+
+Owns the counters. Document 004 writes the names without `kubelet_`, and some with `_total` at the end; these
+are the names that a kubelet really serves, and that dashboards look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+PREFIX = "kubelet_pod_resources_endpoint_"
+LABEL = "server_api_version"
+METHODS = {"list": "List", "get": "Get", "get_allocatable": "GetAllocatableResources"}
+
+
+class EndpointMetrics(Collector):
+    """Calls and failed calls, by method and version. Calls over the limit are not counted, as upstream."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, int] = {"v1": 0}
+        self.requests: dict[tuple[str, str], int] = {(method, "v1"): 0 for method in METHODS}
+        self.errors: dict[tuple[str, str], int] = {(method, "v1"): 0 for method in METHODS}
+
+    def called(self, method: str, version: str = "v1") -> None:
+        """A call of a method; the first form of the API is counted in the total alone."""
+        self.total[version] = self.total.get(version, 0) + 1
+        if version == "v1":
+            self.requests[method, version] += 1
+
+    def failed(self, method: str, version: str = "v1") -> None:
+        if version == "v1":
+            self.errors[method, version] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            f"{PREFIX}requests",
+            "Cumulative number of requests to the PodResource endpoint. Broken down by server api version.",
+            labels=[LABEL],
+        )
+        for version, count in self.total.items():
+            family.add_metric([version], count)
+        yield family
+        for kind, counts in (("requests", self.requests), ("errors", self.errors)):
+            for method, name in METHODS.items():
+                yield _counter(kind, method, name, counts)
+
+
+def _counter(kind: str, method: str, name: str, counts: dict[tuple[str, str], int]) -> Metric:
+    which = " which returned error" if kind == "errors" else ""
+    about = (
+        f"Number of requests to the PodResource {name} endpoint{which}. Broken down by server api version."
+    )
+    # A counter of the client library always ends in _total; these names do not.
+    metric = Metric(f"{PREFIX}{kind}_{method}", about, "unknown")
+    for (counted, version), count in counts.items():
+        if counted == method:
+            metric.add_sample(metric.name, {LABEL: version}, count)
+    return metric

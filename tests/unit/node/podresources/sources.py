@@ -1,0 +1,131 @@
+"""A node of a few lists, and pods to put on it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, Pod
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
+from plimsoll.node.podresources.views import claim_names
+from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
+
+DRIVER = "gpu.example.com"
+NAMESPACE = "default"
+
+
+@dataclass
+class Node(Source):
+    """What is known of a node, by (UID of a pod, name of a container)."""
+
+    known: list[Pod] = field(default_factory=list)
+    claims: dict[tuple[str, str], PreparedClaim] = field(default_factory=dict)
+    cpus: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    memory: dict[tuple[str, str], tuple[MemoryBlock, ...]] = field(default_factory=dict)
+    devices: dict[tuple[str, str], tuple[PluginDevices, ...]] = field(default_factory=dict)
+    pod_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    of_node: Allocatable = field(default_factory=Allocatable)
+    changes: int = 0
+    asked: int = 0
+
+    def revision(self) -> object:
+        return self.changes
+
+    def pods(self) -> Sequence[Pod]:
+        self.asked += 1
+        return self.known
+
+    def is_active(self, pod: Pod) -> bool:
+        return pod.metadata.uid not in self.ended
+
+    def claims_of(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...] | None:
+        names = claim_names(pod, container)
+        if names is None or any((pod.metadata.namespace, name) not in self.claims for name in names):
+            return None
+        return tuple(self.claims[pod.metadata.namespace, name] for name in sorted(names))
+
+    def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
+        return self.cpus.get((pod.metadata.uid, container.name), ())
+
+    def memory_of(self, pod: Pod, container: Container) -> tuple[MemoryBlock, ...]:
+        return self.memory.get((pod.metadata.uid, container.name), ())
+
+    def devices_of(self, pod: Pod, container: Container) -> tuple[PluginDevices, ...]:
+        return self.devices.get((pod.metadata.uid, container.name), ())
+
+    def pod_cpus_of(self, pod: Pod) -> tuple[int, ...]:
+        return self.pod_cpus.get(pod.metadata.uid, ())
+
+    def allocatable(self) -> Allocatable:
+        return self.of_node
+
+    # -- changing it
+
+    def add(self, pod: Pod) -> Pod:
+        self.known.append(pod)
+        self.changes += 1
+        return pod
+
+    def prepare(self, claim: PreparedClaim) -> None:
+        self.claims[claim.ref.namespace, claim.ref.name] = claim
+        self.changes += 1
+
+    def end(self, uid: str) -> None:
+        self.ended.add(uid)
+        self.changes += 1
+
+
+def make_pod(
+    name: str,
+    containers: dict[str, list[str]] | None = None,
+    *,
+    sidecars: Sequence[str] = (),
+    inits: Sequence[str] = (),
+    namespace: str = NAMESPACE,
+    uid: str = "",
+    status: dict[str, Any] | None = None,
+    claims: list[dict[str, Any]] | None = None,
+) -> Pod:
+    """A pod whose containers name claims; a claim's name inside the pod is its own name."""
+    containers = {"app": []} if containers is None else containers
+    names = dict.fromkeys(claim for wanted in containers.values() for claim in wanted)
+    tree = {
+        "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}"},
+        "spec": {
+            "initContainers": [
+                *({"name": one} for one in inits),
+                *({"name": one, "restartPolicy": "Always"} for one in sidecars),
+            ],
+            "containers": [
+                {"name": one, "resources": {"claims": [{"name": claim} for claim in wanted]}}
+                for one, wanted in containers.items()
+            ],
+            "resourceClaims": claims
+            if claims is not None
+            else [{"name": claim, "resourceClaimName": claim} for claim in names],
+        },
+        "status": status or {},
+    }
+    return codec.convert(tree, Pod)
+
+
+def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> PreparedClaim:
+    ref = ClaimRef(NAMESPACE, name, f"uid-{name}")
+    return PreparedClaim(ref, drivers={driver: devices}, ready=True)
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """A folder whose sockets have paths that the kernel takes."""
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
