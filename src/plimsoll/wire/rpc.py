@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -44,6 +45,11 @@ def check_path(path: Path) -> Path:
             " choose a shorter root folder"
         )
     return path
+
+
+def target(path: Path) -> str:
+    """A socket's path as gRPC takes it: any character may be in it."""
+    return f"unix:{quote(os.fsencode(path))}"
 
 
 def handle(
@@ -92,7 +98,7 @@ async def serve(
     server.add_generic_rpc_handlers(tuple(handlers))
     before = os.umask(0o777 & ~mode)
     try:
-        server.add_insecure_port(f"unix:{path}")
+        server.add_insecure_port(target(path))
     except RuntimeError as error:
         raise ConfigError(f"{path}: no socket can be opened here: {error}") from None
     finally:
@@ -130,7 +136,7 @@ def answers(path: Path) -> bool:
 def dial(path: Path, *, largest: int = LARGEST_MESSAGE) -> grpc.aio.Channel:
     """A channel to a unix socket; nothing is sent before the first call."""
     return grpc.aio.insecure_channel(
-        f"unix:{check_path(path)}",
+        target(check_path(path)),
         options=[
             ("grpc.max_receive_message_length", largest),
             ("grpc.max_send_message_length", largest),
@@ -138,6 +144,8 @@ def dial(path: Path, *, largest: int = LARGEST_MESSAGE) -> grpc.aio.Channel:
             ("grpc.default_authority", "localhost"),
             ("grpc.initial_reconnect_backoff_ms", 200),
             ("grpc.max_reconnect_backoff_ms", 2000),
+            # Else a channel begins with the back-off of another one that was for a process now gone.
+            ("grpc.use_local_subchannel_pool", 1),
         ],
     )
 
