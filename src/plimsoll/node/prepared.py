@@ -38,13 +38,15 @@ class PreparedClaim:
     """A claim in use on this node: by which pods (UIDs), and what its drivers have prepared for it.
 
     `ready` is False while a driver's answer is still out; then the claim is recorded so that it is not
-    forgotten, and has to be prepared again.
+    forgotten, and has to be prepared again. `pending` are the drivers whose answer is out, or that have been
+    asked to release it: they may hold the claim or not.
     """
 
     ref: ClaimRef
     pods: frozenset[str] = frozenset()
     drivers: Mapping[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     ready: bool = False
+    pending: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

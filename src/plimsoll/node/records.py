@@ -1,0 +1,222 @@
+"""Small files that an agent must find again as it left them.
+
+Owns `RecordFile`: one JSON value in a file that people can read, with its kind, its version and a checksum.
+Promises: a file is replaced as a whole or not at all and is on the disk when `save` returns; whatever a file
+contains, `load` does not raise; a file that cannot be used is put aside and reported, never lost and never
+written over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.errors import StoreError
+
+#: Records are small; what is larger than this is none.
+SIZE_MAX = 64 << 20
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a node that its owner should know: what it is, and what mends it."""
+
+    severity: Severity
+    what: str
+    fix: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a record says. Without a finding, None means that there is no record."""
+
+    value: Any | None = None
+    finding: Finding | None = None
+
+
+#: Makes the body of the next version from that of an older one; ValueError if it is no such body.
+Upgrade = Callable[[Any], Any]
+
+
+@dataclass
+class RecordFile:
+    """A record at `path`; `upgrades` lead from each older version to the one after it.
+
+    `check` makes the value of a body, or raises ValueError where it is none. `now` gives the time that the name of a file in quarantine carries.
+    """
+
+    path: Path
+    kind: str
+    quarantine: Path
+    version: int = 1
+    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
+    check: Upgrade | None = None
+    now: Callable[[], float] = time.time
+    _damage: str = field(default="", init=False)
+    _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def load(self) -> Loaded:
+        """The record. One that cannot be used is moved to the quarantine."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)  # of a save that did not come to its end
+        value, problem = self._read()
+        if not problem:
+            return Loaded(value)
+        self._damage = problem
+        return Loaded(None, self._set_aside())
+
+    def look(self) -> Loaded:
+        """The record, without touching anything."""
+        value, problem = self._read()
+        if not problem:
+            return Loaded(value)
+        return Loaded(None, Finding(Severity.ERROR, f"{self.path} cannot be used: {problem}", "", str(self.path)))
+
+    def save(self, value: Any) -> None:
+        """Replace the record; StoreError if it is not on the disk for sure."""
+        with self._writing:
+            if self._damage:
+                finding = self._set_aside()
+                if self._damage:
+                    raise StoreError(finding.what)
+            try:
+                _replace(self.path, self._temporary, render(self.kind, self.version, value))
+            except OSError as error:
+                raise StoreError(f"cannot write {self.path}: {_reason(error)}") from error
+            except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+                raise StoreError(f"cannot write {self.path}: no JSON value: {error}") from error
+
+    @property
+    def _temporary(self) -> Path:
+        # One name, not a random one: what a crash leaves behind is written over by the next save.
+        return self.path.with_name(f".{self.path.name}.tmp")
+
+    def _read(self) -> tuple[Any, str]:
+        try:
+            with open(self.path, "rb") as file:
+                raw = file.read(SIZE_MAX + 1)
+        except FileNotFoundError:
+            return None, ""
+        except OSError as error:
+            return None, _reason(error)
+        if len(raw) > SIZE_MAX:
+            return None, f"it has more than {SIZE_MAX} bytes"
+        body, problem = read(raw, self.kind, self.version, self.upgrades)
+        if problem or self.check is None:
+            return body, problem
+        try:
+            return self.check(body), ""
+        except ValueError as error:
+            return None, str(error)
+
+    def _set_aside(self) -> Finding:
+        """Move the damaged file away; until that is done, nothing is written in its place."""
+        what = f"{self.path} cannot be used: {self._damage}"
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
+        refused = ""
+        for folder in (self.quarantine, self.path.parent):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                place = _free_name(folder, f"{self.path.name}.{stamp}")
+                os.rename(self.path, place)
+            except FileNotFoundError:
+                self._damage = ""
+                return Finding(Severity.ERROR, f"{what}; it is gone now", "", str(self.path))
+            except OSError as error:
+                refused = refused or _reason(error)
+                continue
+            self._damage = ""
+            fix = "nothing is lost: what it holds is rebuilt; look at the copy to find out what happened to it"
+            return Finding(Severity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
+        fix = f"move {self.path} away by hand; nothing is saved until then"
+        return Finding(Severity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path))
+
+
+def render(kind: str, version: int, body: Any) -> bytes:
+    """A record as its file has it."""
+    raw = msgspec.json.encode(body, order="deterministic")
+    head = {"kind": kind, "version": version, "checksum": _checksum(kind, version, raw)}
+    whole = msgspec.json.encode(head)[:-1] + b',"body":' + raw + b"}"
+    return msgspec.json.format(whole, indent=2) + b"\n"
+
+
+def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -> tuple[Any, str]:
+    """The body of a record, and what is wrong with it."""
+    try:
+        tree = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return None, f"no JSON: {error}" if raw.strip() else "it is empty"
+    if not isinstance(tree, dict) or "body" not in tree:
+        return None, "it is no record"
+    if tree.get("kind") != kind:
+        return None, f"it holds {str(tree.get('kind'))[:80]!r} where {kind!r} should be"
+    found, body = tree.get("version"), tree["body"]
+    if type(found) is not int:
+        return None, "it does not say its version"
+    if found > version:
+        return None, f"it was written by a newer program: version {found}, this one knows {version}"
+    if tree.get("checksum") != _checksum(kind, found, msgspec.json.encode(body, order="deterministic")):
+        return None, "its checksum does not match"
+    try:
+        for step in range(found, version):
+            body = upgrades[step](body)
+    except KeyError:
+        return None, f"its version {found} is too old"
+    except ValueError as error:
+        return None, f"it is no version {found}: {error}"
+    return body, ""
+
+
+def _checksum(kind: str, version: int, raw: bytes) -> str:
+    return "sha256:" + hashlib.sha256(f"{kind} {version} ".encode() + raw).hexdigest()
+
+
+def _replace(path: Path, temporary: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(temporary, flags, 0o600)
+    try:
+        os.fchmod(file, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    place, number = folder / name, 1
+    while os.path.lexists(place):
+        number += 1
+        place = folder / f"{name}.{number}"
+    return place
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
