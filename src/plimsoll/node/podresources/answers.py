@@ -15,8 +15,10 @@ from google.protobuf.message import Message
 from plimsoll.api.core import Pod
 from plimsoll.node.podresources.source import Source
 from plimsoll.node.podresources.views import (
+    Holdings,
     PodView,
     Switches,
+    gather,
     view_pod,
     write_allocatable,
     write_pod,
@@ -28,6 +30,8 @@ _FIELD_1 = b"\x0a"
 
 @dataclass(slots=True)
 class _Entry:
+    pod: Pod
+    holdings: Holdings
     view: PodView
     active: bool
     #: The pod as field 1 of a message, which is what both the reply of Get and a row of List are.
@@ -95,13 +99,16 @@ class Answers:
         self._revision, self._known = revision, True
 
     def _enter(self, pod: Pod) -> _Entry:
-        view = view_pod(pod, self._source, self._switches)
+        holdings = gather(pod, self._source, self._switches)
         active = self._source.is_active(pod)
         old = self._entries.get(_key(pod))
+        if old is not None and old.pod is pod and old.active == active and old.holdings == holdings:
+            return old
+        view = view_pod(pod, holdings, self._switches)
         if old is not None and old.view == view:
-            return old if old.active == active else replace(old, active=active)
+            return replace(old, pod=pod, holdings=holdings, active=active)
         self.made += 1
-        return _Entry(view, active, frame(write_pod(view)))
+        return _Entry(pod, holdings, view, active, frame(write_pod(view)))
 
 
 def _key(pod: Pod) -> str:

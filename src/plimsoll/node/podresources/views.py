@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
@@ -38,6 +39,10 @@ class Switches:
         )
 
 
+#: A pod's own CPUs and memory, then for each listed container its CPUs, memory, devices and claims.
+Holdings: TypeAlias = tuple[Any, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerView:
     """What a container holds."""
@@ -64,37 +69,66 @@ class PodView:
 # -- from the node
 
 
-def view_pod(pod: Pod, source: Source, switches: Switches) -> PodView:
-    """A pod as it stands now: sidecars first, then its containers; other init containers are left out."""
-    sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
+def gather(pod: Pod, source: Source, switches: Switches) -> Holdings:
+    """What a source says of a pod, as it says it: cheap to ask for and to compare."""
+    extended = pod.status.extended_resource_claim_status is not None
+    return (
+        source.pod_cpus_of(pod),
+        source.pod_memory_of(pod),
+        *(
+            (
+                source.cpus_of(pod, container),
+                source.memory_of(pod, container),
+                source.devices_of(pod, container),
+                source.claims_of(pod, container)
+                if switches.claims and (extended or container.resources.claims)
+                else (),
+            )
+            for container in listed_containers(pod)
+        ),
+    )
+
+
+def listed_containers(pod: Pod) -> tuple[Container, ...]:
+    """Sidecars first, then the containers; init containers that end are left out."""
+    if not pod.spec.init_containers:
+        return pod.spec.containers
+    return (*filter(_is_sidecar, pod.spec.init_containers), *pod.spec.containers)
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def view_pod(pod: Pod, holdings: Holdings, switches: Switches) -> PodView:
+    """A pod with what it holds."""
+    cpus, memory, *parts = holdings
+    listed = listed_containers(pod)
+    sidecars = len(listed) - len(pod.spec.containers)
     return PodView(
         pod.metadata.name,
         pod.metadata.namespace,
-        (
-            *(_view_container(pod, c, True, source, switches) for c in sidecars),
-            *(_view_container(pod, c, False, source, switches) for c in pod.spec.containers),
+        tuple(
+            ContainerView(
+                container.name,
+                place < sidecars,
+                part[0],
+                part[1],
+                part[2],
+                _claims(pod, container, part[3], switches),
+            )
+            for place, (container, part) in enumerate(zip(listed, parts, strict=True))
         ),
-        source.pod_cpus_of(pod),
-        source.pod_memory_of(pod),
+        cpus,
+        memory,
     )
 
 
-def _view_container(
-    pod: Pod, container: Container, sidecar: bool, source: Source, switches: Switches
-) -> ContainerView:
-    claims: tuple[PreparedClaim, ...] = ()
-    if switches.claims:
-        wanted = claim_names(pod, container, extended=switches.extended)
-        if wanted:
-            claims = choose_claims(wanted, source.claims_of(pod, container))
-    return ContainerView(
-        container.name,
-        sidecar,
-        source.cpus_of(pod, container),
-        source.memory_of(pod, container),
-        source.devices_of(pod, container),
-        claims,
-    )
+def _claims(
+    pod: Pod, container: Container, known: tuple[PreparedClaim, ...] | None, switches: Switches
+) -> tuple[PreparedClaim, ...]:
+    wanted = claim_names(pod, container, extended=switches.extended) if switches.claims else ()
+    return choose_claims(wanted, known) if wanted else ()
 
 
 def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tuple[str, ...] | None:

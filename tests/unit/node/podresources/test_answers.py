@@ -13,7 +13,7 @@ from plimsoll.api.core import Pod
 from plimsoll.node.podresources.answers import Answers, frame
 from plimsoll.node.podresources.limits import Limit, Tokens
 from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
-from plimsoll.node.podresources.views import Switches, view_pod, write_pod, write_pod_alpha
+from plimsoll.node.podresources.views import PodView, Switches, gather, view_pod, write_pod, write_pod_alpha
 from plimsoll.node.prepared import PreparedDevice
 from plimsoll.wire.messages import podresources_v1 as v1
 from plimsoll.wire.messages import podresources_v1alpha1 as v1alpha1
@@ -38,6 +38,10 @@ PODS = st.builds(
 )
 BLOCK = MemoryBlock("memory", 5, (0,))
 CPUS = st.lists(st.integers(0, 300), max_size=4).map(tuple)
+
+
+def _view(pod: Pod, node: Node, switches: Switches) -> PodView:
+    return view_pod(pod, gather(pod, node, switches), switches)
 
 
 def _add(node: Node, pod: Pod) -> None:
@@ -74,10 +78,10 @@ def test_list_get_and_the_naive_reply_agree(
         node.changes += 1
         listed = v1.ListPodResourcesResponse.FromString(answers.list())
         pods = [pod for pod in node.known if node.is_active(pod) or not active_only]
-        naive = [write_pod(view_pod(pod, node, switches)) for pod in pods]
+        naive = [write_pod(_view(pod, node, switches)) for pod in pods]
         assert list(listed.pod_resources) == naive
         alpha = v1alpha1.ListPodResourcesResponse.FromString(answers.list_alpha())
-        assert list(alpha.pod_resources) == [write_pod_alpha(view_pod(p, node, switches)) for p in node.known]
+        assert list(alpha.pod_resources) == [write_pod_alpha(_view(p, node, switches)) for p in node.known]
         for name in ("p", "q", "r"):
             living = [pod for pod in node.known if pod.metadata.name == name and node.is_active(pod)]
             found = answers.get(NAMESPACE, name)
@@ -87,7 +91,7 @@ def test_list_get_and_the_naive_reply_agree(
             assert found is not None
             got = v1.GetPodResourcesResponse.FromString(found).pod_resources
             assert got in listed.pod_resources
-            assert got == write_pod(view_pod(living[-1], node, switches))
+            assert got == write_pod(_view(living[-1], node, switches))
 
 
 def test_one_change_makes_one_message() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from plimsoll.api.core import Pod
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock
 from plimsoll.node.podresources.views import (
+    PodView,
     Switches,
     claim_names,
+    gather,
     view_pod,
     write_allocatable,
     write_pod,
@@ -18,8 +21,12 @@ from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod
 ALL = Switches()
 
 
+def _view(pod: Pod, node: Node, switches: Switches) -> PodView:
+    return view_pod(pod, gather(pod, node, switches), switches)
+
+
 def _claims(node: Node, place: int = 0, switches: Switches = ALL) -> list[v1.DynamicResource]:
-    return list(write_pod(view_pod(node.known[0], node, switches)).containers[place].dynamic_resources)
+    return list(write_pod(_view(node.known[0], node, switches)).containers[place].dynamic_resources)
 
 
 def test_each_device_has_its_own_cdi_ids() -> None:
@@ -99,7 +106,7 @@ def test_what_a_pod_shares_among_its_containers() -> None:
     node = Node()
     pod = node.add(make_pod("p"))
     node.pod_cpus[pod.metadata.uid] = (4, 5)
-    message = write_pod(view_pod(pod, node, ALL))
+    message = write_pod(_view(pod, node, ALL))
     assert list(message.cpu_ids) == [4, 5]
     assert list(message.containers[0].cpu_ids) == []
 
