@@ -1,0 +1,106 @@
+"""The conditions of a pod that a node agent owns.
+
+Pure. Their reasons and messages are the kubelet's. A condition's transition time moves only when its status
+does; conditions of others are not ours to name, so they are left out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, Pod
+from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.ledger.containers import is_sidecar
+from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
+from plimsoll.node.pods.seen import Seen, Tree, items, text
+
+RESIZE = ("PodResizePending", "PodResizeInProgress")
+OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *RESIZE)
+_COMPLETED, _FAILED = "PodCompleted", "PodFailed"
+
+
+def conditions_of(seen: Seen, phase: str, inits: Sequence[Tree], regular: Sequence[Tree]) -> list[Tree]:
+    """Our conditions, in the kubelet's order."""
+    statuses = {text(status, "name"): status for status in (*inits, *regular)}
+    ready = _containers_ready(seen.pod, phase, statuses)
+    sandboxed = seen.sandbox is not None and seen.sandbox.running
+    found = [
+        *(codec.to_tree(condition) for condition in seen.resize),
+        {"type": "PodReadyToStartContainers", "status": _truth(sandboxed)},
+        {"type": "Initialized", **_initialized(seen.pod, phase, statuses)},
+        {"type": "Ready", **_ready(seen, ready)},
+        {"type": "ContainersReady", **ready},
+        {"type": "PodScheduled", "status": "True"},
+    ]
+    if seen.disruption and phase in TERMINAL:
+        message = seen.ending.message if seen.ending is not None else ""
+        found.append(
+            {"type": "DisruptionTarget", "status": "True", "reason": seen.disruption, "message": message}
+        )
+    told = {text(condition, "type"): condition for condition in items(seen.before, "conditions")}
+    return [_date(seen, condition, told.get(condition["type"])) for condition in found]
+
+
+def _date(seen: Seen, condition: Tree, told: Tree | None) -> Tree:
+    if seen.pod.metadata.generation:
+        condition.setdefault("observedGeneration", seen.pod.metadata.generation)
+    same = told is not None and told.get("status") == condition["status"]
+    kept = text(told, "lastTransitionTime") if same else ""
+    condition["lastTransitionTime"] = kept or condition.get("lastTransitionTime") or write_moment(seen.now)
+    return condition
+
+
+def _truth(value: bool) -> str:
+    return "True" if value else "False"
+
+
+def _containers_ready(pod: Pod, phase: str, statuses: dict[str, Tree]) -> Tree:
+    if phase == SUCCEEDED:
+        return {"status": "False", "reason": _COMPLETED}
+    if phase == FAILED:
+        return {"status": "False", "reason": _FAILED}
+    wanted = [c for c in pod.spec.init_containers if is_sidecar(c)]
+    unready = [c.name for c in (*wanted, *pod.spec.containers) if not statuses.get(c.name, {}).get("ready")]
+    if unready:
+        message = f"containers with unready status: {_names(unready)}"
+        return {"status": "False", "reason": "ContainersNotReady", "message": message}
+    return {"status": "True"}
+
+
+def _ready(seen: Seen, containers: Tree) -> Tree:
+    if containers["status"] != "True":
+        return dict(containers)
+    told = {condition.type: condition for condition in seen.pod.status.conditions}
+    lacking = []
+    for gate in seen.pod.spec.readiness_gates:
+        condition = told.get(gate.condition_type)
+        name = gate.condition_type
+        if condition is None:
+            lacking.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
+        elif condition.status != "True":
+            lacking.append(f'the status of pod readiness gate "{name}" is not "True", but {condition.status}')
+    if lacking:
+        return {"status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(lacking)}
+    return {"status": "True"}
+
+
+def _initialized(pod: Pod, phase: str, statuses: dict[str, Tree]) -> Tree:
+    if phase == SUCCEEDED:
+        return {"status": "True", "reason": _COMPLETED}
+    begun = (statuses.get(c.name, {}).get("state", {}) for c in pod.spec.containers)
+    if any("running" in state or "terminated" in state for state in begun):
+        return {"status": "True"}
+    lacking = [c.name for c in pod.spec.init_containers if not _is_initialized(c, statuses.get(c.name, {}))]
+    if lacking:
+        message = f"containers with incomplete status: {_names(lacking)}"
+        return {"status": "False", "reason": "ContainersNotInitialized", "message": message}
+    return {"status": "True"}
+
+
+def _is_initialized(container: Container, status: Tree) -> bool:
+    return bool(status.get("started") if is_sidecar(container) else status.get("ready"))
+
+
+def _names(names: Iterable[str]) -> str:
+    return f"[{' '.join(names)}]"

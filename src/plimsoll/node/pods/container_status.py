@@ -1,0 +1,184 @@
+"""Container statuses: what each container does, did before, and was given.
+
+Pure. The last attempt a runtime knows is the container's state, the one before it its last state. A container
+the runtime has lost keeps what was told of it; one that was told to run and cannot be found ended with 137.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, ResourceRequirements
+from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.ledger.containers import is_sidecar
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.seen import Seen, Tree, branch, items, number, text
+from plimsoll.node.pods.situation import Probed
+
+CREATING, INITIALIZING = "ContainerCreating", "PodInitializing"
+UNKNOWN = "ContainerStatusUnknown"
+_LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
+_LOST_AT_END = "The container could not be located when the pod was terminated"
+
+
+def container_statuses(seen: Seen) -> tuple[list[Tree], list[Tree]]:
+    """The statuses of init containers in their order, and of regular ones by name."""
+    spec = seen.pod.spec
+    told = {
+        text(s, "name"): s for s in (*_told(seen, "initContainerStatuses"), *_told(seen, "containerStatuses"))
+    }
+    inits = [_status(seen, c, told.get(c.name), init=True) for c in spec.init_containers]
+    regular = [_status(seen, c, told.get(c.name), init=False) for c in spec.containers]
+    if seen.terminal:
+        _close(inits, regular, initialized=not inits or _has_initialized(inits, regular))
+    regular.sort(key=lambda status: str(status["name"]))
+    return inits, regular
+
+
+def _told(seen: Seen, key: str) -> list[Tree]:
+    return items(seen.before, key)
+
+
+def _status(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> Tree:
+    attempts = sorted((s for s in seen.states if s.name == container.name), key=lambda s: s.attempt)
+    if not attempts:
+        status = _lost(seen, container, told)
+    else:
+        status = _known(seen, container, attempts, told or {})
+    waiting = seen.waiting.get(container.name)
+    if waiting is not None and "running" not in status["state"]:
+        if "terminated" in status["state"]:
+            status["lastState"] = status["state"]
+        status["state"] = {"waiting": _dropping(reason=waiting.reason, message=waiting.message)}
+    _rate(seen, container, status, attempts[-1].id if attempts else "", init=init)
+    health = seen.health.get(container.name)
+    if health:
+        status["allocatedResourcesStatus"] = list(health)
+    return status
+
+
+def _known(seen: Seen, container: Container, attempts: list[ContainerState], told: Tree) -> Tree:
+    last = attempts[-1]
+    status: Tree = {
+        "name": container.name,
+        "image": container.image,
+        "imageID": container.image,
+        "containerID": _name_container(seen, last),
+        "restartCount": max(last.attempt, number(told, "restartCount")),
+        "state": _state(seen, last),
+        "lastState": {},
+    }
+    earlier = [state for state in attempts[:-1] if state.phase is Phase.EXITED]
+    if earlier:
+        status["lastState"] = _state(seen, earlier[-1])
+    elif text(told, "containerID") != status["containerID"] and branch(told, "state", "terminated"):
+        status["lastState"] = branch(told, "state")
+    else:
+        status["lastState"] = branch(told, "lastState")
+    given = seen.allocated.get(container.name, container.resources)
+    actual = seen.actual.get(container.name, given) if last.phase is Phase.RUNNING else given
+    if given.requests:
+        status["allocatedResources"] = codec.to_tree(given.requests)
+    status["resources"] = _resources(actual)
+    return status
+
+
+def _resources(resources: ResourceRequirements) -> Any:
+    return codec.to_tree(resources)
+
+
+def _state(seen: Seen, state: ContainerState) -> Tree:
+    if state.phase is Phase.RUNNING:
+        return {"running": {"startedAt": write_moment(state.started_at)}}
+    if state.phase is Phase.CREATED:
+        return {"waiting": {"reason": CREATING}}
+    ended: Tree = {
+        "exitCode": state.exit_code,
+        "reason": state.reason or ("Error" if state.exit_code else "Completed"),
+        "startedAt": write_moment(state.started_at or state.created_at),
+        "finishedAt": write_moment(state.finished_at),
+        "containerID": _name_container(seen, state),
+    }
+    if state.signal:
+        ended["signal"] = state.signal
+    if state.message:
+        ended["message"] = state.message
+    return {"terminated": ended}
+
+
+def _lost(seen: Seen, container: Container, told: Tree | None) -> Tree:
+    """A container the runtime does not know: not yet, or not any more."""
+    if told is not None and branch(told, "state", "terminated"):
+        return told
+    status: Tree = {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "restartCount": number(told, "restartCount"),
+        "state": {"waiting": {"reason": INITIALIZING if seen.pod.spec.init_containers else CREATING}},
+        "lastState": branch(told, "lastState"),
+    }
+    ran = told is not None and "running" in branch(told, "state")
+    if ran and not branch(status, "lastState", "terminated"):
+        status["lastState"] = {"terminated": _unknown(_LOST)}
+        if seen.pod.metadata.deletion_timestamp is None:
+            status["restartCount"] += 1
+    return status
+
+
+def _unknown(message: str) -> Tree:
+    # The API wants both times; a container that cannot be found has none.
+    return {"reason": UNKNOWN, "message": message, "exitCode": 137, "startedAt": None, "finishedAt": None}
+
+
+def _rate(seen: Seen, container: Container, status: Tree, id: str, *, init: bool) -> None:
+    """Whether a container has started and is ready."""
+    running = "running" in status["state"]
+    default = Probed(started=container.startup_probe is None, ready=container.readiness_probe is None)
+    probed = seen.probes.get(id, default)
+    status["started"] = running and probed.started
+    if init and not is_sidecar(container):
+        ended = branch(status, "state", "terminated")
+        status["ready"] = bool(ended) and number(ended, "exitCode") == 0
+    else:
+        status["ready"] = bool(status["started"] and probed.ready)
+
+
+def _name_container(seen: Seen, state: ContainerState) -> str:
+    return f"{seen.runtime}://{state.id}"
+
+
+# -- the end
+
+
+def _close(inits: list[Tree], regular: list[Tree], *, initialized: bool) -> None:
+    """When a pod has ended every container that may have run is shown as ended."""
+    if initialized:
+        for status in regular:
+            _end(status)
+    begun = [i for i, status in enumerate(inits) if _has_begun(status)]
+    for status in inits[: (begun[-1] + 1) if begun else 1]:
+        _end(status)
+
+
+def _end(status: Tree) -> None:
+    if "terminated" not in status["state"]:
+        status["state"] = {"terminated": _unknown(_LOST_AT_END)}
+        status["ready"] = status["started"] = False
+
+
+def _has_begun(status: Tree) -> bool:
+    return "waiting" not in status["state"] or bool(branch(status, "lastState", "terminated"))
+
+
+def _has_initialized(inits: list[Tree], regular: list[Tree]) -> bool:
+    if any(_has_begun(status) for status in regular):
+        return True
+    last = inits[-1]
+    ends = (branch(last, "state", "terminated"), branch(last, "lastState", "terminated"))
+    return any(end and number(end, "exitCode") == 0 for end in ends)
+
+
+def _dropping(**fields: str) -> Tree:
+    return {key: value for key, value in fields.items() if value}

@@ -1,0 +1,241 @@
+"""What is to be done about a pod now: which containers to create, start, stop and forget, in which order.
+
+Owns `decide`, a function of a Situation. Promises: init containers run one after the other, each once the one
+before it is done; sidecars are started in their place among them and kept running; regular containers come
+after all of them; no container has two attempts at once; restarts follow restart policies and
+CrashLoopBackOff exactly; a pod that ends starts nothing, and its containers end within the grace it has, sidecars last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from plimsoll.api.core import Container, Pod
+from plimsoll.ledger.containers import is_sidecar
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.backoff import restart_at
+from plimsoll.node.pods.endings import deadline_of, judge_end, pod_grace, stop_once, stops_of
+from plimsoll.node.pods.restarts import ALWAYS, NEVER, should_restart, should_restart_init
+from plimsoll.node.pods.situation import (
+    Action,
+    Begin,
+    Decision,
+    Launch,
+    Probed,
+    Remove,
+    RunSandbox,
+    Situation,
+    Waiting,
+)
+
+CRASH_LOOP = "CrashLoopBackOff"
+#: How many attempts of a container are kept: the one that counts and the one before it.
+_KEPT = 2
+
+
+def decide(at: Situation) -> Decision:
+    """What to do about a pod, as things stand."""
+    latest = latest_states(at)
+    ending = judge_end(at, latest)
+    if ending is not None:
+        stops, wake = stops_of(at, ending)
+        created = tuple(Remove(state.id) for state in at.states if state.phase is Phase.CREATED)
+        return Decision(actions=(*stops, *created), wake_at=wake, ending=ending)
+    plan = _Plan(at, latest)
+    plan.make()
+    return Decision(
+        actions=(*plan.actions, *_forgotten(at)), wake_at=plan.wake, waiting=plan.waiting, ending=None
+    )
+
+
+def latest_states(at: Situation) -> dict[str, ContainerState]:
+    """The last attempt of each container."""
+    latest: dict[str, ContainerState] = {}
+    for state in at.states:
+        known = latest.get(state.name)
+        if known is None or known.attempt <= state.attempt:
+            latest[state.name] = state
+    return latest
+
+
+def _forgotten(at: Situation) -> tuple[Remove, ...]:
+    """Attempts that nobody needs any more."""
+    attempts: dict[str, list[ContainerState]] = {}
+    for state in at.states:
+        attempts.setdefault(state.name, []).append(state)
+    old = []
+    for states in attempts.values():
+        states.sort(key=lambda state: state.attempt)
+        old += [Remove(state.id) for state in states[:-_KEPT] if state.phase is Phase.EXITED]
+    return tuple(old)
+
+
+def name_pod(pod: Pod) -> str:
+    """A pod as the kubelet's messages name it."""
+    return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The plan for a pod that goes on, while it is made."""
+
+    at: Situation
+    latest: dict[str, ContainerState]
+    actions: list[Action] = field(default_factory=list)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    wake: float | None = None
+
+    def make(self) -> None:
+        until = deadline_of(self.at)
+        if until is not None:
+            self._wake(until)
+        self._stop_strays()
+        sandbox = self.at.sandbox
+        if sandbox is None or not sandbox.running:
+            self._renew_sandbox(stale=sandbox is not None)
+            return
+        # What was made in an older sandbox counts for restarts, not for how far this one has come.
+        since = sandbox.created_at
+        current = {name: state for name, state in self.latest.items() if state.created_at >= since}
+        if self._initialise(current):
+            for container in self.at.pod.spec.containers:
+                self._keep(container, current.get(container.name))
+
+    # -- before containers
+
+    def _stop_strays(self) -> None:
+        """Stop what must not run: an attempt that was replaced, a container the pod does not have."""
+        spec = self.at.pod.spec
+        names = {c.name for c in (*spec.init_containers, *spec.containers)}
+        for state in self.at.states:
+            stray = state.name not in names or self.latest[state.name].id != state.id
+            if state.phase is Phase.RUNNING and stray:
+                self._stop(state, f"Stopping container {state.name}")
+
+    def _renew_sandbox(self, *, stale: bool) -> None:
+        running = [state for state in self.at.states if state.phase is Phase.RUNNING]
+        for state in running:
+            self._stop(state, f"Stopping container {state.name}")
+        failure = self.at.failures.get("")
+        if failure is not None and failure.again_at(self.at.timing) > self.at.now:
+            self._wake(failure.again_at(self.at.timing))
+        elif not running:
+            self.actions.append(RunSandbox(stale))
+
+    def _initialise(self, current: dict[str, ContainerState]) -> bool:
+        """Go on with init containers; True once regular containers may run."""
+        spec = self.at.pod.spec
+        inits = spec.init_containers
+        if any(container.name in current for container in spec.containers):
+            reached = len(inits)
+        else:
+            reached = max((i for i, c in enumerate(inits) if c.name in current), default=-1)
+        for container in inits[:reached]:
+            if is_sidecar(container):
+                self._keep(container, current.get(container.name))
+        if reached == len(inits):
+            return True
+        if reached >= 0 and not self._is_done(inits[reached], current[inits[reached].name]):
+            self._keep(inits[reached], current[inits[reached].name])
+            return False
+        if reached >= 0 and is_sidecar(inits[reached]):
+            self._keep(inits[reached], current[inits[reached].name])
+        if reached + 1 == len(inits):
+            return True
+        self._keep(inits[reached + 1], None)
+        return False
+
+    def _is_done(self, container: Container, state: ContainerState) -> bool:
+        """Whether the container after this init container may start."""
+        if is_sidecar(container):
+            return state.phase is Phase.RUNNING and self._probed(container, state).started
+        return state.phase is Phase.EXITED and state.exit_code == 0
+
+    # -- one container
+
+    def _keep(self, container: Container, state: ContainerState | None) -> None:
+        """Have a container run, unless it has ended for good."""
+        known = state or self.latest.get(container.name)
+        if known is not None and known.phase is Phase.RUNNING:
+            failed = self._probed(container, known).failed
+            if failed:
+                self._kill_unwell(container, known, failed)
+        elif known is not None and any(
+            s.name == container.name and s.phase is Phase.RUNNING for s in self.at.states
+        ):
+            pass  # an older attempt still runs: it is being stopped
+        elif state is None and known is None:
+            self._begin(container, None)
+        elif state is not None and state.phase is Phase.CREATED:
+            if container.name in self.at.failures:
+                self._begin(container, state)
+            else:
+                self.actions.append(Launch(container, state.id))
+        elif known is not None and self._restarts(container, known, renewed=state is None):
+            self._restart(container, known)
+
+    def _restarts(self, container: Container, known: ContainerState, *, renewed: bool) -> bool:
+        """In a new sandbox init containers run again, whatever they did in the one before."""
+        if container in self.at.pod.spec.init_containers:
+            return renewed or should_restart_init(self.at.pod, container, known.exit_code)
+        return should_restart(self.at.pod, container, known.exit_code)
+
+    def _restart(self, container: Container, ended: ContainerState) -> None:
+        wait = self.at.waits.get(container.name)
+        when = restart_at(wait, ended.finished_at, self.at.timing)
+        if wait is not None and when > self.at.now:
+            text = f"back-off {_span(wait.seconds)} restarting failed container={container.name}"
+            self.waiting[container.name] = Waiting(CRASH_LOOP, f"{text} pod={name_pod(self.at.pod)}")
+            self._wake(when)
+        else:
+            self._begin(container, ended)
+
+    def _begin(self, container: Container, known: ContainerState | None) -> None:
+        failure = self.at.failures.get(container.name)
+        if failure is not None:
+            self.waiting[container.name] = Waiting(failure.reason, failure.message)
+            again = failure.again_at(self.at.timing)
+            if again > self.at.now:
+                self._wake(again)
+                return
+        attempt = self.at.restarts.get(container.name, -1) + 1
+        if known is not None:
+            attempt = max(attempt, known.attempt + 1)
+        ended = known.finished_at if known is not None and known.phase is Phase.EXITED else None
+        replaces = known.id if known is not None and known.phase is Phase.CREATED else ""
+        self.actions.append(Begin(container, attempt, ended, replaces))
+
+    def _kill_unwell(self, container: Container, state: ContainerState, probe: str) -> None:
+        policy = container.restart_policy or self.at.pod.spec.restart_policy or ALWAYS
+        kind = "Init container" if container in self.at.pod.spec.init_containers else "Container"
+        message = f"{kind} {container.name} failed {probe} probe"
+        if policy != NEVER:
+            message += ", will be restarted"
+        asked = container.startup_probe if probe == "startup" else container.liveness_probe
+        given = asked.termination_grace_period_seconds if asked is not None else None
+        self._stop(state, message, None if given is None else float(given))
+
+    def _probed(self, container: Container, state: ContainerState) -> Probed:
+        return self.at.probes.get(state.id, Probed(started=container.startup_probe is None))
+
+    def _stop(self, state: ContainerState, message: str, grace: float | None = None) -> None:
+        if state.id in self.at.stopping:
+            return
+        if grace is None:
+            grace = pod_grace(self.at.pod, self.at.timing.grace_default)
+        stop = stop_once(self.at, state, self.at.now + grace, message)
+        if stop is not None:
+            self.actions.append(stop)
+
+    def _wake(self, when: float) -> None:
+        self.wake = when if self.wake is None else min(self.wake, when)
+
+
+def _span(seconds: float) -> str:
+    """A span of time as Go writes it: 10s, 1m20s, 5m0s."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{rest:g}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text

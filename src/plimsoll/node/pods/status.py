@@ -1,0 +1,217 @@
+"""A pod's status as the API shows it, and the patch that makes the API's status so.
+
+Owns which fields of a status are the node agent's. Pure. Promises: a phase that is final stays; a pod is not
+told to have ended while something of it may run; a patch names only fields of ours, so that what others wrote
+(charges of claims, names of generated claims, nominations, their conditions) is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, Pod
+from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.qos import pod_qos
+from plimsoll.node.containers import Phase
+from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
+from plimsoll.node.pods.container_status import container_statuses
+from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
+from plimsoll.node.pods.seen import Seen, Tree, items, text
+from plimsoll.node.pods.situation import Cause, Ending
+from plimsoll.node.prepared import PreparedClaim
+
+#: The fields of a status that are ours, beside conditions.
+FIELDS = (
+    "phase",
+    "reason",
+    "message",
+    "observedGeneration",
+    "startTime",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "qosClass",
+    "initContainerStatuses",
+    "containerStatuses",
+)
+
+
+def build_status(seen: Seen) -> Tree:
+    """The status of a pod, as far as it is ours."""
+    inits, regular = container_statuses(seen)
+    phase, reason, message = _phase(seen, inits, regular)
+    status: Tree = {
+        "phase": phase,
+        "conditions": conditions_of(seen, phase, inits, regular),
+        "startTime": text(seen.before, "startTime") or write_moment(seen.now),
+        "qosClass": pod_qos(seen.pod),
+        "containerStatuses": regular,
+    }
+    if inits:
+        status["initContainerStatuses"] = inits
+    if seen.pod.metadata.generation:
+        status["observedGeneration"] = seen.pod.metadata.generation
+    status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
+    status.update(_addresses(seen))
+    return status
+
+
+def reject_status(pod: Pod, reason: str, message: str, now: float) -> Tree:
+    """The status of a pod that was not let in."""
+    return {
+        "phase": FAILED,
+        "reason": reason,
+        "message": message,
+        "startTime": pod.status.start_time or write_moment(now),
+        "qosClass": pod_qos(pod),
+        **({"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}),
+    }
+
+
+def _phase(seen: Seen, inits: Sequence[Tree], regular: Sequence[Tree]) -> tuple[str, str, str]:
+    pod, ending = seen.pod, seen.ending
+    names = {container.name for container in pod.spec.containers}
+    initialized = any(s.name in names and s.phase is not Phase.CREATED for s in seen.states)
+    phase = phase_of(pod, inits, regular, terminal=seen.terminal, initialized=initialized)
+    reason, message = text(seen.before, "reason"), text(seen.before, "message")
+    told = text(seen.before, "phase") or PENDING
+    for final in (pod.status.phase, told):
+        if final in TERMINAL:
+            return final, reason or pod.status.reason, message or pod.status.message
+    fails = ending is not None and ending.cause in (Cause.ORDERED, Cause.DEADLINE)
+    if fails or (seen.terminal and phase not in TERMINAL):
+        phase = FAILED
+    if phase in TERMINAL and not seen.terminal:
+        # Others take devices and memory of a pod that has ended as free: it has to be true.
+        phase, fails = told, False
+    if phase != told:
+        reason = message = ""
+    if phase == FAILED and ending is not None and ending.reason:
+        return phase, ending.reason, ending.message
+    return phase, reason, message
+
+
+def _addresses(seen: Seen) -> Tree:
+    found: Tree = {}
+    if seen.host_ips:
+        found["hostIP"] = seen.host_ips[0]
+        found["hostIPs"] = [{"ip": address} for address in seen.host_ips]
+    told = [text(item, "ip") for item in items(seen.before, "podIPs")]
+    pods = seen.host_ips if seen.pod.spec.host_network else ()
+    if seen.sandbox is not None and seen.sandbox.ip:
+        pods = (seen.sandbox.ip,)
+    addresses = list(pods) or [address for address in told if address]
+    if addresses:
+        found["podIP"] = addresses[0]
+        found["podIPs"] = [{"ip": address} for address in addresses]
+    return found
+
+
+def ended_status(ending: Ending | None) -> bool:
+    """Whether a pod that ends like this has a status to be told."""
+    return ending is None or ending.cause is not Cause.VANISHED
+
+
+# -- devices
+
+
+def device_health(
+    pod: Pod, container: Container, prepared: Iterable[PreparedClaim], health: Any
+) -> list[Tree]:
+    """`allocatedResourcesStatus`: the health of each device of the claims that a container names."""
+    names = claim_names(pod)
+    by_name = {claim.ref.name: claim for claim in prepared if claim.ref.namespace == pod.metadata.namespace}
+    found = []
+    for reference in container.resources.claims:
+        claim = by_name.get(names.get(reference.name, ""))
+        if claim is None:
+            continue
+        wanted = reference.request.partition("/")[0]
+        seen: dict[str, Tree] = {}
+        for driver, devices in claim.drivers.items():
+            for device in devices:
+                if wanted and device.requests and wanted not in device.requests:
+                    continue
+                id = device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.device}"
+                known = health(driver, device.pool, device.device)
+                entry: Tree = {"resourceID": id, "health": known.status if known else "Unknown"}
+                if known and known.message:
+                    entry["message"] = known.message
+                seen.setdefault(id, entry)
+        if seen:
+            request = f"/{reference.request}" if reference.request else ""
+            found.append({"name": f"claim:{reference.name}{request}", "resources": list(seen.values())})
+    return found
+
+
+# -- the patch
+
+
+def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree | None:
+    """The strategic merge patch that turns what the API has into `status`; None if nothing differs.
+
+    Conditions merge by their type; everything that differs among ours is named, nothing else is.
+    """
+    changes: Tree = {}
+    for field in FIELDS:
+        if field in status:
+            if told.get(field) != status[field]:
+                changes[field] = status[field]
+        elif field in told and field in ("reason", "message"):
+            changes[field] = None
+    for key in ("hostIPs", "podIPs"):
+        # These merge by address: those that are gone have to be named.
+        gone = {text(item, "ip") for item in items(told, key)} - {text(i, "ip") for i in items(status, key)}
+        if key in changes and gone:
+            changes[key] = [*changes[key], *({"$patch": "delete", "ip": ip} for ip in sorted(gone))]
+    conditions = _changed_conditions(told, status)
+    if conditions:
+        changes["conditions"] = conditions
+    if not changes:
+        return None
+    return {"metadata": {"uid": uid}, "status": changes}
+
+
+def _changed_conditions(told: Mapping[str, Any], status: Mapping[str, Any]) -> list[Tree]:
+    before = {text(condition, "type"): condition for condition in items(told, "conditions")}
+    wanted = {text(condition, "type"): condition for condition in items(status, "conditions")}
+    changed = []
+    for kind, condition in wanted.items():
+        known = before.get(kind, {})
+        if any(known.get(key) != value for key, value in condition.items()):
+            gone = {key: None for key in ("reason", "message") if key in known and key not in condition}
+            changed.append({**condition, **gone})
+        elif any(key in known and key not in condition for key in ("reason", "message")):
+            changed.append({**condition, **{k: None for k in ("reason", "message") if k not in condition}})
+    if wanted:
+        changed += [
+            {"$patch": "delete", "type": kind} for kind in RESIZE if kind in before and kind not in wanted
+        ]
+    return changed
+
+
+def merge_told(told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
+    """What the API has after a patch: its own, with ours in place."""
+    merged = dict(told)
+    for field in ("reason", "message"):
+        merged.pop(field, None)
+    merged.update(status)
+    if "conditions" in status:
+        ours = {text(condition, "type") for condition in items(status, "conditions")}
+        others = [
+            c
+            for c in items(told, "conditions")
+            if text(c, "type") not in ours and text(c, "type") not in OWNED
+        ]
+        merged["conditions"] = [*others, *items(status, "conditions")]
+    return merged
+
+
+def tell(pod: Pod) -> Tree:
+    """The status of a pod as it came from the API, as a tree."""
+    tree = codec.to_tree(pod.status)
+    return tree if isinstance(tree, dict) else {}
