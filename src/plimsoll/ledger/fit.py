@@ -8,7 +8,7 @@ semantics.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from plimsoll.ledger.amounts import is_huge_page
@@ -79,13 +79,16 @@ class Admission:
     shortages: tuple[Reason, ...] = ()
 
 
-def admission(demand: Units, allocatable: Units, requested: Units, pods: int) -> Admission:
+def admission(
+    demand: Units, allocatable: Units, requested: Units, pods: int, pools: Iterable[Reason] = ()
+) -> Admission:
     """Whether a kubelet with these pods takes one more; it names the first shortage only.
 
-    Extended resources the node does not have are no matter of the kubelet: others may provide them.
+    What `pools` lack comes after what the node lacks. Extended resources the node does not have are no matter
+    of the kubelet: others may provide them.
     """
     missing = [name for name in demand if is_extended(name) and name not in allocatable]
-    shortages = tuple(request_shortages(demand, allocatable, requested, pods, missing))
+    shortages = (*request_shortages(demand, allocatable, requested, pods, missing), *pools)
     if not shortages:
         return Admission(True)
     first = shortages[0]

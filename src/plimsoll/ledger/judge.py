@@ -14,6 +14,7 @@ from itertools import islice
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Policy
+from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.budget import budget_breaches
 from plimsoll.ledger.claims import (
@@ -29,7 +30,7 @@ from plimsoll.ledger.fit import Admission, admission, claim_shortages, request_s
 from plimsoll.ledger.lines import node_amounts
 from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.policy import delegated, is_held, is_plain
-from plimsoll.ledger.pools import draw, settled
+from plimsoll.ledger.pools import Pool, draw, pools_of, settled
 from plimsoll.ledger.profile import Profile, Sharing
 from plimsoll.ledger.requests import Options, before_running, pod_requests
 from plimsoll.ledger.units import add_units, is_counted, unit_of, units_of
@@ -238,8 +239,49 @@ def judge_pod(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill] = ()) -> Judge
 
 
 def judge_admission(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill]) -> Admission:
-    """Whether a kubelet with this ledger of its other pods takes a pod that was sent to it (P25)."""
+    """Whether a kubelet with this ledger of its other pods takes a pod that was sent to it (P25).
+
+    A pod that would draw more from a pool than other pods have left is refused, too: its node has the room,
+    but the pool has not.
+    """
     ledger = ledger.without(pod)
     options = before_running(ledger.options)
     demand = demand_of(ledger, pod, bills, options)
-    return admission(demand, ledger.allocatable, ledger.requested, len(ledger))
+    pools = overdrawn_pools(ledger, pod, bills, options)
+    return admission(demand, ledger.allocatable, ledger.requested, len(ledger), pools)
+
+
+def overdrawn_pools(
+    ledger: NodeLedger, pod: Pod, bills: Sequence[Bill], options: Options
+) -> tuple[Reason, ...]:
+    """The pools that have too little left for a pod; what its bills say it draws counts as said."""
+    charges = tuple(bill.charge for bill in bills)
+    wholes = pools_of(charges) if options.count_claims else {}
+    if not wholes:
+        return ()
+    pools = ledger.pools_for(pod, bills)
+    told = {
+        (bill.claim, resource): bill.charge.resources[resource].drawn
+        for bill in bills
+        for resource in wholes
+        if bill.claim in wholes[resource]
+    }
+    if any(drawn is None for drawn in told.values()):
+        drawn = draw(pod, charges, options, pools)
+        return (drawn,) if isinstance(drawn, Reason) else ()
+    found = []
+    for (claim, resource), amount in told.items():
+        pool = pools.get((claim, resource)) or Pool(wholes[resource][claim], ZERO)
+        if amount is not None and amount > pool.rest:
+            found.append(
+                Reason(
+                    cause=Cause.POOL_EXHAUSTED,
+                    resource=resource,
+                    claim=claim,
+                    wanted=unit_of(resource, amount),
+                    had=unit_of(resource, pool.rest),
+                    capacity=unit_of(resource, pool.allocated),
+                    resolvable=amount <= pool.allocated,
+                )
+            )
+    return tuple(found)

@@ -79,6 +79,8 @@ def render_all(verdict: Verdict) -> tuple[str, ...]:
 def render_shortage(reason: Reason) -> str:
     """A shortage in the kubelet's words, numbers included."""
     name = "pods" if reason.cause is Cause.TOO_MANY_PODS else reason.resource
+    if reason.cause is Cause.POOL_EXHAUSTED:
+        name = f"{name} in claim {reason.claim}"
     return (
         f"Node didn't have enough resource: {name}, requested: {reason.wanted}, "
         f"used: {(reason.capacity or 0) - (reason.had or 0)}, capacity: {reason.capacity}"

@@ -5,12 +5,13 @@ The points are those of section 7 of the accounting semantics.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import Form
+from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice
 from plimsoll.ledger.cgroups.shares import share_claims
@@ -176,6 +177,35 @@ def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> N
     assert third.message == (
         "Node didn't have enough resource: cpu, requested: 3000, used: 10000, capacity: 12000"
     )
+
+
+def _undrawn(charge: ClaimCharge) -> ClaimCharge:
+    parts = {name: dataclasses.replace(part, drawn=None) for name, part in charge.resources.items()}
+    return dataclasses.replace(charge, resources=parts)
+
+
+def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
+    """Two schedulers at once, or a pod bound by hand: the node has room for it, the pool has not."""
+    world = pools("10")
+    kubelet = NodeLedger(node(cpu="12"))
+    first = pod("p", container("a", "pool-0", cpu="7"))
+    first = with_charges(first, world.place(first), Form.V1_36).whole(Form.V1_36)
+    kubelet.add(first)
+    late = pod("q", container("a", "pool-0", cpu="4"))
+    elsewhere = with_charges(late, pools("10").place(late), Form.V1_36).whole(Form.V1_36)
+    drawn_by_itself = pools("10").judge_placement(late).bills or ()
+    unsettled = [dataclasses.replace(bill, charge=_undrawn(bill.charge)) for bill in drawn_by_itself]
+    text = (
+        "Node didn't have enough resource: cpu in claim pool-0, requested: 4000, used: 7000, capacity: 10000"
+    )
+    for bills in (bills_in_status(elsewhere), unsettled):
+        answer = judge_admission(kubelet, elsewhere, bills)
+        assert (answer.admit, answer.reason, answer.message) == (False, "OutOfcpu", text)
+        assert [reason.resolvable for reason in answer.shortages] == [True]
+    small = pod("r", container("a", "pool-0", cpu="3"))
+    fits = with_charges(small, pools("10").place(small), Form.V1_36).whole(Form.V1_36)
+    assert judge_admission(kubelet, fits, bills_in_status(fits)).admit
+    assert judge_admission(kubelet, first, bills_in_status(first)).admit, "its own draw does not count twice"
 
 
 def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
