@@ -1,0 +1,122 @@
+"""Whom a critical pod may push off a node that has no room for it.
+
+Owns the kubelet's choice: the fewest pods that make up for what is short, guaranteed pods last, and among
+equals those with the smaller requests. Pure. What is short is told by the ledger, claims included.
+
+DIFF: what claims charge counts as freed with their pods; upstream looks at the spec alone and may preempt
+more than it needs, or nobody (test_claims_count_as_freed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+from plimsoll.ledger.units import CPU, MEMORY, PODS
+from plimsoll.ledger.verdict import Reason
+
+#: Pods of this priority and above are those a node cannot do without.
+CRITICAL = 2_000_000_000
+#: What is told of a pod that had to go.
+REASON = "Preempting"
+MESSAGE = "Preempted in order to admit critical pod"
+CONDITION_REASON = "TerminationByKubelet"
+CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+#: A resource, and the claim whose pool it is of ("": the node's own).
+Need = tuple[str, str]
+Needs = Mapping[Need, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod on the node, and what its going would free."""
+
+    pod: Pod
+    qos: str
+    frees: Needs = field(default_factory=dict)
+
+    def get(self, need: Need) -> int:
+        return 1 if need == (PODS, "") else self.frees.get(need, 0)
+
+
+def is_critical(pod: Pod) -> bool:
+    return (pod.spec.priority or 0) >= CRITICAL
+
+
+def may_preempt(preemptor: Pod, other: Pod) -> bool:
+    """Whether a pod may push off another: one that is not critical, or of a lower priority."""
+    if is_critical(preemptor) and not is_critical(other):
+        return True
+    if preemptor.spec.priority is None or other.spec.priority is None:
+        return False
+    return preemptor.spec.priority > other.spec.priority
+
+
+def needs_of(shortages: Iterable[Reason]) -> dict[Need, int]:
+    """What has to be freed for what is short."""
+    found: dict[Need, int] = {}
+    for reason in shortages:
+        lacking = (reason.wanted or 0) - (reason.had or 0)
+        if lacking > 0:
+            found[reason.resource, reason.claim] = lacking
+    return found
+
+
+def choose_victims(preemptor: Pod, candidates: Sequence[Candidate], needs: Needs) -> tuple[Pod, ...] | None:
+    """The pods that have to go, least important first; None if not even all of them would do."""
+    allowed = [each for each in candidates if may_preempt(preemptor, each.pod)]
+    groups = {
+        qos: [each for each in allowed if each.qos == qos] for qos in (BEST_EFFORT, BURSTABLE, GUARANTEED)
+    }
+    lowest, middle, highest = groups[BEST_EFFORT], groups[BURSTABLE], groups[GUARANTEED]
+    if _left(needs, [*lowest, *middle, *highest]):
+        return None
+    # Of each class only what is still needed when the classes below have given all they have.
+    from_highest = _nearest(highest, _left(needs, [*lowest, *middle]))
+    from_middle = _nearest(middle, _left(needs, [*lowest, *from_highest]))
+    from_lowest = _nearest(lowest, _left(needs, [*from_middle, *from_highest]))
+    return tuple(each.pod for each in (*from_lowest, *from_middle, *from_highest))
+
+
+def _left(needs: Needs, gone: Iterable[Candidate]) -> dict[Need, int]:
+    """What is still needed when these are gone."""
+    left = dict(needs)
+    for each in gone:
+        for need in left:
+            left[need] -= each.get(need)
+    return {need: amount for need, amount in left.items() if amount > 0}
+
+
+def _nearest(candidates: Sequence[Candidate], needs: Needs) -> list[Candidate]:
+    """Candidates one by one, always the one that leaves the least to be freed."""
+    pool, chosen = list(candidates), []
+    while needs and pool:
+        best = 0
+        for place, each in enumerate(pool):
+            distance, least = _distance(each, needs), _distance(pool[best], needs)
+            if place and (distance < least or (distance == least and _size(each) <= _size(pool[best]))):
+                best = place
+        each = pool[best]
+        # The last takes the place of the one that goes: ties are decided as in Kubernetes.
+        pool[best] = pool[-1]
+        pool.pop()
+        chosen.append(each)
+        needs = _left(needs, [each])
+    return chosen
+
+
+def _distance(candidate: Candidate, needs: Needs) -> float:
+    """How far a pod is from freeing all that is needed; every resource weighs the same."""
+    total = 0.0
+    for need, amount in needs.items():
+        rest = amount - candidate.get(need)
+        if rest > 0:
+            total += (rest / amount) ** 2
+    return total
+
+
+def _size(candidate: Candidate) -> tuple[int, int]:
+    return candidate.get((MEMORY, "")), candidate.get((CPU, ""))
