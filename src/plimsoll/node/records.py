@@ -61,7 +61,8 @@ Upgrade = Callable[[Any], Any]
 class RecordFile:
     """A record at `path`; `upgrades` lead from each older version to the one after it.
 
-    `check` makes the value of a body, or raises ValueError where it is none. `now` gives the time that the name of a file in quarantine carries.
+    `check` makes the value of a body, or raises ValueError where it is none. `now` gives the time that the
+    name of a file in quarantine carries.
     """
 
     path: Path
@@ -89,7 +90,9 @@ class RecordFile:
         value, problem = self._read()
         if not problem:
             return Loaded(value)
-        return Loaded(None, Finding(Severity.ERROR, f"{self.path} cannot be used: {problem}", "", str(self.path)))
+        return Loaded(
+            None, Finding(Severity.ERROR, f"{self.path} cannot be used: {problem}", "", str(self.path))
+        )
 
     def save(self, value: Any) -> None:
         """Replace the record; StoreError if it is not on the disk for sure."""
@@ -145,7 +148,9 @@ class RecordFile:
                 refused = refused or _reason(error)
                 continue
             self._damage = ""
-            fix = "nothing is lost: what it holds is rebuilt; look at the copy to find out what happened to it"
+            fix = (
+                "nothing is lost: what it holds is rebuilt; look at the copy to find out what happened to it"
+            )
             return Finding(Severity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
         fix = f"move {self.path} away by hand; nothing is saved until then"
         return Finding(Severity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path))

@@ -97,7 +97,7 @@ def encode(claims: Sequence[KubeletClaim] | None) -> bytes:
 
 
 def _written(claim: KubeletClaim) -> str:
-    pods = None if claim.pods is None else {uid: "{}" for uid in claim.pods}
+    pods = None if claim.pods is None else dict.fromkeys(claim.pods, "{}")
     drivers = None
     if claim.drivers is not None:
         drivers = {

@@ -1,0 +1,161 @@
+"""Which claims a pod may use on this node, before any driver is asked.
+
+Owns the checks of a pod's claims, in the kubelet's order and words: generated yet, there, made for this pod,
+reserved for it, allocated. Pure. Promises: with a fault nothing has been changed, so that a pod that cannot
+be served can be deleted without anybody's help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.meta import OwnerReference
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.node.claims.faults import (
+    NOT_ALLOCATED,
+    NOT_CREATED,
+    NOT_FOUND,
+    NOT_RESERVED,
+    UNSUPPORTED,
+    WRONG_POD,
+    ClaimFault,
+)
+from plimsoll.node.prepared import ClaimRef
+
+_SCHEDULING = "scheduling.k8s.io"
+
+#: The name inside a pod of the claim that was made for its extended resources, which has none.
+EXTENDED = ""
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """A device, or a share of one, that a claim was given."""
+
+    pool: str
+    device: str
+    share_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A claim that is to be prepared: its drivers, and what each may answer with."""
+
+    ref: ClaimRef
+    drivers: Mapping[str, frozenset[Allocated]]
+
+
+def read_claims(
+    pod: Pod, claims: Mapping[str, ResourceClaim]
+) -> tuple[tuple[Wanted, ...], tuple[ClaimFault, ...]]:
+    """The claims of a pod, each once, and what is wrong with them; `claims` go by their names in the pod."""
+    wanted: dict[str, Wanted] = {}
+    faults: list[ClaimFault] = []
+    for own, name, generated in named_claims(pod):
+        if isinstance(name, ClaimFault):
+            faults.append(name)
+        elif name is not None:
+            read = _read_claim(pod, claims.get(own), name, generated)
+            if isinstance(read, ClaimFault):
+                faults.append(read)
+            else:
+                wanted[read.ref.uid] = read
+    return tuple(wanted.values()), tuple(faults)
+
+
+def named_claims(pod: Pod) -> Iterator[tuple[str, str | ClaimFault | None, bool]]:
+    """A pod's names for its claims, the claims' own names (None: no claim is needed), and whether they were
+    generated; the claim made for extended resources comes last."""
+    for reference in pod.spec.resource_claims:
+        yield reference.name, *_resolve(pod, reference)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        yield EXTENDED, extended.resource_claim_name, False
+
+
+def _resolve(pod: Pod, reference: PodResourceClaim) -> tuple[str | ClaimFault | None, bool]:
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name, False
+    meta = pod.metadata
+    if reference.resource_claim_template_name is None:
+        text = (
+            f'pod "{meta.namespace}/{meta.name}", spec.resourceClaim "{reference.name}": '
+            "none of the supported fields are set"
+        )
+        return ClaimFault(reference.name, UNSUPPORTED, text), False
+    for status in pod.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name, True
+    text = f'pod "{meta.namespace}/{meta.name}": ResourceClaim not created yet'
+    return ClaimFault(reference.name, NOT_CREATED, text), False
+
+
+def _read_claim(pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> Wanted | ClaimFault:
+    if claim is None or claim.metadata.name != name:
+        text = f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
+        return ClaimFault(name, NOT_FOUND, text)
+    if stranger := _not_for(pod, claim, generated):
+        return ClaimFault(name, WRONG_POD, stranger)
+    meta, uid = pod.metadata, claim.metadata.uid
+    if not is_reserved_for(pod, claim):
+        text = f"pod {meta.name} ({meta.uid}) is not allowed to use ResourceClaim {name} ({uid})"
+        return ClaimFault(name, NOT_RESERVED, text)
+    if claim.status.allocation is None:
+        return ClaimFault(name, NOT_ALLOCATED, f"ResourceClaim {name}: not allocated")
+    return wanted_of(claim)
+
+
+def wanted_of(claim: ResourceClaim) -> Wanted:
+    """An allocated claim as what its drivers are to prepare, results with admin access too."""
+    drivers: dict[str, set[Allocated]] = {}
+    allocation = claim.status.allocation
+    for result in allocation.devices.results if allocation is not None else ():
+        device = Allocated(result.pool, result.device, result.share_id)
+        drivers.setdefault(result.driver, set()).add(device)
+    ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+    return Wanted(ref, {driver: frozenset(drivers[driver]) for driver in sorted(drivers)})
+
+
+def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
+    """Why a claim is not the one that was made for this pod or for its group."""
+    mine = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    theirs = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    if claim.metadata.namespace != pod.metadata.namespace:
+        return f"ResourceClaim {theirs} is not in the same namespace as Pod {mine}"
+    if not generated:
+        return ""
+    owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return ""
+    group = _group_of(pod)
+    if not group:
+        return f"ResourceClaim {theirs} was not created for Pod {mine} (Pod is not owner)"
+    if owner is not None and _is_group(owner, group):
+        return ""
+    return (
+        f"ResourceClaim {theirs} was not created for Pod {mine} "
+        f"(neither Pod nor PodGroup {group} is the owner)"
+    )
+
+
+def is_reserved_for(pod: Pod, claim: ResourceClaim) -> bool:
+    """Whether a claim is reserved for a pod or for its group."""
+    group = _group_of(pod)
+    return any(
+        user.uid == pod.metadata.uid
+        or (bool(group) and (user.api_group, user.resource, user.name) == (_SCHEDULING, "podgroups", group))
+        for user in claim.status.reserved_for
+    )
+
+
+def _group_of(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return (group.pod_group_name or "") if group is not None else ""
+
+
+def _is_group(owner: OwnerReference, group: str) -> bool:
+    return (
+        owner.name == group and owner.kind == "PodGroup" and owner.api_version.startswith(f"{_SCHEDULING}/")
+    )

@@ -1,0 +1,47 @@
+"""Why a pod's claims are not prepared, or not released.
+
+Owns `ClaimFault` and its wording, the kubelet's where it has the case. The kubelet puts `prepare dynamic
+resources: ` or `unprepare dynamic resources: ` before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.node.prepared import ClaimRef, DriverFault
+
+PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+
+NOT_CREATED = "NotCreated"
+UNSUPPORTED = "Unsupported"
+NOT_FOUND = "NotFound"
+WRONG_POD = "WrongPod"
+NOT_RESERVED = "NotReserved"
+NOT_ALLOCATED = "NotAllocated"
+REPLACED = "Replaced"
+REALLOCATED = "Reallocated"
+NOT_SAVED = "NotSaved"
+
+
+@dataclass(frozen=True)
+class ClaimFault:
+    """What is wrong with one claim of a pod; `code` is one of the above or the kind of a driver's fault."""
+
+    claim: str
+    code: str
+    message: str
+    driver: str = ""
+
+
+def by_driver(call: str, ref: ClaimRef, fault: DriverFault) -> ClaimFault:
+    """A driver's fault as one of a claim."""
+    message = fault.message
+    if fault.kind == "refused":
+        message = f"{call} failed for ResourceClaim {ref.name}: {message}"
+    elif fault.kind == "absent" and not message:
+        message = f"DRA driver {fault.driver} is not registered"
+    return ClaimFault(ref.name, fault.kind, message, fault.driver)
+
+
+def not_saved(ref: ClaimRef, problem: str) -> ClaimFault:
+    return ClaimFault(ref.name, NOT_SAVED, f"checkpoint ResourceClaim state: {problem}")

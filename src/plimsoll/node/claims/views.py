@@ -1,0 +1,97 @@
+"""What a container has of its pod's claims.
+
+Owns the way from a container to the prepared claims it names, and to the CDI devices in them: by
+`resources.claims`, each with its request, and by the mappings of the claim made for extended resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from plimsoll.api.core import Container, Pod
+from plimsoll.errors import StateError
+from plimsoll.ledger.units import is_extended
+from plimsoll.node.claims.checks import EXTENDED, named_claims
+from plimsoll.node.claims.faults import ClaimFault
+from plimsoll.node.prepared import PreparedClaim
+
+#: The claim that a pod uses under this name (of the ResourceClaim), or None.
+Find = Callable[[Pod, str], PreparedClaim | None]
+
+#: Extended resources of this prefix are asked for by the name of a device class.
+_BY_CLASS = "deviceclass.resource.kubernetes.io/"
+
+
+def claims_of(pod: Pod, container: Container, find: Find) -> tuple[PreparedClaim, ...] | None:
+    """The claims a container names, in the pod's order; None if one of them is not known."""
+    names = {each.name for each in container.resources.claims}
+    found = []
+    for own, name, _ in named_claims(pod):
+        if own not in names if own != EXTENDED else not _is_mapped(pod, container):
+            continue
+        if isinstance(name, ClaimFault):
+            return None
+        if name is not None:
+            claim = find(pod, name)
+            if claim is None:
+                return None
+            found.append(claim)
+    return tuple(found)
+
+
+# DIFF: the kubelet repeats CDI devices that two requests share, in any order:
+# test_cdi_devices_are_given_once_and_in_order.
+def cdi_ids(pod: Pod, container: Container, find: Find) -> tuple[str, ...]:
+    """The CDI devices of a container, each once; StateError if a claim it names is not prepared."""
+    found: dict[str, None] = {}
+    for name, requests in _requests(pod, container):
+        claim = find(pod, name)
+        if claim is None or not claim.ready:
+            text = f"container {container.name} of pod {pod.metadata.namespace}/{pod.metadata.name}"
+            raise StateError(f"{text}: ResourceClaim {name} is not prepared")
+        for request in requests:
+            found |= dict.fromkeys(_devices(claim, request))
+    return tuple(found)
+
+
+def _devices(claim: PreparedClaim, request: str) -> Iterator[str]:
+    for driver in sorted(claim.drivers):
+        for device in claim.drivers[driver]:
+            if not request or not device.requests or request in device.requests:
+                yield from device.cdi
+
+
+def _requests(pod: Pod, container: Container) -> Iterator[tuple[str, list[str]]]:
+    """The claims of a container, by their own names, with the requests it names; no name means all."""
+    wanted: dict[str, list[str]] = {}
+    for each in container.resources.claims:
+        wanted.setdefault(each.name, []).append(each.request)
+    for own, name, _ in named_claims(pod):
+        requests = _extended_requests(pod, container) if own == EXTENDED else wanted.get(own, [])
+        if requests and isinstance(name, ClaimFault):
+            raise StateError(name.message)
+        if requests and isinstance(name, str):
+            yield name, requests
+
+
+def _extended_requests(pod: Pod, container: Container) -> list[str]:
+    status = pod.status.extended_resource_claim_status
+    return [
+        mapping.request_name
+        for mapping in (status.request_mappings if status is not None else ())
+        if mapping.container_name == container.name and _asks_for(container, mapping.resource_name)
+    ]
+
+
+def _asks_for(container: Container, resource: str) -> bool:
+    amount = container.resources.requests.get(resource)
+    if amount is None or amount.is_zero():
+        return False
+    return is_extended(resource) or resource.startswith(_BY_CLASS)
+
+
+def _is_mapped(pod: Pod, container: Container) -> bool:
+    status = pod.status.extended_resource_claim_status
+    return status is not None and any(
+        mapping.container_name == container.name for mapping in status.request_mappings
+    )
