@@ -43,6 +43,8 @@ class Adjusted:
 
     resources: LinuxResources
     env: Mapping[str, str] = field(default_factory=dict)
+    #: Variables that it must not have.
+    unset: frozenset[str] = frozenset()
     command: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
     mounts: tuple[MountEdit, ...] = ()
@@ -73,6 +75,12 @@ class Hooks(Protocol):
     """Called by a runtime, in the order of a container's life. Only `create` can refuse."""
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None: ...
+
+    async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
+        """Before a pod's own resources are changed (a resize)."""
+        ...
+
+    async def sandbox_updated(self, pod: SandboxSpec) -> None: ...
 
     async def sandbox_stopped(self, pod: SandboxSpec) -> None: ...
 
@@ -107,6 +115,12 @@ class Hooks(Protocol):
 
 class _NoHooks:
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
+        return None
+
+    async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
+        return None
+
+    async def sandbox_updated(self, pod: SandboxSpec) -> None:
         return None
 
     async def sandbox_stopped(self, pod: SandboxSpec) -> None:

@@ -12,6 +12,9 @@ from typing import TypeAlias
 #: The NRI that both halves here speak.
 NRI_VERSION = "v0.12.2"
 
+#: Longer names would be cut or refused wherever they are shown.
+LONGEST_NAME = 253
+
 _NAME = re.compile(r"[A-Za-z0-9_.+-]")
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
@@ -26,6 +29,8 @@ def name_fault(name: str) -> str | None:
     """What is wrong with a plugin's name."""
     if not name:
         return "invalid plugin name: name is empty"
+    if len(name) > LONGEST_NAME:
+        return f"invalid plugin name: longer than {LONGEST_NAME} characters"
     for char in name:
         if not _NAME.fullmatch(char):
             return f"invalid plugin name {quote(name)}: contains invalid character {_quote_char(char)}"

@@ -1,0 +1,342 @@
+"""The wishes of several plugins for one container, put together in the order of the plugins. Pure.
+
+Owns `Creation` and `Changes`, and who has set what (`Owners`). Two plugins that set the same thing are a
+conflict, with upstream's text. A name that starts with `-` takes something away, after which the same plugin
+may set it anew.
+
+DIFF: an annotation that a later plugin takes away is gone; upstream sends both the value and its removal, and
+chance decides (test_a_removed_annotation_is_gone).
+DIFF: a limit of processes counts in updates; upstream does not read it there, and lets every update of such a
+container conflict (test_pids_count_in_updates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from plimsoll.node.nri import checks
+from plimsoll.wire.messages import nri
+from plimsoll.wire.nri.names import quote
+
+
+class Field(IntEnum):
+    """What a plugin can set, under the names that conflicts are told with."""
+
+    Annotations = 1
+    Mounts = 2
+    OciHooks = 3
+    Devices = 4
+    CdiDevices = 5
+    Env = 6
+    Args = 7
+    MemLimit = 8
+    MemReservation = 9
+    MemSwapLimit = 10
+    MemKernelLimit = 11
+    MemTCPLimit = 12
+    MemSwappiness = 13
+    MemDisableOomKiller = 14
+    MemUseHierarchy = 15
+    CPUShares = 16
+    CPUQuota = 17
+    CPUPeriod = 18
+    CPURealtimeRuntime = 19
+    CPURealtimePeriod = 20
+    CPUSetCPUs = 21
+    CPUSetMems = 22
+    PidsLimit = 23
+    HugepageLimits = 24
+    BlockioClass = 25
+    RdtClass = 26
+    CgroupsUnified = 27
+    CgroupsPath = 28
+    OomScoreAdj = 29
+    Rlimits = 30
+
+
+_MEMORY = {
+    "limit": Field.MemLimit,
+    "reservation": Field.MemReservation,
+    "swap": Field.MemSwapLimit,
+    "kernel": Field.MemKernelLimit,
+    "kernel_tcp": Field.MemTCPLimit,
+    "swappiness": Field.MemSwappiness,
+    "disable_oom_killer": Field.MemDisableOomKiller,
+    "use_hierarchy": Field.MemUseHierarchy,
+}
+_CPU = {
+    "shares": Field.CPUShares,
+    "quota": Field.CPUQuota,
+    "period": Field.CPUPeriod,
+    "realtime_runtime": Field.CPURealtimeRuntime,
+    "realtime_period": Field.CPURealtimePeriod,
+}
+_SETS = {"cpus": Field.CPUSetCPUs, "mems": Field.CPUSetMems}
+_CLASSES = {"blockio_class": Field.BlockioClass, "rdt_class": Field.RdtClass}
+
+
+class Owners:
+    """Who has set what, of which container; `-NAME` stands for a plugin that has taken it away."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, Field, str | None], str] = {}
+
+    def claim(self, container: str, field: Field, plugin: str, part: str | None = None) -> str | None:
+        """Make a plugin the owner; the conflict if that cannot be."""
+        owner = self._owners.get((container, field, part))
+        if owner is not None and owner != f"-{plugin}":
+            what = field.name if part is None else f"{field.name} {part}"
+            return f"plugins {quote(plugin)} and {quote(owner.removeprefix('-'))} both tried to set {what}"
+        self._owners[container, field, part] = plugin
+        return None
+
+    def clear(self, container: str, field: Field, plugin: str, part: str | None = None) -> None:
+        """Let a plugin set what another has set. What nobody has set stays free for all."""
+        if (container, field, part) in self._owners:
+            self._owners[container, field, part] = f"-{plugin}"
+
+    def message(self) -> nri.OwningPlugins:
+        message = nri.OwningPlugins()
+        for (container, field, part), plugin in self._owners.items():
+            owners = message.owners[container]
+            if part is None:
+                owners.simple[field] = plugin
+            else:
+                owners.compound[field].owners[part] = plugin
+        return message
+
+    def claim_resources(self, container: str, wish: nri.LinuxResources, plugin: str) -> str | None:
+        """Claim all that these resources set; the first conflict."""
+        for field, part in _fields_of(wish):
+            if conflict := self.claim(container, field, plugin, part):
+                return conflict
+        return None
+
+
+def _fields_of(wish: nri.LinuxResources) -> Iterable[tuple[Field, str | None]]:
+    yield from ((field, None) for name, field in _MEMORY.items() if wish.memory.HasField(name))
+    yield from ((field, None) for name, field in _CPU.items() if wish.cpu.HasField(name))
+    yield from ((field, None) for name, field in _SETS.items() if getattr(wish.cpu, name))
+    yield from ((Field.HugepageLimits, limit.page_size) for limit in wish.hugepage_limits)
+    yield from ((Field.CgroupsUnified, key) for key in sorted(wish.unified))
+    yield from ((field, None) for name, field in _CLASSES.items() if wish.HasField(name))
+    if wish.HasField("pids"):
+        yield Field.PidsLimit, None
+
+
+def put_resources(target: nri.LinuxResources, wish: nri.LinuxResources) -> None:
+    """Set in `target` what a wish sets; what it leaves out stays."""
+    for part, names in (("memory", _MEMORY), ("cpu", _CPU)):
+        asked: Any = getattr(wish, part)
+        for name in names:
+            if asked.HasField(name):
+                getattr(getattr(target, part), name).CopyFrom(getattr(asked, name))
+    for name in _SETS:
+        if getattr(wish.cpu, name):
+            setattr(target.cpu, name, getattr(wish.cpu, name))
+    for limit in wish.hugepage_limits:
+        held = next((h for h in target.hugepage_limits if h.page_size == limit.page_size), None)
+        (target.hugepage_limits.add() if held is None else held).CopyFrom(limit)
+    for key, value in wish.unified.items():
+        target.unified[key] = value
+    for name in _CLASSES:
+        if wish.HasField(name):
+            getattr(target, name).CopyFrom(getattr(wish, name))
+    if wish.HasField("pids"):
+        target.pids.CopyFrom(wish.pids)
+
+
+class Changes:
+    """Updates of containers that exist, asked for beside an event.
+
+    `subject` is the container the event is about: one that is being made cannot be updated; one that is being
+    updated has `requested` as its resources to begin with.
+    """
+
+    def __init__(
+        self, owners: Owners, subject: str = "", requested: nri.LinuxResources | None = None
+    ) -> None:
+        self._owners = owners
+        self._creating = subject if requested is None else ""
+        self.resources: dict[str, nri.LinuxResources] = {}
+        if requested is not None:
+            self.resources[subject] = requested
+        self._asked: dict[str, bool] = {}
+
+    def add(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> str | None:
+        """Take a plugin's updates; the first conflict of one that must not be ignored."""
+        for update in updates:
+            container = update.container_id
+            if self._creating and container == self._creating:
+                return f"plugin {quote(plugin)} asked update of {quote(container)} during creation"
+            ignored = update.ignore_failure
+            self._asked[container] = self._asked.get(container, True) and ignored
+            wish = update.linux.resources
+            fault = checks.resources_fault(wish)
+            if fault is not None:
+                fault = f"plugin {quote(plugin)} asked update of {quote(container)}: {fault}"
+            else:
+                fault = self._owners.claim_resources(container, wish, plugin)
+            if fault is None:
+                put_resources(self.resources.setdefault(container, nri.LinuxResources()), wish)
+            elif not ignored:
+                return fault
+        return None
+
+    def messages(self) -> list[nri.ContainerUpdate]:
+        return [
+            nri.ContainerUpdate(
+                container_id=container,
+                linux=nri.LinuxContainerUpdate(resources=self.resources.get(container)),
+                ignore_failure=ignored,
+            )
+            for container, ignored in self._asked.items()
+        ]
+
+
+class Creation:
+    """A container that is being made. `container` is what the next plugin is shown, `adjust` what differs."""
+
+    def __init__(self, container: nri.Container) -> None:
+        self.container = container
+        self.adjust = nri.ContainerAdjustment()
+        self.owners = Owners()
+        self.changes = Changes(self.owners, container.id)
+
+    def add(self, response: nri.CreateContainerResponse, plugin: str) -> str | None:
+        """Take a plugin's answer; why the container cannot be made with it."""
+        if response.HasField("adjust"):
+            if fault := checks.adjustment_fault(response.adjust):
+                return f"plugin {quote(plugin)}: {fault}"
+            if conflict := self._adjust(response.adjust, plugin):
+                return conflict
+        return self.changes.add(response.update, plugin)
+
+    def _adjust(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        return (
+            self._annotations(wish, plugin)
+            or self._mounts(wish, plugin)
+            or self._env(wish, plugin)
+            or self._args(wish, plugin)
+            or self._devices(wish, plugin)
+            or self._resources(wish, plugin)
+            or self._oom_score(wish, plugin)
+            or self._cdi(wish, plugin)
+        )
+
+    def _claim(self, field: Field, plugin: str, part: str | None = None) -> str | None:
+        return self.owners.claim(self.container.id, field, plugin, part)
+
+    def _clear(self, field: Field, plugin: str, part: str | None = None) -> None:
+        self.owners.clear(self.container.id, field, plugin, part)
+
+    def _annotations(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        for marked in sorted(key for key in wish.annotations if key.startswith("-")):
+            key = marked[1:]
+            self._clear(Field.Annotations, plugin, key)
+            self.adjust.annotations.pop(key, None)
+            self.container.annotations.pop(key, None)
+            self.adjust.annotations[marked] = ""
+        for key in sorted(key for key in wish.annotations if not key.startswith("-")):
+            if conflict := self._claim(Field.Annotations, plugin, key):
+                return conflict
+            self.adjust.annotations[key] = wish.annotations[key]
+            self.container.annotations[key] = wish.annotations[key]
+        return None
+
+    def _mounts(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {m.destination[1:]: m for m in wish.mounts if m.destination.startswith("-")}
+        added = [m for m in wish.mounts if not m.destination.startswith("-")]
+        new = {m.destination for m in added}
+        for destination in removed:
+            self._clear(Field.Mounts, plugin, destination)
+        _keep(self.adjust.mounts, lambda m: m.destination not in removed)
+        _keep(self.container.mounts, lambda m: m.destination not in removed and m.destination not in new)
+        for mount in added:
+            if conflict := self._claim(Field.Mounts, plugin, mount.destination):
+                return conflict
+            self.adjust.mounts.append(mount)
+        self.adjust.mounts.extend(m for destination, m in removed.items() if destination not in new)
+        self.container.mounts.extend(added)
+        return None
+
+    def _devices(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {d.path[1:] for d in wish.linux.devices if d.path.startswith("-")}
+        added = [d for d in wish.linux.devices if not d.path.startswith("-")]
+        new = {d.path for d in added}
+        for path in removed:
+            self._clear(Field.Devices, plugin, path)
+        _keep(self.adjust.linux.devices, lambda d: d.path not in removed)
+        _keep(self.container.linux.devices, lambda d: d.path not in removed and d.path not in new)
+        for device in added:
+            if conflict := self._claim(Field.Devices, plugin, device.path):
+                return conflict
+            self.adjust.linux.devices.append(device)
+        self.container.linux.devices.extend(added)
+        return None
+
+    def _env(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        removed = {v.key[1:]: v for v in wish.env if v.key.startswith("-")}
+        added = [v for v in wish.env if not v.key.startswith("-")]
+        new = {v.key for v in added}
+        for key in removed:
+            self._clear(Field.Env, plugin, key)
+        _keep(self.adjust.env, lambda v: v.key not in removed)
+        env = [
+            e for e in self.container.env if (key := e.partition("=")[0]) not in removed and key not in new
+        ]
+        for variable in added:
+            if conflict := self._claim(Field.Env, plugin, variable.key):
+                return conflict
+            self.adjust.env.append(variable)
+        # A removal is handed on, so that a variable the container has by itself goes too.
+        self.adjust.env.extend(v for key, v in removed.items() if key not in new)
+        self.container.env[:] = [*env, *(f"{v.key}={v.value}" for v in added)]
+        return None
+
+    def _args(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        if not wish.args:
+            return None
+        args = list(wish.args)
+        if args[0] == "":  # the mark of one who means to replace what others have set
+            self._clear(Field.Args, plugin)
+            args = args[1:]
+        if conflict := self._claim(Field.Args, plugin):
+            return conflict
+        self.adjust.args[:] = args
+        self.container.args[:] = args
+        return None
+
+    def _resources(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        resources = wish.linux.resources
+        if conflict := self.owners.claim_resources(self.container.id, resources, plugin):
+            return conflict
+        put_resources(self.adjust.linux.resources, resources)
+        put_resources(self.container.linux.resources, resources)
+        return None
+
+    def _oom_score(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        if not wish.linux.HasField("oom_score_adj"):
+            return None
+        if conflict := self._claim(Field.OomScoreAdj, plugin):
+            return conflict
+        self.adjust.linux.oom_score_adj.CopyFrom(wish.linux.oom_score_adj)
+        self.container.linux.oom_score_adj.CopyFrom(wish.linux.oom_score_adj)
+        return None
+
+    def _cdi(self, wish: nri.ContainerAdjustment, plugin: str) -> str | None:
+        for device in wish.CDI_devices:
+            if conflict := self._claim(Field.CdiDevices, plugin, device.name):
+                return conflict
+            self.adjust.CDI_devices.append(device)
+        return None
+
+
+def _keep(messages: Any, wanted: Any) -> None:
+    """Leave out of a repeated field what is not wanted."""
+    kept = [message for message in messages if wanted(message)]
+    if len(kept) < len(messages):
+        del messages[:]
+        messages.extend(kept)

@@ -1,0 +1,548 @@
+"""NRI plugins that come, go, and have a say in containers (section 7 of the node protocols).
+
+Owns `NriServer`: a socket that only its owner can reach, the plugins connected to it, and the hooks by which
+a runtime asks them, in the order of their indexes. Promises: a plugin that hangs, dies or talks nonsense
+costs its time-out once and is left out from then on, unless it is a validator: then the container is not
+made. Events are told one after the other. Updates that plugins ask for by themselves wait for the event that
+is under way, but nothing that waits for a container is done while another event could wait for them.
+
+DIFF: plugins are all told of an event, even if one of them answers with an error; upstream stops at the first
+(test_an_error_of_one_plugin_keeps_no_other_from_its_news).
+DIFF: evictions that plugins ask for are handed on; upstream does not look at them (test_evictions).
+DIFF: OCI hooks, rlimits, namespaces and other wishes that no process of ours could be given are not carried
+out, and a warning says so (test_wishes_that_are_not_carried_out_are_told).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plimsoll.errors import ConfigError
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import Adjusted, Inventory
+from plimsoll.node.nri import checks, messages
+from plimsoll.node.nri.merge import Changes, Creation, Owners, put_resources
+from plimsoll.node.nri.required import required_fault
+from plimsoll.node.nri.session import Session
+from plimsoll.node.resources import LinuxResources
+from plimsoll.wire.messages import nri
+from plimsoll.wire.nri.events import Event
+from plimsoll.wire.nri.names import quote
+from plimsoll.wire.rpc import answers, check_path
+from plimsoll.wire.ttrpc import UNIMPLEMENTED, Fault, end_tasks
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: As the kubelet shows a container that its runtime could not make.
+CREATE_FAULT = "CreateContainerError"
+SANDBOX_FAULT = "CreatePodSandboxError"
+UPDATE_FAULT = "UpdateContainerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A container that a plugin wants to be gone."""
+
+    container: str
+    reason: str
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """A plugin as others see it."""
+
+    name: str
+    index: str
+    events: int
+    validator: bool
+    state_change: bool
+
+
+class NriServer:
+    """Hooks that ask NRI plugins.
+
+    `inventory` is what the runtime has, for plugins that come late; `apply` changes a container that runs.
+    `config` is a folder with a file for each plugin (INDEX-NAME.conf or NAME.conf), `required` names plugins
+    without which no container is made.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        runtime_name: str,
+        runtime_version: str,
+        inventory: Callable[[], Inventory],
+        apply: Callable[[str, LinuxResources], Awaitable[RuntimeFault | None]],
+        *,
+        config: Path | None = None,
+        registration_timeout: float = 5.0,
+        request_timeout: float = 2.0,
+        required: Sequence[str] = (),
+        on_evict: Callable[[Eviction], None] | None = None,
+        most_plugins: int = 64,
+    ) -> None:
+        self.socket = socket
+        self._runtime = (runtime_name, runtime_version)
+        self._inventory = inventory
+        self._apply = apply
+        self._config = config
+        self._registration_timeout = registration_timeout
+        self._request_timeout = request_timeout
+        self._required = tuple(required)
+        self._on_evict = on_evict
+        self._most = most_plugins
+        self._plugins: list[Session] = []
+        #: Containers as plugins know them, until they are removed.
+        self._known: dict[str, nri.Container] = {}
+        #: Those whose creation was not reported as done; the runtime may not list them yet.
+        self._pending: dict[str, nri.Container] = {}
+        self._events = asyncio.Lock()
+        self._changing = asyncio.Lock()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+        self._stopped = False
+
+    # -- coming and going
+
+    async def start(self) -> None:
+        """Serve; ConfigError if the socket cannot be had."""
+        await asyncio.to_thread(_prepare, self.socket)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._connected, str(self.socket))
+        except OSError as error:
+            raise ConfigError(f"{self.socket}: no socket can be opened here: {error.strerror}") from None
+        finally:
+            os.umask(before)
+
+    async def stop(self) -> None:
+        """Let go of all plugins; containers stay as they are."""
+        self._stopped = True
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*(plugin.shut_down() for plugin in self._present()))
+        await end_tasks([*self._connections, *self._tasks])
+        if self._server is not None:
+            await self._server.wait_closed()
+            self.socket.unlink(missing_ok=True)
+
+    def plugins(self) -> tuple[PluginInfo, ...]:
+        """The plugins that take part, in the order in which they are asked."""
+        return tuple(
+            PluginInfo(p.base, p.index, p.events, p.is_validator, p.old)
+            for p in self._plugins
+            if not p.closed
+        )
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._stopped or len(self._connections) >= self._most:
+            logger.warning("an NRI plugin is turned away: %d are connected", len(self._connections))
+            writer.close()
+            return
+        self._connections.add(task)
+        session = Session(
+            reader,
+            writer,
+            self._update_containers,
+            registration_timeout=self._registration_timeout,
+            request_timeout=self._request_timeout,
+        )
+        try:
+            fault = await self._admit(session)
+            if fault is not None:
+                logger.warning("an NRI plugin was not taken: %s", fault.message)
+                return
+            await session.wait_closed()
+            logger.info("NRI plugin %s is gone", session.name)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+        finally:
+            self._connections.discard(task)
+            if session in self._plugins:
+                self._plugins.remove(session)
+            await session.close()
+
+    async def _admit(self, session: Session) -> Fault | None:
+        """Registered, configured, synchronised: from then on the plugin is told of events."""
+        if fault := await session.wait_registered():
+            # The plugin waits for the answer that says what is wrong; it goes when it has it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await session.wait_closed()
+            return fault
+        config = await asyncio.to_thread(_read_config, self._config, session.index, session.base)
+        if fault := await session.configure(*self._runtime, config):
+            return fault
+        async with self._events:
+            pods, containers = self._everything()
+            updates = await session.synchronize(pods, containers)
+            if isinstance(updates, Fault):
+                return Fault(updates.code, f"{session.name}: failed to synchronize: {updates.message}")
+            self._plugins.append(session)
+            self._plugins.sort(key=lambda plugin: plugin.index)
+        logger.info("NRI plugin %s takes part", session.name)
+        self._spawn(self._change(updates, session.name))
+        return None
+
+    def _everything(self) -> tuple[list[nri.PodSandbox], list[nri.Container]]:
+        inventory = self._inventory()
+        pods = {pod.uid: pod for pod in inventory.pods}
+        containers = []
+        for held in inventory.containers:
+            if held.state.phase is Phase.EXITED:
+                continue
+            message = self._known.get(held.spec.id)
+            if message is None:
+                message = messages.write_container(pods.get(held.spec.pod), held.spec, held.resources)
+                self._known[held.spec.id] = message
+            containers.append(messages.write_state(message, held.state))
+        listed = {message.id for message in containers}
+        containers += [message for id, message in self._pending.items() if id not in listed]
+        return [messages.write_pod(pod) for pod in inventory.pods], containers
+
+    # -- updates that plugins ask for
+
+    async def _update_containers(
+        self, session: Session, request: nri.UpdateContainersRequest
+    ) -> nri.UpdateContainersResponse | Fault:
+        # After the event that is under way: its handler may be the one that waits for this.
+        async with self._events:
+            pass
+        self._evict(request.evict, session.name)
+        # What was begun is brought to its end, even if the plugin is tired of waiting.
+        change = self._spawn(self._change(request.update, session.name))
+        return nri.UpdateContainersResponse(failed=await asyncio.shield(change))
+
+    async def _change(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> list[nri.ContainerUpdate]:
+        """Carry out updates; those that failed. Containers that are not there are passed over."""
+        failed = []
+        for update in updates:
+            async with self._changing:
+                fault = await self._change_one(update, plugin)
+            if fault is not None:
+                logger.warning("NRI plugin %s: update of %s: %s", plugin, update.container_id, fault)
+                if not update.ignore_failure:
+                    failed.append(update)
+        return failed
+
+    async def _change_one(self, update: nri.ContainerUpdate, plugin: str) -> str | None:
+        wish = update.linux.resources
+        held = {held.spec.id: held for held in self._inventory().containers}.get(update.container_id)
+        if held is None or held.state.phase is Phase.EXITED:
+            return None
+        if text := checks.resources_fault(wish):
+            return text
+        _tell_left_out(plugin, checks.left_out_resources(wish))
+        fault = await self._apply(update.container_id, messages.read_resources(wish))
+        if fault is not None:
+            return fault.message
+        self._put(update.container_id, wish)
+        return None
+
+    def _put(self, container: str, wish: nri.LinuxResources) -> None:
+        if (known := self._known.get(container)) is not None:
+            put_resources(known.linux.resources, wish)
+
+    def _evict(self, evictions: Iterable[nri.ContainerEviction], plugin: str) -> None:
+        for eviction in evictions:
+            if self._on_evict is None:
+                logger.warning("NRI plugin %s wants %s to be evicted", plugin, eviction.container_id)
+                continue
+            self._on_evict(Eviction(eviction.container_id, eviction.reason, plugin))
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- hooks: pods
+
+    async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
+        request = nri.RunPodSandboxRequest(pod=messages.write_pod(pod))
+        faults = await self._news(Event.RUN_POD_SANDBOX, request)
+        return RuntimeFault(SANDBOX_FAULT, faults[0]) if faults else None
+
+    async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
+        """Before a pod's own resources are changed (a resize)."""
+        message = messages.write_pod(pod)
+        request = nri.UpdatePodSandboxRequest(
+            pod=message,
+            overhead_linux_resources=message.linux.pod_overhead,
+            linux_resources=message.linux.resources,
+        )
+        faults = await self._news(Event.UPDATE_POD_SANDBOX, request)
+        return RuntimeFault(UPDATE_FAULT, faults[0]) if faults else None
+
+    async def sandbox_updated(self, pod: SandboxSpec) -> None:
+        await self._news(
+            Event.POST_UPDATE_POD_SANDBOX, nri.PostUpdatePodSandboxRequest(pod=messages.write_pod(pod))
+        )
+
+    async def sandbox_stopped(self, pod: SandboxSpec) -> None:
+        await self._news(Event.STOP_POD_SANDBOX, nri.StopPodSandboxRequest(pod=messages.write_pod(pod)))
+
+    async def sandbox_removed(self, pod: SandboxSpec) -> None:
+        await self._news(Event.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod)))
+        for container in [id for id, known in self._known.items() if known.pod_sandbox_id == pod.uid]:
+            del self._known[container]
+            self._pending.pop(container, None)
+
+    # -- hooks: containers
+
+    async def create(
+        self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
+    ) -> Adjusted | RuntimeFault:
+        async with self._events:
+            creation = Creation(messages.write_container(pod, container, resources))
+            text = await self._create(messages.write_pod(pod), creation)
+            if text is None:
+                self._known[container.id] = self._pending[container.id] = creation.container
+            else:
+                await self._undo(messages.write_pod(pod), creation.container)
+        if text is not None:
+            return RuntimeFault(CREATE_FAULT, text)
+        adjust = creation.adjust
+        for id, wish in creation.changes.resources.items():
+            self._put(id, wish)
+        env, unset = messages.read_env(adjust)
+        return Adjusted(
+            resources=resources.merged(messages.read_resources(adjust.linux.resources)),
+            env=env,
+            unset=unset,
+            command=tuple(adjust.args),
+            cdi=tuple(device.name for device in adjust.CDI_devices),
+            mounts=messages.read_mounts(adjust),
+            devices=messages.read_devices(adjust),
+            oom_score_adj=adjust.linux.oom_score_adj.value
+            if adjust.linux.HasField("oom_score_adj")
+            else None,
+            annotations=messages.read_annotations(adjust),
+            others=_read_changes(creation.changes),
+        )
+
+    async def _create(self, pod: nri.PodSandbox, creation: Creation) -> str | None:
+        """Ask all plugins; why the container must not be made."""
+        plugins = self._present()
+        validators = [plugin for plugin in plugins if plugin.is_validator]
+        before = nri.Container()
+        before.CopyFrom(creation.container)
+        for plugin in plugins:
+            if not plugin.subscribed(Event.CREATE_CONTAINER):
+                continue
+            request = nri.CreateContainerRequest(pod=pod, container=creation.container)
+            answer = await plugin.tell(Event.CREATE_CONTAINER, request)
+            if isinstance(answer, Fault):
+                if answer.fatal:
+                    continue
+                return answer.message
+            if text := creation.add(answer, plugin.name):
+                return text
+            _tell_left_out(plugin.name, checks.left_out(answer.adjust))
+            self._evict(answer.evict, plugin.name)
+        present = [(plugin.index, plugin.base) for plugin in plugins]
+        if text := required_fault(pod.annotations, creation.container.name, self._required, present):
+            return f'validator "00-default-validator" rejected container adjustment, reason: {text}'
+        return await self._validate(validators, pod, before, creation, present)
+
+    async def _validate(
+        self,
+        validators: Sequence[Session],
+        pod: nri.PodSandbox,
+        container: nri.Container,
+        creation: Creation,
+        present: Sequence[tuple[str, str]],
+    ) -> str | None:
+        if not validators:
+            return None
+        request = nri.ValidateContainerAdjustmentRequest(
+            pod=pod,
+            container=container,
+            adjust=creation.adjust,
+            update=creation.changes.messages(),
+            owners=creation.owners.message(),
+            plugins=[nri.PluginInstance(name=base, index=index) for index, base in present],
+        )
+        event = Event.VALIDATE_CONTAINER_ADJUSTMENT
+        replies = await asyncio.gather(*(plugin.tell(event, request) for plugin in validators))
+        for plugin, answer in zip(validators, replies, strict=True):
+            if isinstance(answer, Fault):
+                return f"validator plugin {plugin.name} failed: {answer.message}"
+            if answer.reject:
+                reason = answer.reason or "unknown rejection reason"
+                return f"validator {quote(plugin.name)} rejected container adjustment, reason: {reason}"
+        return None
+
+    async def _undo(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        """Tell plugins that a container they have agreed to is not made."""
+        stop = nri.StopContainerRequest(pod=pod, container=container)
+        changes = await self._stop(stop)
+        await self._tell_all(Event.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container))
+        # Not here: who makes a container may be what the change of another one waits for.
+        self._spawn(self._change(changes.messages(), "undo"))
+
+    async def created(self, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._container_news(Event.POST_CREATE_CONTAINER, pod, container)
+        self._pending.pop(container.id, None)
+
+    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._container_news(Event.START_CONTAINER, pod, container)
+
+    async def started(self, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._container_news(Event.POST_START_CONTAINER, pod, container)
+
+    async def update(
+        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
+    ) -> Adjusted | RuntimeFault:
+        async with self._events:
+            requested = messages.write_resources(resources)
+            changes = Changes(Owners(), container.id, requested)
+            message = self._message(container)
+            for plugin in self._present():
+                if not plugin.subscribed(Event.UPDATE_CONTAINER):
+                    continue
+                request = nri.UpdateContainerRequest(
+                    pod=messages.write_pod(pod), container=message, linux_resources=requested
+                )
+                answer = await plugin.tell(Event.UPDATE_CONTAINER, request)
+                if isinstance(answer, Fault):
+                    if answer.fatal:
+                        continue
+                    return RuntimeFault(UPDATE_FAULT, answer.message)
+                if text := changes.add(answer.update, plugin.name):
+                    return RuntimeFault(UPDATE_FAULT, text)
+                self._evict(answer.evict, plugin.name)
+        for id, wish in changes.resources.items():
+            self._put(id, wish)
+        others = _read_changes(changes)
+        others.pop(container.id, None)
+        return Adjusted(resources=messages.read_resources(requested), others=others)
+
+    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._container_news(Event.POST_UPDATE_CONTAINER, pod, container)
+
+    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
+        async with self._events:
+            changes = await self._stop(
+                nri.StopContainerRequest(pod=messages.write_pod(pod), container=self._message(container))
+            )
+        self._pending.pop(container.id, None)
+        for id, wish in changes.resources.items():
+            self._put(id, wish)
+        return _read_changes(changes)
+
+    async def _stop(self, request: nri.StopContainerRequest) -> Changes:
+        changes = Changes(Owners())
+        for plugin, answer in await self._tell_all(Event.STOP_CONTAINER, request):
+            if text := changes.add(answer.update, plugin.name):
+                logger.warning("NRI plugin %s: %s", plugin.name, text)
+        return changes
+
+    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._container_news(Event.REMOVE_CONTAINER, pod, container)
+        self._known.pop(container.id, None)
+        self._pending.pop(container.id, None)
+
+    # -- telling
+
+    def _present(self) -> list[Session]:
+        """The plugins to ask, in order."""
+        return [plugin for plugin in self._plugins if not plugin.closed]
+
+    def _message(self, container: ContainerState) -> nri.Container:
+        known = self._known.get(container.id)
+        return messages.bare_container(container) if known is None else messages.write_state(known, container)
+
+    async def _container_news(self, event: Event, pod: SandboxSpec, container: ContainerState) -> None:
+        await self._news(
+            event, event.request(pod=messages.write_pod(pod), container=self._message(container))
+        )
+
+    async def _news(self, event: Event, request: Any) -> list[str]:
+        async with self._events:
+            faults: list[str] = []
+            await self._tell_all(event, request, faults)
+            return faults
+
+    async def _tell_all(
+        self, event: Event, request: Any, faults: list[str] | None = None
+    ) -> list[tuple[Session, Any]]:
+        """Tell those that want to know, in order; their answers. What they refuse is logged."""
+        replies = []
+        for plugin in self._present():
+            if not plugin.subscribed(event):
+                continue
+            answer = await plugin.tell(event, request)
+            if not isinstance(answer, Fault):
+                replies.append((plugin, answer))
+            elif not answer.fatal and answer.code != UNIMPLEMENTED:
+                logger.warning("NRI plugin %s: %s: %s", plugin.name, event.method, answer.message)
+                if faults is not None:
+                    faults.append(answer.message)
+        return replies
+
+
+def _read_changes(changes: Changes) -> dict[str, LinuxResources]:
+    return {id: messages.read_resources(wish) for id, wish in changes.resources.items()}
+
+
+def _tell_left_out(plugin: str, names: Sequence[str]) -> None:
+    if names:
+        logger.warning("NRI plugin %s asked for what is not done here: %s", plugin, ", ".join(names))
+
+
+def _prepare(socket: Path) -> None:
+    """A folder for the socket that only its owner can enter, and no socket of one who is gone."""
+    check_path(socket)
+    folder = socket.parent
+    try:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, parents=True)
+        with suppress(FileNotFoundError):
+            found = socket.lstat()
+            if not stat.S_ISSOCK(found.st_mode):
+                raise ConfigError(f"{socket}: is in the way: it is no socket")
+            if answers(socket):
+                raise ConfigError(f"{socket}: somebody serves on this socket already")
+            socket.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{socket}: {error.strerror}") from None
+
+
+#: Bytes of a plugin's configuration.
+_LARGEST_CONFIG = 1024 * 1024
+
+
+def _read_config(folder: Path | None, index: str, base: str) -> str:
+    """The drop-in file of a plugin; an empty text if there is none that can be read."""
+    if folder is None:
+        return ""
+    for name in (f"{index}-{base}.conf", f"{base}.conf"):
+        try:
+            with (folder / name).open("rb") as file:
+                data = file.read(_LARGEST_CONFIG + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s: %s", folder / name, error.strerror)
+            return ""
+        if len(data) > _LARGEST_CONFIG:
+            logger.warning("%s: longer than %d bytes", folder / name, _LARGEST_CONFIG)
+            return ""
+        return data.decode(errors="replace")
+    return ""

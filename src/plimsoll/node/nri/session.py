@@ -1,0 +1,182 @@
+"""One plugin's connection, as the runtime has it.
+
+Owns registration, configuration, synchronisation, and the calls that tell a plugin of events: by their own
+calls, or as StateChange once the plugin has shown that it does not know those. Promises: every wait is
+bounded; a plugin that does not answer in time or goes away is closed; nothing it sends raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from plimsoll.node.nri.split import split
+from plimsoll.wire.messages import nri
+from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.wire.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, Event
+from plimsoll.wire.nri.names import NRI_VERSION, index_fault, name_fault, quote
+from plimsoll.wire.ttrpc import CLOSED, TIMED_OUT, UNIMPLEMENTED, UNKNOWN, Client, Fault, Server
+
+logger = logging.getLogger(__name__)
+
+#: A plugin's own update of containers.
+Update: TypeAlias = Callable[
+    ["Session", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | Fault]
+]
+
+
+class Session:
+    """A plugin that is connected."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        update: Update,
+        *,
+        registration_timeout: float = 5.0,
+        request_timeout: float = 2.0,
+    ) -> None:
+        self._update = update
+        self._registration_timeout = registration_timeout
+        self._request_timeout = request_timeout
+        self._registered: asyncio.Future[Fault | None] = asyncio.get_running_loop().create_future()
+        self._mux = Mux(reader, writer)
+        self._client = Client(self._mux.open(PLUGIN_SERVICE))
+        self._server = Server(
+            self._mux.open(RUNTIME_SERVICE),
+            RUNTIME,
+            {"RegisterPlugin": self._on_register, "UpdateContainers": self._on_update},
+        )
+        self.base = ""
+        self.index = ""
+        self.events = 0
+        #: Whether it is told of events by StateChange.
+        self.old = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.index}-{self.base}"
+
+    @property
+    def closed(self) -> bool:
+        return self._mux.closed
+
+    @property
+    def is_validator(self) -> bool:
+        return self.subscribed(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+
+    def subscribed(self, event: Event) -> bool:
+        return bool(self.events & event.bit)
+
+    async def wait_closed(self) -> None:
+        await self._mux.wait_closed()
+
+    def end(self) -> None:
+        """Close without waiting."""
+        self._mux.end()
+
+    async def close(self) -> None:
+        await self._server.close()
+        await self._client.close()
+        await self._mux.close()
+
+    # -- the beginning
+
+    async def _on_register(self, request: nri.RegisterPluginRequest) -> Fault | None:
+        if self._registered.done():
+            return Fault(UNKNOWN, f"plugin {quote(self.name)} is registered already")
+        fault = None
+        if text := name_fault(request.plugin_name):
+            fault = Fault(UNKNOWN, f"invalid plugin name: {text}")
+        elif text := index_fault(request.plugin_idx):
+            fault = Fault(UNKNOWN, f"invalid plugin index: {text}")
+        else:
+            self.base, self.index = request.plugin_name, request.plugin_idx
+        self._registered.set_result(fault)
+        return fault
+
+    async def wait_registered(self) -> Fault | None:
+        """Until the plugin has said who it is; a Fault if it does not, or may not be that."""
+        gone = asyncio.create_task(self.wait_closed())
+        either: set[asyncio.Future[Any]] = {gone, self._registered}
+        try:
+            await asyncio.wait(
+                either, timeout=self._registration_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            gone.cancel()
+        if self._registered.done():
+            return self._registered.result()
+        return CLOSED if self.closed else Fault(TIMED_OUT.code, "plugin registration timed out", "timeout")
+
+    async def configure(self, runtime_name: str, runtime_version: str, config: str) -> Fault | None:
+        request = nri.ConfigureRequest(
+            config=config,
+            runtime_name=runtime_name,
+            runtime_version=runtime_version,
+            registration_timeout=round(self._registration_timeout * 1000),
+            request_timeout=round(self._request_timeout * 1000),
+            NRI_version=NRI_VERSION,
+        )
+        answer = await self._call("Configure", request)
+        if isinstance(answer, Fault):
+            return Fault(answer.code, f"failed to configure plugin: {answer.message}", answer.kind)
+        if extra := answer.events & ~ALL_EVENTS & 0xFFFFFFFF:
+            return Fault(UNKNOWN, f"invalid plugin events: 0x{extra:x}")
+        self.events = answer.events or ALL_EVENTS
+        return None
+
+    async def synchronize(
+        self, pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container]
+    ) -> tuple[nri.ContainerUpdate, ...] | Fault:
+        """Tell all there is; the updates that the plugin wants."""
+        parts = split(pods, containers)
+        if parts is None:
+            return Fault(UNKNOWN, "failed to synchronize plugin with split messages")
+        answer: Any = None
+        for part in parts:
+            answer = await self._call("Synchronize", part)
+            if isinstance(answer, Fault):
+                return answer
+            if part.more and (answer.update or not answer.more):
+                return Fault(UNKNOWN, "plugin does not handle split sync requests")
+        return tuple(answer.update)
+
+    # -- events
+
+    async def tell(self, event: Event, request: Any) -> Any | Fault:
+        """Tell of an event; its response. A plugin that is gone, or does not answer in time, is closed."""
+        if self.old and event in NEWS:
+            answer = await self._tell_old(event, request)
+        else:
+            answer = await self._call(event.method, request)
+            if isinstance(answer, Fault) and answer.code == UNIMPLEMENTED and event in NEWS:
+                logger.info("NRI plugin %s is told of events by StateChange from now on", self.name)
+                self.old = True
+                answer = await self._tell_old(event, request)
+        if isinstance(answer, Fault) and answer.fatal:
+            logger.warning("NRI plugin %s is closed: %s: %s", self.name, event.method, answer.message)
+            self.end()
+        return answer
+
+    async def _tell_old(self, event: Event, request: Any) -> Any | Fault:
+        change = nri.StateChangeEvent(event=int(event), pod=request.pod)  # type: ignore[arg-type]
+        if "container" in request.DESCRIPTOR.fields_by_name:
+            change.container.CopyFrom(request.container)
+        answer = await self._call("StateChange", change)
+        return answer if isinstance(answer, Fault) else event.response()
+
+    async def shut_down(self) -> None:
+        """Say good-bye, to one who listens."""
+        await self._client.call(PLUGIN.methods_by_name["Shutdown"], nri.Empty(), timeout=0.2)
+
+    async def _call(self, method: str, request: Any) -> Any | Fault:
+        return await self._client.call(PLUGIN.methods_by_name[method], request, timeout=self._request_timeout)
+
+    async def _on_update(self, request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse | Fault:
+        if not self._registered.done() or not self.base:
+            return Fault(UNKNOWN, "the plugin is not registered")
+        return await self._update(self, request)

@@ -1,0 +1,40 @@
+"""Synchronisations that are too long for one message, cut into parts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.wire.messages import nri
+from plimsoll.wire.ttrpc import LARGEST_DATA
+
+#: What a part may have: a message less its envelope.
+LARGEST_PART = LARGEST_DATA - 1024
+
+
+def split(
+    pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container], largest: int = LARGEST_PART
+) -> list[nri.SynchronizeRequest] | None:
+    """Parts in order, pods before containers, each as full as may be; None if one object is too long."""
+    parts = [nri.SynchronizeRequest(more=True)]
+    room = largest - _MORE
+    for held, kind in ((pods, "pods"), (containers, "containers")):
+        for message in held:
+            size = _size(message.ByteSize())
+            if size > largest - _MORE:
+                return None
+            if size > room:
+                parts.append(nri.SynchronizeRequest(more=True))
+                room = largest - _MORE
+            getattr(parts[-1], kind).append(message)
+            room -= size
+    parts[-1].more = False
+    return parts
+
+
+#: The bytes of `more`.
+_MORE = 2
+
+
+def _size(length: int) -> int:
+    """The bytes of a message inside another: a tag, a length, the message."""
+    return 1 + max(1, (length.bit_length() + 6) // 7) + length
