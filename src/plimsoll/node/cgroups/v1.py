@@ -107,12 +107,13 @@ class V1:
             self._kernel.write(folder / "freezer.state", "THAWED")
 
     def usage(self, cgroup: str) -> PodUsage:
-        memory = self._number(cgroup, "memory", "memory.usage_in_bytes")
+        in_use = memory = self._number(cgroup, "memory", "memory.usage_in_bytes")
         folder = self.folder(cgroup, "memory")
-        if memory is not None and folder is not None:
-            memory = working_set(memory, self._kernel.read(folder / "memory.stat"), "total_inactive_file")
+        if in_use is not None and folder is not None:
+            memory = working_set(in_use, self._kernel.read(folder / "memory.stat"), "total_inactive_file")
         return PodUsage(
             memory=memory,
+            memory_in_use=in_use,
             cpu=self._number(cgroup, "cpuacct", "cpuacct.usage"),
             pids=self._number(cgroup, "pids", "pids.current"),
         )

@@ -75,12 +75,13 @@ class V2:
 
     def usage(self, cgroup: str) -> PodUsage:
         folder = self._mount / cgroup
-        memory = number(self._kernel.read(folder / "memory.current"))
-        if memory is not None:
-            memory = working_set(memory, self._kernel.read(folder / "memory.stat"), "inactive_file")
+        in_use = memory = number(self._kernel.read(folder / "memory.current"))
+        if in_use is not None:
+            memory = working_set(in_use, self._kernel.read(folder / "memory.stat"), "inactive_file")
         micros = entry(self._kernel.read(folder / "cpu.stat"), "usage_usec")
         return PodUsage(
             memory=memory,
+            memory_in_use=in_use,
             cpu=None if micros is None else micros * 1000,
             pids=number(self._kernel.read(folder / "pids.current")),
         )

@@ -40,6 +40,7 @@ class PodUsage:
     memory: int | None = None  #: bytes of the working set: what is in use less what can be dropped at once
     cpu: int | None = None  #: nanoseconds since it was made
     pids: int | None = None
+    memory_in_use: int | None = None  #: bytes, with what can be dropped
 
 
 class Cgroups(Protocol):
