@@ -25,19 +25,14 @@ _LOST_AT_END = "The container could not be located when the pod was terminated"
 def container_statuses(seen: Seen) -> tuple[list[Tree], list[Tree]]:
     """The statuses of init containers in their order, and of regular ones by name."""
     spec = seen.pod.spec
-    told = {
-        text(s, "name"): s for s in (*_told(seen, "initContainerStatuses"), *_told(seen, "containerStatuses"))
-    }
+    before = (*items(seen.before, "initContainerStatuses"), *items(seen.before, "containerStatuses"))
+    told = {text(status, "name"): status for status in before}
     inits = [_status(seen, c, told.get(c.name), init=True) for c in spec.init_containers]
     regular = [_status(seen, c, told.get(c.name), init=False) for c in spec.containers]
     if seen.terminal:
         _close(inits, regular, initialized=not inits or _has_initialized(inits, regular))
     regular.sort(key=lambda status: str(status["name"]))
     return inits, regular
-
-
-def _told(seen: Seen, key: str) -> list[Tree]:
-    return items(seen.before, key)
 
 
 def _status(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> Tree:

@@ -3,7 +3,8 @@
 Owns `decide`, a function of a Situation. Promises: init containers run one after the other, each once the one
 before it is done; sidecars are started in their place among them and kept running; regular containers come
 after all of them; no container has two attempts at once; restarts follow restart policies and
-CrashLoopBackOff exactly; a pod that ends starts nothing, and its containers end within the grace it has, sidecars last.
+CrashLoopBackOff exactly; a pod that ends starts nothing, and its containers end within the grace it has,
+sidecars last.
 """
 
 from __future__ import annotations

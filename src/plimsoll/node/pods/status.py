@@ -38,6 +38,8 @@ FIELDS = (
     "initContainerStatuses",
     "containerStatuses",
 )
+#: Fields that are taken away where there is nothing to say.
+_TEXTS = ("reason", "message")
 
 
 def build_status(seen: Seen) -> Tree:
@@ -104,7 +106,7 @@ def _addresses(seen: Seen) -> Tree:
     pods = seen.host_ips if seen.pod.spec.host_network else ()
     if seen.sandbox is not None and seen.sandbox.ip:
         pods = (seen.sandbox.ip,)
-    addresses = list(pods) or [address for address in told if address]
+    addresses = list(pods) or told or [address for address in (text(seen.before, "podIP"),) if address]
     if addresses:
         found["podIP"] = addresses[0]
         found["podIPs"] = [{"ip": address} for address in addresses]
@@ -161,7 +163,7 @@ def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -
         if field in status:
             if told.get(field) != status[field]:
                 changes[field] = status[field]
-        elif field in told and field in ("reason", "message"):
+        elif field in told and field in _TEXTS:
             changes[field] = None
     for key in ("hostIPs", "podIPs"):
         # These merge by address: those that are gone have to be named.
@@ -179,35 +181,24 @@ def status_patch(uid: str, told: Mapping[str, Any], status: Mapping[str, Any]) -
 def _changed_conditions(told: Mapping[str, Any], status: Mapping[str, Any]) -> list[Tree]:
     before = {text(condition, "type"): condition for condition in items(told, "conditions")}
     wanted = {text(condition, "type"): condition for condition in items(status, "conditions")}
-    changed = []
+    changed: list[Tree] = []
     for kind, condition in wanted.items():
         known = before.get(kind, {})
-        if any(known.get(key) != value for key, value in condition.items()):
-            gone = {key: None for key in ("reason", "message") if key in known and key not in condition}
+        gone: Tree = {key: None for key in _TEXTS if key in known and key not in condition}
+        if gone or any(known.get(key) != value for key, value in condition.items()):
             changed.append({**condition, **gone})
-        elif any(key in known and key not in condition for key in ("reason", "message")):
-            changed.append({**condition, **{k: None for k in ("reason", "message") if k not in condition}})
-    if wanted:
-        changed += [
-            {"$patch": "delete", "type": kind} for kind in RESIZE if kind in before and kind not in wanted
-        ]
-    return changed
+    ended = [kind for kind in RESIZE if wanted and kind in before and kind not in wanted]
+    return changed + [{"$patch": "delete", "type": kind} for kind in ended]
 
 
 def merge_told(told: Mapping[str, Any], status: Mapping[str, Any]) -> Tree:
     """What the API has after a patch: its own, with ours in place."""
-    merged = dict(told)
-    for field in ("reason", "message"):
-        merged.pop(field, None)
+    merged = {key: value for key, value in told.items() if key not in _TEXTS}
     merged.update(status)
     if "conditions" in status:
         ours = {text(condition, "type") for condition in items(status, "conditions")}
-        others = [
-            c
-            for c in items(told, "conditions")
-            if text(c, "type") not in ours and text(c, "type") not in OWNED
-        ]
-        merged["conditions"] = [*others, *items(status, "conditions")]
+        kept = [c for c in items(told, "conditions") if text(c, "type") not in (*ours, *OWNED)]
+        merged["conditions"] = [*kept, *items(status, "conditions")]
     return merged
 
 
