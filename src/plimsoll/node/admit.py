@@ -21,7 +21,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.node_selection import readable_terms, term_matches
 from plimsoll.api.tolerations import tolerated
-from plimsoll.errors import StoreError
+from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.claims import bills_in_status
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.fit import Admission
@@ -30,13 +30,7 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import unit_of
-from plimsoll.node.allocations import (
-    Allocation,
-    allocation_of,
-    read_allocation,
-    with_allocation,
-    write_allocation,
-)
+from plimsoll.node.allocation import Allocation
 from plimsoll.node.preemption import Candidate, Need, choose_victims, is_critical, may_preempt, needs_of
 from plimsoll.node.records import Finding, RecordFile, Severity
 
@@ -92,7 +86,7 @@ class Admitter:
 
     def allocated(self, pod: Pod) -> Pod:
         """The pod as if its spec asked for what it was given."""
-        return with_allocation(pod, self._allocations.get(pod_key(pod)))
+        return _given(pod, self._allocations.get(pod_key(pod)))
 
     # -- coming and going
 
@@ -105,7 +99,7 @@ class Admitter:
         for uid, allocation in self._before.items():
             pod = living.pop(uid, None)
             if pod is not None and uid not in self:
-                self._book(pod, allocation or allocation_of(pod))
+                self._book(pod, allocation or Allocation.of(pod))
             else:
                 self._dirty = True
         self._before = {}
@@ -117,7 +111,7 @@ class Admitter:
             return Admission(True)
         answer = self.judge(pod)
         if answer.admit:
-            self._book(pod, allocation_of(pod))
+            self._book(pod, Allocation.of(pod))
         return answer
 
     def judge(self, pod: Pod) -> Admission:
@@ -152,7 +146,7 @@ class Admitter:
         """A pod that is in has changed. What it was given stays; what its claims charge may have changed."""
         uid = pod_key(pod)
         if uid in self:
-            self.ledger.update(with_allocation(pod, self._allocations[uid]))
+            self.ledger.update(_given(pod, self._allocations[uid]))
 
     def allocate(self, pod: Pod, allocation: Allocation) -> None:
         """A pod that is in was given something else: its resize is granted."""
@@ -161,12 +155,7 @@ class Admitter:
             return
         self._allocations[uid] = allocation
         self._dirty = True
-        self.ledger.update(with_allocation(pod, allocation))
-
-    def judge_resize(self, pod: Pod, allocation: Allocation) -> Admission:
-        """Whether there is room for a pod that is in with another allocation."""
-        wanted = with_allocation(pod, allocation)
-        return judge_admission(self.ledger, wanted, bills_in_status(wanted, self.ledger.profile))
+        self.ledger.update(_given(pod, allocation))
 
     def remove(self, uid: str) -> None:
         """A pod has ended, with its containers: all that was booked for it is free."""
@@ -201,10 +190,10 @@ class Admitter:
         for uid, entry in self.ledger.entries.items():
             meta = entry.pod.metadata
             head = {"uid": uid, "namespace": meta.namespace, "name": meta.name}
-            pods.append({**head, **write_allocation(self._allocations[uid])})
+            pods.append({**head, "allocation": self._allocations[uid].to_json()})
         # Who was in before and has not been seen yet is not forgotten.
         pods += [
-            {"uid": uid, **(write_allocation(given) if given is not None else {})}
+            {"uid": uid, **({"allocation": given.to_json()} if given is not None else {})}
             for uid, given in self._before.items()
         ]
         return {"pods": pods}
@@ -232,7 +221,7 @@ class Admitter:
     def _book(self, pod: Pod, allocation: Allocation) -> None:
         uid = pod_key(pod)
         self._allocations[uid] = allocation
-        self.ledger.add(with_allocation(pod, allocation))
+        self.ledger.add(_given(pod, allocation))
         self._dirty = True
 
     def _candidates(self) -> list[Candidate]:
@@ -276,6 +265,10 @@ class Admitter:
         return tuple(chosen)
 
 
+def _given(pod: Pod, allocation: Allocation | None) -> Pod:
+    return pod if allocation is None or allocation == Allocation.of(pod) else allocation.onto(pod)
+
+
 def has_ended(pod: Pod) -> bool:
     """Whether all is over for a pod."""
     return pod.status.phase in ("Succeeded", "Failed")
@@ -293,7 +286,10 @@ def read_order(value: Any) -> Iterator[tuple[str, Allocation | None]]:
     for entry in pods if isinstance(pods, list) else ():
         uid = entry.get("uid") if isinstance(entry, Mapping) else None
         if isinstance(uid, str) and uid:
-            yield uid, read_allocation(entry)
+            try:
+                yield uid, Allocation.from_json(entry.get("allocation"))
+            except InputError:
+                yield uid, None
 
 
 # -- what has nothing to do with room

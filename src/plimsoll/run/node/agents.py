@@ -1,0 +1,43 @@
+"""What a node process needs of an agent.
+
+Owns `AgentLike`. An agent is given the pods of its node: all of them once, then one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from plimsoll.api.core import Pod
+from plimsoll.node.admit import Admitter
+from plimsoll.node.presence import Presence
+
+
+class AgentLike(Protocol):
+    """One node's agent."""
+
+    name: str
+    presence: Presence
+    admitter: Admitter
+
+    async def start(self) -> None:
+        """Take over what is there, open the sockets, begin to register; pods come later."""
+        ...
+
+    async def stop(self) -> None:
+        """End in order; containers go on running, the Node stays."""
+        ...
+
+    def pods_listed(self, pods: Sequence[Pod]) -> None:
+        """All pods of the node, once: who was in before comes first."""
+        ...
+
+    def pod_added(self, pod: Pod) -> None: ...
+
+    def pod_changed(self, old: Pod, new: Pod) -> None: ...
+
+    def pod_removed(self, old: Pod) -> None: ...
+
+    def pods(self) -> Sequence[Pod]:
+        """The pods the agent knows."""
+        ...

@@ -1,0 +1,48 @@
+"""One agent for each root folder.
+
+Owns the lock file. It is held for as long as the process lives, whatever ends it; the file says whose it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from plimsoll.errors import ConfigError
+
+
+class RootLock:
+    """The lock on an agent's folder; `take` it before anything else there is touched."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take the lock, making the folder if need be; ConfigError if another agent has it."""
+        folder = self.path.parent
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder}: cannot be used: {error.strerror or error}; give another folder with --root"
+            ) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(file, 100).decode(errors="replace").strip()
+            os.close(file)
+            who = f"the agent with process id {holder}" if holder.isdigit() else "another agent"
+            raise ConfigError(
+                f"{folder}: {who} uses this folder; stop it, or give another folder with --root"
+            ) from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
