@@ -117,8 +117,6 @@ def _lost(seen: Seen, container: Container, told: Tree | None) -> Tree:
     ran = told is not None and "running" in branch(told, "state")
     if ran and not branch(status, "lastState", "terminated"):
         status["lastState"] = {"terminated": _unknown(_LOST)}
-        if seen.pod.metadata.deletion_timestamp is None:
-            status["restartCount"] += 1
     return status
 
 

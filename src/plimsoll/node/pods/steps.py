@@ -1,0 +1,122 @@
+"""The steps of a pod's life that touch the world: claims, the sandbox, containers.
+
+Owns how each step is done, not when. A step that fails comes back as a RuntimeFault, with the reason and text
+that a status or an event shows; nothing here raises for what drivers, runtimes or the API answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.errors import InputError
+from plimsoll.ledger.claims import claim_names
+from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.enforcement import Enforced
+from plimsoll.node.pods.environment import CONFIG_ERROR, build_surroundings
+from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.situation import Begin
+
+PREPARE_FAILED = "FailedPrepareDynamicResources"
+SANDBOX_FAILED = "FailedCreatePodSandBox"
+
+
+async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
+    """Have a pod's claims prepared; nothing is asked of drivers that have answered before."""
+    claims: dict[str, ResourceClaim] = {}
+    names = claim_names(pod)
+    for inner, name in names.items():
+        try:
+            async with asyncio.timeout(parts.timing.reading):
+                tree = await parts.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
+            claims[inner] = codec.decode(codec.encode(tree), ResourceClaim)
+        except TimeoutError:
+            return _unprepared(f"fetch ResourceClaim {name}: the server does not answer")
+        except InputError as error:
+            return _unprepared(f"fetch ResourceClaim {name}: {error}")
+    # The book knows which claims the pod has to have, those not made yet included.
+    faults = await parts.book.prepare(pod, claims)
+    if faults:
+        return _unprepared("; ".join(dict.fromkeys(fault.message for fault in faults)))
+    return None
+
+
+def _unprepared(message: str) -> RuntimeFault:
+    text = f"Failed to prepare dynamic resources: prepare dynamic resources: {message}"
+    return RuntimeFault(PREPARE_FAILED, text)
+
+
+async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
+    """Let go of a pod's claims, after its containers are gone."""
+    faults = await parts.book.unprepare(uid)
+    if not faults:
+        return None
+    text = "; ".join(dict.fromkeys(fault.message for fault in faults))
+    return RuntimeFault("FailedUnprepareDynamicResources", f"unprepare dynamic resources: {text}")
+
+
+def sandbox_spec(pod: Pod, enforced: Enforced) -> SandboxSpec:
+    meta = pod.metadata
+    return SandboxSpec(
+        uid=meta.uid,
+        name=meta.name,
+        namespace=meta.namespace,
+        qos=enforced.qos,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        plan=enforced.pod,
+        sandbox=enforced.sandbox,
+    )
+
+
+async def make_sandbox(pod: Pod, parts: Parts, *, stale: bool) -> RuntimeFault | None:
+    """Make a pod's sandbox, in place of one that has ended."""
+    if stale:
+        await parts.runtime.stop_sandbox(pod.metadata.uid)
+    fault = await parts.runtime.run_sandbox(sandbox_spec(pod, parts.plans.plan(pod)))
+    if fault is None:
+        return None
+    return RuntimeFault(SANDBOX_FAILED, f"Failed to create pod sandbox: {fault.message}")
+
+
+async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | RuntimeFault:
+    """What the runtime is to create."""
+    container = begin.container
+    uid = pod.metadata.uid
+    ips = tuple(s.ip for s in parts.runtime.sandboxes() if s.uid == uid and s.ip)
+    facts = parts.facts()
+    try:
+        async with asyncio.timeout(parts.timing.reading):
+            around = await build_surroundings(
+                pod, container, parts.objects, facts, facts.host_ips if pod.spec.host_network else ips
+            )
+    except TimeoutError:
+        return RuntimeFault(CONFIG_ERROR, "the server does not answer")
+    if isinstance(around, RuntimeFault):
+        return around
+    if parts.book.of_container(pod, container) is None:
+        return RuntimeFault(CONFIG_ERROR, _unknown_claim(pod, container))
+    plan = parts.plans.plan(pod).containers.get(container.name)
+    if plan is None:
+        return RuntimeFault(CONFIG_ERROR, f"container {container.name} has no plan")
+    return ContainerSpec(
+        id=parts.new_id(),
+        pod=uid,
+        name=container.name,
+        attempt=begin.attempt,
+        image=container.image,
+        command=around.command,
+        working_dir=container.working_dir,
+        env=around.env,
+        cdi=parts.book.cdi_ids(pod, container),
+        plan=plan,
+    )
+
+
+def _unknown_claim(pod: Pod, container: Container) -> str:
+    names = claim_names(pod)
+    claims = ", ".join(names.get(claim.name, claim.name) for claim in container.resources.claims)
+    return f"unable to get claim info for claim {claims} in namespace {pod.metadata.namespace}"

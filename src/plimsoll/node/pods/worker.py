@@ -1,0 +1,436 @@
+"""One task for each pod: look at what there is, decide, act, tell; again and again until nothing is left.
+
+Owns `PodWorker`. Looking, deciding and telling never wait. What takes time runs beside them: one task of work
+at a time (claims, sandbox, starting containers, the end), and one for each container that is being stopped,
+so that a worker always hears of a deletion. Promises: claims are prepared before a sandbox is made, and
+released after the last container is gone; nothing that runs is started again, by this worker or one after it;
+a pod that ends is told to have ended only when nothing of it runs; a deleted pod is taken from the API after
+everything of it is gone from the node; without an API server everything on the node goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from plimsoll.api.core import ContainerStatus, Pod
+from plimsoll.cluster.controllers.plans.moments import read_moment
+from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
+from plimsoll.node.pods import steps
+from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
+from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
+from plimsoll.node.pods.endings import TERMINAL
+from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.seen import Seen, Tree, text
+from plimsoll.node.pods.situation import (
+    Action,
+    Begin,
+    Cause,
+    Decision,
+    Ending,
+    Launch,
+    Order,
+    Probed,
+    Remove,
+    RunSandbox,
+    Situation,
+    Stop,
+    Waiting,
+)
+from plimsoll.node.pods.status import build_status, device_health, reject_status, tell
+from plimsoll.node.pods.writer import LOG, WARNING
+
+_REJECTED = "Pod was rejected: "
+
+
+class PodWorker:
+    """The life of one pod on this node."""
+
+    def __init__(self, pod: Pod, parts: Parts, *, rejected: Order | None = None) -> None:
+        self.pod = pod
+        self.uid = pod.metadata.uid
+        self.parts = parts
+        #: Nothing of the pod is left, neither here nor in the API.
+        self.finished = False
+        self.done = asyncio.Event()
+        #: The status told last; empty before the first.
+        self.status: Tree = {}
+        self._rejected = rejected
+        self._order: Order | None = rejected
+        self._vanished = False
+        self._ending: Ending | None = None
+        self._closed = False
+        self._waits: dict[str, Wait] = {}
+        self._failures: dict[str, Failure] = {}
+        self._trouble: Failure | None = None  #: of the end
+        self._probes: dict[str, Probed] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._stopping: dict[str, float] = {}
+        self._stops: set[asyncio.Task[None]] = set()
+        self._work: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._wake_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # -- from outside
+
+    def start(self) -> PodWorker:
+        self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
+        return self
+
+    async def stop(self) -> None:
+        """Let go; containers go on running, and the next worker takes over."""
+        tasks = [task for task in (self._task, self._work, *self._stops) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = self._work = None
+        self._stops.clear()
+
+    def update(self, pod: Pod) -> None:
+        """The API has the pod like this."""
+        self.pod = pod
+        self.parts.writer.observe(pod)
+        self._wake.set()
+
+    def vanish(self) -> None:
+        """The API has the pod no more."""
+        self._vanished = True
+        self._wake.set()
+
+    def poke(self) -> None:
+        """Something may have changed: a container, the health of a device, room for a resize."""
+        self._wake.set()
+
+    def end(self, order: Order) -> None:
+        """The pod has to fail: an eviction. The first order counts."""
+        if self._order is None:
+            self._order = order
+            self._wake.set()
+
+    @property
+    def ending(self) -> Ending | None:
+        return self._ending
+
+    @property
+    def closed(self) -> bool:
+        """Its containers are gone and its claims are released; what it took is free."""
+        return self._closed
+
+    @property
+    def active(self) -> bool:
+        """Whether the pod has not ended yet."""
+        phase = text(self.status, "phase") or self.pod.status.phase
+        return not self._closed and phase not in TERMINAL
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        while not self.finished:
+            self._wake.clear()
+            try:
+                self._turn()
+            except Exception:
+                LOG.exception("pod %s: a turn failed", name_pod(self.pod))
+                self._wake_at = self.parts.clock() + self.parts.timing.retry_most
+            if not self.finished:
+                await self._sleep()
+        self.done.set()
+
+    async def _sleep(self) -> None:
+        if self._wake_at is None:
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout(max(0.0, self._wake_at - self.parts.clock())):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _turn(self) -> None:
+        at = self._look()
+        decision = decide(at)
+        self._ending = decision.ending
+        self._announce(decision)
+        self._waiting = dict(decision.waiting)
+        self._wake_at = decision.wake_at
+        for stop in decision.stops:
+            self._start_stop(stop)
+        if self._work is None:
+            work = self._next_work(at, decision)
+            if work is not None:
+                self._work = asyncio.create_task(self._do(work), name=f"work on {self.pod.metadata.name}")
+        self._tell(at)
+
+    def _look(self) -> Situation:
+        started = text(self.status, "startTime") or self.pod.status.start_time
+        return Situation(
+            pod=self.pod,
+            now=self.parts.clock(),
+            timing=self.parts.timing,
+            sandbox=self._sandbox(),
+            states=self.parts.runtime.containers(self.uid),
+            restarts=_restarts(self.pod),
+            waits=self._waits,
+            failures=self._failures,
+            probes=self._probes,
+            order=self._order,
+            vanished=self._vanished,
+            started_at=read_moment(started),
+            ending=self._ending,
+            stopping=self._stopping,
+        )
+
+    def _sandbox(self) -> SandboxState | None:
+        return next((each for each in self.parts.runtime.sandboxes() if each.uid == self.uid), None)
+
+    def _announce(self, decision: Decision) -> None:
+        for name, waiting in decision.waiting.items():
+            if waiting.reason == CRASH_LOOP and self._waiting.get(name) != waiting:
+                message = f"Back-off restarting failed container {name} in pod {name_pod(self.pod)}"
+                self.parts.events.say(self.pod, "BackOff", message, type=WARNING, container=name)
+
+    def _next_work(self, at: Situation, decision: Decision) -> Coroutine[Any, Any, None] | None:
+        if decision.ending is None:
+            return self._perform(decision.others) if decision.others else None
+        if any(state.phase is Phase.RUNNING for state in at.states) or self._stops:
+            return None
+        if self._trouble is not None:
+            again = self._trouble.again_at(self.parts.timing)
+            if again > at.now:
+                self._wake_at = again
+                return None
+        if not self._closed:
+            return self._close()
+        if self._vanished or self.pod.metadata.deletion_timestamp is not None:
+            return self._bury()
+        return None
+
+    async def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            LOG.exception("pod %s: a step failed", name_pod(self.pod))
+            self._trouble = fail(self._trouble, "Error", str(error), self.parts.clock())
+            self._failures[""] = fail(self._failures.get(""), "Error", str(error), self.parts.clock())
+        finally:
+            self._work = None
+            self._wake.set()
+
+    # -- starting
+
+    def _ends(self) -> bool:
+        """Whether nothing is to be started any more."""
+        deleted = self.pod.metadata.deletion_timestamp is not None
+        return deleted or self._vanished or self._order is not None or self._ending is not None
+
+    async def _perform(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            if isinstance(action, Remove):
+                await self.parts.runtime.remove_container(action.id)
+            elif self._ends():
+                return
+            elif isinstance(action, RunSandbox):
+                await self._make_sandbox(action)
+            elif isinstance(action, Begin):
+                await self._begin(action)
+            elif isinstance(action, Launch):
+                await self._launch(action)
+
+    async def _make_sandbox(self, action: RunSandbox) -> None:
+        pod = self._given()
+        fault = await steps.prepare_claims(pod, self.parts)
+        if fault is None:
+            if self._ends():
+                return
+            fault = await steps.make_sandbox(pod, self.parts, stale=action.stale)
+        if fault is None:
+            self._failures.pop("", None)
+            return
+        self._failures[""] = fail(self._failures.get(""), fault.reason, fault.message, self.parts.clock())
+        self.parts.events.say(self.pod, fault.reason, fault.message, type=WARNING)
+
+    async def _begin(self, action: Begin) -> None:
+        name = action.container.name
+        spec = await steps.specify(self._given(), action, self.parts)
+        if isinstance(spec, RuntimeFault):
+            self._fail(name, spec)
+            return
+        if self._ends():
+            return
+        if action.replaces:
+            await self.parts.runtime.remove_container(action.replaces)
+        fault = await self.parts.runtime.create(spec)
+        if fault is not None:
+            self._fail(name, fault)
+            return
+        if action.ended_at is not None:
+            known = self._waits.get(name)
+            self._waits[name] = next_wait(known, action.ended_at, self.parts.clock(), self.parts.timing)
+        self.parts.events.say(self.pod, "Created", "Container created", container=name)
+        await self._start(name, spec.id)
+
+    async def _launch(self, action: Launch) -> None:
+        await self._start(action.container.name, action.id)
+
+    async def _start(self, name: str, id: str) -> None:
+        fault = await self.parts.runtime.start_container(id)
+        if fault is not None:
+            self._fail(name, fault)
+            return
+        self._failures.pop(name, None)
+        self.parts.events.say(self.pod, "Started", "Container started", container=name)
+
+    def _fail(self, name: str, fault: RuntimeFault) -> None:
+        self._failures[name] = fail(self._failures.get(name), fault.reason, fault.message, self.parts.clock())
+        self.parts.events.say(self.pod, "Failed", f"Error: {fault.message}", type=WARNING, container=name)
+
+    def _given(self) -> Pod:
+        """The pod with what it was given, which a resize that waits does not change."""
+        return self.pod if self.parts.resizes is None else self.parts.resizes.given(self.pod)
+
+    # -- stopping
+
+    def _start_stop(self, stop: Stop) -> None:
+        first = stop.id not in self._stopping
+        deadline = self.parts.clock() + stop.grace
+        self._stopping[stop.id] = deadline
+        if first:
+            self.parts.events.say(self.pod, "Killing", stop.message, container=stop.name)
+        task = asyncio.create_task(self._stop_container(stop, deadline), name=f"stop of {stop.name}")
+        self._stops.add(task)
+        task.add_done_callback(self._stops.discard)
+
+    async def _stop_container(self, stop: Stop, deadline: float) -> None:
+        try:
+            await self.parts.runtime.stop_container(stop.id, stop.grace)
+            if any(
+                s.id == stop.id and s.phase is Phase.RUNNING for s in self.parts.runtime.containers(self.uid)
+            ):
+                LOG.warning("pod %s: container %s does not end", name_pod(self.pod), stop.name)
+                await asyncio.sleep(self.parts.timing.retry_first)
+        except Exception:
+            LOG.exception("pod %s: container %s cannot be stopped", name_pod(self.pod), stop.name)
+            await asyncio.sleep(self.parts.timing.retry_first)
+        finally:
+            if self._stopping.get(stop.id) == deadline:
+                del self._stopping[stop.id]
+            # The task itself still counts among the stops until its callback has run.
+            asyncio.get_running_loop().call_soon(self._wake.set)
+
+    # -- the end
+
+    async def _close(self) -> None:
+        """All containers are gone: take the sandbox down and release the claims."""
+        states = self.parts.runtime.containers(self.uid)
+        for state in states:
+            if state.phase is Phase.CREATED:
+                await self.parts.runtime.remove_container(state.id)
+        await self.parts.runtime.stop_sandbox(self.uid)
+        fault = await steps.release_claims(self.uid, self.parts)
+        if fault is not None:
+            LOG.warning("pod %s: %s", name_pod(self.pod), fault.message)
+            self._trouble = fail(self._trouble, fault.reason, fault.message, self.parts.clock())
+            self.parts.events.say(self.pod, fault.reason, fault.message, type=WARNING)
+            return
+        self._trouble = None
+        self._closed = True
+
+    async def _bury(self) -> None:
+        """Take away what is left, and have the API forget the pod."""
+        if not self._vanished:
+            await self._unless_vanished(self.parts.writer.settle(self.uid))
+        await self.parts.runtime.remove_sandbox(self.uid)
+        if not self._vanished:
+            gone = await self._unless_vanished(self.parts.writer.delete(self.pod))
+            self._vanished = self._vanished or bool(gone)
+            if not self._vanished:
+                await self._until_vanished()
+        self.parts.writer.forget(self.uid)
+        self.finished = True
+
+    async def _unless_vanished(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What the work comes to, or None if the pod vanishes meanwhile."""
+        task = asyncio.create_task(work)
+        watch = asyncio.create_task(self._until_vanished())
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            for each in (task, watch):
+                each.cancel()
+            await asyncio.gather(task, watch, return_exceptions=True)
+
+    async def _until_vanished(self) -> None:
+        # The loop goes on beside this and clears the event; whoever waits for it is woken all the same.
+        while not self._vanished:
+            await self._wake.wait()
+            await asyncio.sleep(0)
+
+    # -- telling
+
+    def _tell(self, at: Situation) -> None:
+        if self._vanished or self._is_settled(at.states):
+            return
+        if self._rejected is not None:
+            order = self._rejected
+            self.status = reject_status(self.pod, order.reason, _REJECTED + order.message, at.now)
+        else:
+            self.status = build_status(self._see(at))
+        self.parts.writer.put(self.pod, self.status)
+
+    def _is_settled(self, states: Any) -> bool:
+        """A pod that had ended before this worker came, and of which nothing is known here."""
+        ended = self._ending is not None and self._ending.cause is Cause.TERMINAL
+        return ended and not states and not self.status
+
+    def _see(self, at: Situation) -> Seen:
+        return Seen(
+            pod=self.pod,
+            now=at.now,
+            before=self.status or tell(self.pod),
+            states=at.states,
+            sandbox=at.sandbox,
+            probes=self._probes,
+            waiting=self._waiting,
+            ending=self._ending,
+            terminal=self._closed,
+            disruption=self._order.disruption if self._order is not None else "",
+            runtime=self.parts.runtime.name,
+            host_ips=self.parts.facts().host_ips,
+            allocated={c.name: c.resources for c in _containers(self._given())},
+            health=self._health(),
+        )
+
+    def _health(self) -> dict[str, list[Tree]]:
+        prepared = self.parts.book.of_pod(self.uid)
+        if not prepared:
+            return {}
+        found = {
+            c.name: device_health(self.pod, c, prepared, self.parts.health) for c in self.pod.spec.containers
+        }
+        return {name: health for name, health in found.items() if health}
+
+
+def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
+    """Have a pod fail that the node does not take; the worker stays until the pod is gone from the API."""
+    parts.events.say(pod, reason, message, type=WARNING)
+    return PodWorker(pod, parts, rejected=Order(reason, message)).start()
+
+
+def _containers(pod: Pod) -> tuple[Any, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _restarts(pod: Pod) -> dict[str, int]:
+    """How often containers were restarted that are known to have run."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return {status.name: status.restart_count for status in statuses if _has_run(status)}
+
+
+def _has_run(status: ContainerStatus) -> bool:
+    return ("waiting" not in status.state and bool(status.state)) or bool(status.last_state)
+
+
+__all__ = ["ContainerState", "PodWorker", "reject"]
