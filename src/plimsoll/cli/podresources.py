@@ -1,0 +1,211 @@
+"""`plimsoll podresources`: what the pods of a node hold, asked of any kubelet's socket, and exported.
+
+Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_KUBELET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+SOCKET = click.option(
+    "--socket",
+    "path",
+    type=click.Path(path_type=Path),
+    default=_KUBELET,
+    show_default=True,
+    metavar="PATH",
+    help="The kubelet's socket.",
+)
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="wide: a row for each device.",
+)
+TIMEOUT = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each call.",
+)
+
+
+@click.group(name="podresources")
+def podresources_commands() -> None:
+    """Show what the pods of this node hold, as its kubelet says (the PodResources API)."""
+
+
+@podresources_commands.command(name="list")
+@click.option("-n", "--namespace", metavar="NAMESPACE", help="Only pods of this namespace.")
+@SOCKET
+@OUTPUT
+@TIMEOUT
+def run_list(namespace: str | None, path: Path, output: str, timeout: float) -> None:
+    """List the pods of the node with their CPUs, memory, claims and devices.
+
+    \b
+    sudo plimsoll podresources list
+    sudo plimsoll podresources list -n training -o wide
+    """
+    from plimsoll.tools.podresources import PodResourcesClient
+    from plimsoll.tools.podresources_text import pod_lines, tree_of
+
+    async def ask() -> Any:
+        async with PodResourcesClient(path, timeout=timeout) as client:
+            return await client.list()
+
+    answer = asyncio.run(ask())
+    if namespace is not None:
+        kept = [pod for pod in answer.pod_resources if pod.namespace == namespace]
+        answer = type(answer)(pod_resources=kept)
+    if output in ("table", "wide"):
+        if not answer.pod_resources:
+            click.echo("there are no pods", err=True)
+            return
+        _print(pod_lines(answer.pod_resources, wide=output == "wide"))
+    else:
+        _write({"podResources": [], **tree_of(answer)}, output)
+
+
+@podresources_commands.command(name="get")
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAMESPACE")
+@SOCKET
+@OUTPUT
+@TIMEOUT
+def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -> None:
+    """Show one pod. The exit code is 1 if the node has no such pod.
+
+    \b
+    sudo plimsoll podresources get train-0 -n training -o yaml
+    """
+    from plimsoll.tools.podresources import Missing, PodResourcesClient
+    from plimsoll.tools.podresources_text import pod_lines, printable, tree_of
+
+    async def ask() -> Any:
+        async with PodResourcesClient(path, timeout=timeout) as client:
+            return await client.get(namespace, pod)
+
+    answer = asyncio.run(ask())
+    if isinstance(answer, Missing):
+        click.echo(printable(answer.message), err=True)
+        sys.exit(1)
+    if output in ("table", "wide"):
+        _print(pod_lines([answer.pod_resources], wide=output == "wide"))
+    else:
+        _write(tree_of(answer), output)
+
+
+@podresources_commands.command(name="allocatable")
+@SOCKET
+@OUTPUT
+@TIMEOUT
+def run_allocatable(path: Path, output: str, timeout: float) -> None:
+    """Show what pods can have of this node: CPUs, memory, and devices of device plugins."""
+    from plimsoll.tools.podresources import PodResourcesClient
+    from plimsoll.tools.podresources_text import allocatable_lines, tree_of
+
+    async def ask() -> Any:
+        async with PodResourcesClient(path, timeout=timeout) as client:
+            return await client.allocatable()
+
+    answer = asyncio.run(ask())
+    if output in ("table", "wide"):
+        _print(allocatable_lines(answer))
+    else:
+        _write(tree_of(answer), output)
+
+
+@podresources_commands.command(name="export")
+@click.option(
+    "--listen",
+    default="127.0.0.1:9478",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where Prometheus finds /metrics; port 0: any free one.",
+)
+@click.option("--node", metavar="NAME", help="The node's name. [default: NODE_NAME, else the host's name]")
+@click.option(
+    "--kubeconfig", type=_FILE, metavar="FILE", help="Also read pods and ResourceSlices of the node."
+)
+@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
+@click.option("--in-cluster", "inside", is_flag=True, help="The same, by the account of this pod.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Ask the kubelet at most this often, however many scrapes come.",
+)
+@SOCKET
+@TIMEOUT
+def run_export(
+    listen: str,
+    node: str | None,
+    kubeconfig: Path | None,
+    context: str,
+    inside: bool,
+    interval: float,
+    path: Path,
+    timeout: float,
+) -> None:
+    """Export pods, containers, claims and devices to Prometheus.
+
+    With a kubeconfig pods have their UIDs, and devices that nobody holds are shown too. Scrape with
+    honor_labels, so that namespace, pod and container stay those of the holder.
+
+    \b
+    sudo plimsoll podresources export --listen 0.0.0.0:9478
+    sudo plimsoll podresources export --kubeconfig ./kubeconfig --node worker-1
+    """
+    from plimsoll.cluster.kubeconfig import find_config, in_cluster
+    from plimsoll.tools.exporter_process import ExporterSettings, serve_exporter
+
+    cluster = None
+    if inside:
+        cluster = in_cluster()
+    elif kubeconfig or context:
+        cluster = find_config(kubeconfig, context=context)
+    settings = ExporterSettings(
+        socket=path,
+        listen=listen,
+        node=node or os.environ.get("NODE_NAME") or socket.gethostname(),
+        interval=interval,
+        timeout=timeout,
+        cluster=cluster,
+    )
+    asyncio.run(serve_exporter(settings, lambda url: click.echo(f"serving metrics at {url}")))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def _write(tree: dict[str, Any], output: str) -> None:
+    from plimsoll.cluster.yaml import dump_document
+
+    if output == "json":
+        click.echo(json.dumps(tree, indent=2))
+    else:
+        click.echo(dump_document(tree).decode(), nl=False)

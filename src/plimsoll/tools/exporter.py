@@ -1,0 +1,248 @@
+"""What the pods of a node hold, as Prometheus metrics. Pure.
+
+Owns the names and labels. Every metric has the label `node`; those of a holder also `namespace`, `pod`,
+`pod_uid` (where the API is known) and `container`, which are the labels that other exporters use, so that
+metrics of devices can be joined with them. A device that nobody holds has the same metric without a holder:
+it does not vanish. All begin with `plimsoll_podresources_`:
+
+    device_info               1 for each device of a claim in a container: claim, driver, pool, device,
+                              share_id, cdi_device (its CDI names, by commas); without holder if it is free
+    device_containers         how many containers hold a device (0: it is free): driver, pool, device
+    cdi_device_info           1 for each CDI name in a container: cdi_device, driver, pool, device, claim
+    plugin_device_info        1 for each device of a device plugin: resource, device; without holder if free
+    container_cpus            how many CPUs are a container's alone
+    container_memory_bytes    memory that is a container's alone: type, numa_node (by commas, if several)
+    container_claims          how many claims a container holds
+    pod_cpus, pod_memory_bytes    the same, shared by the containers of a pod (Kubernetes 1.37)
+    pods, claims              how many the node has; a claim of several pods counts once
+    allocatable_cpus, allocatable_memory_bytes, allocatable_plugin_devices    what pods can have
+    up                        1 if the kubelet answered, else 0 and none of the above
+    reads_total, read_errors_total, read_rate_limited_total, read_seconds    how asking the kubelet goes
+    api_synced                1 if pods and ResourceSlices of the node are known (only with a kubeconfig)
+
+What is free is known of devices in the node's ResourceSlices (with a kubeconfig) and of device plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from plimsoll.api.core import Pod
+from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.wire.messages import podresources_v1 as v1
+
+PREFIX = "plimsoll_podresources_"
+_POD = ("namespace", "pod", "pod_uid")
+_HOLDER = (*_POD, "container")
+_DEVICE = ("driver", "pool", "device")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the API says of the node: UIDs of its pods, and the devices its drivers have published."""
+
+    uids: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    devices: frozenset[DeviceId] = frozenset()
+
+
+def know(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> Known:
+    """From the objects of one node; of a pool only its newest generation counts."""
+    newest: dict[PoolId, int] = {}
+    slices = [piece for piece in slices if piece.spec.devices]
+    for piece in slices:
+        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    return Known(
+        {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in pods},
+        frozenset(
+            DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
+            for piece in slices
+            for device in piece.spec.devices or ()
+            if piece.spec.pool.generation == newest[PoolId(piece.spec.driver, piece.spec.pool.name)]
+        ),
+    )
+
+
+@dataclass(slots=True)
+class Health:
+    """How asking the kubelet goes."""
+
+    up: bool = False
+    reads: int = 0
+    errors: int = 0
+    rate_limited: int = 0
+    seconds: float = 0.0
+    #: None: the API is not asked.
+    synced: bool | None = None
+
+
+class _Rows:
+    """The samples of one metric. Two that cannot be told apart (a pod that took the name of one that still
+    ends) are one: Prometheus would refuse them all."""
+
+    def __init__(self, node: str, name: str, about: str, labels: Sequence[str]) -> None:
+        self._family = GaugeMetricFamily(PREFIX + name, about, labels=["node", *labels])
+        self._node = node
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def note(self, *labels: str) -> None:
+        self._values[labels] = 1
+
+    def add(self, *labels: str, count: float = 1) -> None:
+        self._values[labels] = self._values.get(labels, 0) + count
+
+    def family(self) -> Metric:
+        for labels, value in self._values.items():
+            self._family.add_metric([self._node, *labels], value)
+        return self._family
+
+
+def show_health(node: str, health: Health) -> Iterator[Metric]:
+    """Metrics of the exporter itself."""
+    yield _plain(node, "up", "Whether the kubelet answered when it was last asked.", int(health.up))
+    for name, about, count in (
+        ("reads", "How often the kubelet was asked.", health.reads),
+        ("read_errors", "How often it did not answer, or with an error.", health.errors),
+        ("read_rate_limited", "How often it turned a call away for being too many.", health.rate_limited),
+    ):
+        counter = CounterMetricFamily(PREFIX + name, about, labels=["node"])
+        counter.add_metric([node], count)
+        yield counter
+    yield _plain(node, "read_seconds", "How long it last took to ask the kubelet.", health.seconds)
+    if health.synced is not None:
+        about = "Whether pods and ResourceSlices of the node are known."
+        yield _plain(node, "api_synced", about, int(health.synced))
+
+
+def show_node(
+    node: str,
+    pods: Sequence[v1.PodResources],
+    allocatable: v1.AllocatableResourcesResponse | None,
+    known: Known,
+) -> Iterator[Metric]:
+    """Metrics of a node whose kubelet has answered."""
+    yield _plain(node, "pods", "How many pods the node has.", len(pods))
+    claims = {
+        (claim.claim_namespace, claim.claim_name)
+        for pod in pods
+        for container in pod.containers
+        for claim in container.dynamic_resources
+    }
+    yield _plain(node, "claims", "How many claims its pods hold.", len(claims))
+    yield from _show_claims(node, pods, known)
+    yield from _show_plugin_devices(node, pods, allocatable, known)
+    yield from _show_amounts(node, pods, known)
+    if allocatable is not None:
+        yield from _show_allocatable(node, allocatable)
+
+
+def _containers(
+    pods: Iterable[v1.PodResources], known: Known
+) -> Iterator[tuple[tuple[str, str, str, str], v1.ContainerResources]]:
+    for pod in pods:
+        uid = known.uids.get((pod.namespace, pod.name), "")
+        for container in pod.containers:
+            yield (pod.namespace, pod.name, uid, container.name), container
+
+
+def _show_claims(node: str, pods: Sequence[v1.PodResources], known: Known) -> Iterator[Metric]:
+    info = _Rows(
+        node,
+        "device_info",
+        "Devices of claims and who holds them; without a holder if nobody does.",
+        (*_HOLDER, "claim", *_DEVICE, "share_id", "cdi_device"),
+    )
+    cdi = _Rows(
+        node,
+        "cdi_device_info",
+        "CDI devices and who holds them.",
+        (*_HOLDER, "claim", *_DEVICE, "cdi_device"),
+    )
+    holders: dict[DeviceId, set[tuple[str, ...]]] = {device: set() for device in sorted(known.devices)}
+    for holder, container in _containers(pods, known):
+        for claim in container.dynamic_resources:
+            for device in claim.claim_resources:
+                id = DeviceId(device.driver_name, device.pool_name, device.device_name)
+                names = [one.name for one in device.cdi_devices]
+                info.note(*holder, claim.claim_name, *id, device.share_id, ",".join(names))
+                for name in names:
+                    cdi.note(*holder, claim.claim_name, *id, name)
+                holders.setdefault(id, set()).add(holder)
+    counts = _Rows(node, "device_containers", "How many containers hold a device; 0 if it is free.", _DEVICE)
+    for id, found in holders.items():
+        counts.add(*id, count=len(found))
+        if not found:
+            info.note("", "", "", "", "", *id, "", "")
+    yield from (info.family(), counts.family(), cdi.family())
+
+
+def _show_plugin_devices(
+    node: str,
+    pods: Sequence[v1.PodResources],
+    allocatable: v1.AllocatableResourcesResponse | None,
+    known: Known,
+) -> Iterator[Metric]:
+    about = "Devices of device plugins and who holds them; without a holder if nobody does."
+    rows = _Rows(node, "plugin_device_info", about, (*_HOLDER, "resource", "device"))
+    held = set()
+    for holder, container in _containers(pods, known):
+        for group in container.devices:
+            for id in group.device_ids:
+                rows.note(*holder, group.resource_name, id)
+                held.add((group.resource_name, id))
+    for group in allocatable.devices if allocatable is not None else ():
+        for id in group.device_ids:
+            if (group.resource_name, id) not in held:
+                rows.note("", "", "", "", group.resource_name, id)
+    yield rows.family()
+
+
+def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: Known) -> Iterator[Metric]:
+    where = ("type", "numa_node")
+    cpus = _Rows(node, "container_cpus", "CPUs that are a container's alone.", _HOLDER)
+    memory = _Rows(node, "container_memory_bytes", "Memory that is a container's alone.", (*_HOLDER, *where))
+    claims = _Rows(node, "container_claims", "Claims that a container holds.", _HOLDER)
+    for holder, container in _containers(pods, known):
+        cpus.add(*holder, count=len(container.cpu_ids))
+        claims.add(*holder, count=len(container.dynamic_resources))
+        for block in container.memory:
+            memory.add(*holder, block.memory_type, _nodes(block.topology), count=block.size)
+    pod_cpus = _Rows(node, "pod_cpus", "CPUs that the containers of a pod share.", _POD)
+    pod_memory = _Rows(
+        node, "pod_memory_bytes", "Memory that the containers of a pod share.", (*_POD, *where)
+    )
+    for pod in pods:
+        labels = (pod.namespace, pod.name, known.uids.get((pod.namespace, pod.name), ""))
+        if pod.cpu_ids:
+            pod_cpus.add(*labels, count=len(pod.cpu_ids))
+        for block in pod.memory:
+            pod_memory.add(*labels, block.memory_type, _nodes(block.topology), count=block.size)
+    for rows in (cpus, memory, claims, pod_cpus, pod_memory):
+        yield rows.family()
+
+
+def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -> Iterator[Metric]:
+    yield _plain(node, "allocatable_cpus", "CPUs that pods can have.", len(allocatable.cpu_ids))
+    about = "Memory that pods can have."
+    memory = _Rows(node, "allocatable_memory_bytes", about, ("type", "numa_node"))
+    for block in allocatable.memory:
+        memory.add(block.memory_type, _nodes(block.topology), count=block.size)
+    about = "Devices of device plugins that pods can have."
+    devices = _Rows(node, "allocatable_plugin_devices", about, ("resource",))
+    for group in allocatable.devices:
+        devices.add(group.resource_name, count=len(group.device_ids))
+    yield from (memory.family(), devices.family())
+
+
+def _plain(node: str, name: str, about: str, value: float) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, about, labels=["node"])
+    family.add_metric([node], value)
+    return family
+
+
+def _nodes(topology: v1.TopologyInfo) -> str:
+    return ",".join(str(node.ID) for node in topology.nodes)

@@ -1,0 +1,235 @@
+"""The exporter at work: asks the kubelet when Prometheus asks, and not more often than it may.
+
+Owns `Exporter` and the process behind `plimsoll podresources export`. Promises: however many scrapes come at
+once, the kubelet is asked once, and again only after the interval; what is wrong is a metric and one line in
+the log, never an end of the exporter. Nothing is ever written anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import PODS, RESOURCE_SLICES
+from plimsoll.cluster.informer import Informer
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.tools.exporter import Health, Known, know, show_health, show_node
+from plimsoll.tools.podresources import SOCKET, PodResourcesClient
+from plimsoll.wire.messages import podresources_v1 as v1
+
+_log = logging.getLogger("plimsoll.exporter")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterSettings:
+    """Where the exporter looks and listens."""
+
+    node: str
+    socket: Path = SOCKET
+    listen: str = "127.0.0.1:9478"
+    interval: float = 5.0
+    timeout: float = 10.0
+    #: The cluster of the node; None: only its kubelet is asked.
+    cluster: ClientConfig | None = None
+
+
+class Cluster:
+    """The pods and ResourceSlices of one node, followed."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        fields = f"spec.nodeName={node}"
+        self.synced = False
+        self.pods = Informer(client, PODS, lambda raw: codec.decode(raw, Pod), fields=fields)
+        self.slices = Informer(
+            client,
+            RESOURCE_SLICES,
+            lambda raw: codec.decode(raw, ResourceSlice),
+            fields=fields,
+            optional=True,
+        )
+
+    async def run(self) -> None:
+        """Follow both until cancelled; raises if the configuration cannot work."""
+        tasks = [asyncio.create_task(work) for work in (self.pods.run(), self.slices.run(), self._wait())]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                await _end(task)
+
+    async def _wait(self) -> None:
+        await self.pods.synced()
+        await self.slices.synced()
+        self.synced = True
+
+    def known(self) -> Known:
+        return know(self.pods.items(), self.slices.items())
+
+
+class Exporter:
+    """What one node says; `scrape` is asked for as often as anybody likes."""
+
+    def __init__(
+        self,
+        node: str,
+        kubelet: PodResourcesClient,
+        cluster: Cluster | None = None,
+        *,
+        interval: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node = node
+        self.health = Health()
+        self._kubelet = kubelet
+        self._cluster = cluster
+        self._interval = interval
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._read_at: float | None = None
+        self._pods: tuple[v1.PodResources, ...] = ()
+        self._allocatable: v1.AllocatableResourcesResponse | None = None
+
+    async def scrape(self) -> bytes:
+        """All metrics in Prometheus' text form."""
+        async with self._reading:
+            if self._read_at is None or self._clock() - self._read_at >= self._interval:
+                await self._read()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Once(self._families()))
+        return generate_latest(registry)
+
+    async def _read(self) -> None:
+        health, began = self.health, self._clock()
+        health.reads += 1
+        try:
+            self._pods = tuple((await self._kubelet.list()).pod_resources)
+            self._allocatable = await self._kubelet.allocatable()
+        except InputError as error:
+            if health.up or health.errors == 0:
+                _log.warning("%s", error)
+            health.up = False
+            health.errors += 1
+        else:
+            if not health.up and health.errors:
+                _log.warning("the kubelet answers again")
+            health.up = True
+        health.rate_limited = self._kubelet.turned_away
+        self._read_at = self._clock()
+        health.seconds = self._read_at - began
+
+    def _families(self) -> Iterator[Metric]:
+        if self._cluster is not None:
+            self.health.synced = self._cluster.synced
+        yield from show_health(self.node, self.health)
+        # What a kubelet said before it fell silent may be wrong by now, and "free" is a claim, too.
+        if self.health.up:
+            known = self._cluster.known() if self._cluster is not None else Known()
+            yield from show_node(self.node, self._pods, self._allocatable, known)
+
+
+class _Once(Collector):
+    def __init__(self, families: Iterator[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families
+
+
+class ExporterServer:
+    """The exporter's page, on one address; plain HTTP."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def start(self, listen: str) -> None:
+        host, port = _address(listen)
+        app = web.Application()
+        app.router.add_get("/metrics", self._scrape)
+        app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/", _healthy)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(f"--listen: cannot listen on {listen}: {error.strerror or error}") from None
+        self._runner = runner
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{runner.addresses[0][1]}/metrics"
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._exporter.scrape(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.Response(text="ok: metrics are at /metrics\n")
+
+
+async def serve_exporter(
+    settings: ExporterSettings, ready: Callable[[str], None], stopped: asyncio.Event | None = None
+) -> None:
+    """Run until a signal (or `stopped`) asks to stop; `ready` is told the address once it answers."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    if stopped is None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+    async with AsyncExitStack() as stack:
+        kubelet = await stack.enter_async_context(
+            PodResourcesClient(settings.socket, timeout=settings.timeout)
+        )
+        cluster, following = None, None
+        if settings.cluster is not None:
+            client = await stack.enter_async_context(Client.connect(settings.cluster))
+            cluster = Cluster(client, settings.node)
+            following = asyncio.create_task(cluster.run())
+            stack.push_async_callback(_end, following)
+        exporter = Exporter(settings.node, kubelet, cluster, interval=settings.interval)
+        server = ExporterServer(exporter)
+        await server.start(settings.listen)
+        stack.push_async_callback(server.stop)
+        ready(server.url)
+        waiting = asyncio.create_task(stopped.wait())
+        stack.push_async_callback(_end, waiting)
+        tasks: set[asyncio.Task[object]] = {waiting, *([following] if following else [])}
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if following is not None and following in done:
+            following.result()  # a configuration that cannot work
+
+
+async def _end(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:9478")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,171 @@
+"""What the pods of a node hold, asked of any kubelet's socket (document 004).
+
+Owns `PodResourcesClient`: calls that are repeated when the kubelet turns them away for being too many, and
+every other failure as one line that says what to do. Nothing here depends on whose kubelet answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+
+from plimsoll.cluster.client.retries import Backoff
+from plimsoll.errors import InputError
+from plimsoll.wire import rpc
+from plimsoll.wire.messages import podresources_v1 as v1
+
+#: Where a kubelet serves, unless it was told otherwise.
+SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+#: A kubelet of its own accord sends no more than a few MiB.
+_LARGEST = 64 * 1024 * 1024
+_ATTEMPTS = 8
+_PROBE_SECONDS = 2.0
+
+_LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
+_GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
+_GET_ALLOCATABLE = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
+
+_UNREACHABLE = {
+    errno.ENOENT: "there is no such socket; is a kubelet running here? Name its socket with --socket",
+    errno.ENOTDIR: "there is no such socket; name the kubelet's with --socket",
+    errno.EACCES: "permission denied; a kubelet's socket is for root alone",
+    errno.EPERM: "permission denied; a kubelet's socket is for root alone",
+    errno.ECONNREFUSED: "nobody listens there; the kubelet that left it behind is gone, or it is no socket",
+    errno.EPROTOTYPE: "that is another kind of socket",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The kubelet knows no such pod, or it has ended; the text is the kubelet's."""
+
+    message: str
+
+
+def check_socket(path: Path) -> None:
+    """InputError if nobody can be asked there."""
+    rpc.check_path(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except TimeoutError:
+            raise InputError(f"{path}: nobody answers there") from None
+        except OSError as error:
+            why = _UNREACHABLE.get(error.errno or 0, error.strerror or str(error))
+            raise InputError(f"{path}: {why}") from None
+
+
+class PodResourcesClient:
+    """Asks one kubelet; `async with` closes the connection."""
+
+    def __init__(
+        self,
+        path: Path = SOCKET,
+        *,
+        timeout: float = 10.0,
+        attempts: int = _ATTEMPTS,
+        backoff: Backoff | None = None,
+        dice: Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.path = path
+        #: How often the kubelet turned us away for calling too often.
+        self.turned_away = 0
+        self._timeout = timeout
+        self._attempts = max(1, attempts)
+        self._backoff = backoff or Backoff(first=0.05, most=1.0)
+        self._dice = dice or Random()
+        self._sleep = sleep
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> PodResourcesClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await rpc.close(channel)
+
+    async def list(self) -> v1.ListPodResourcesResponse:
+        """All pods that have not ended."""
+        answer = await self._call(_LIST, v1.ListPodResourcesRequest())
+        assert isinstance(answer, v1.ListPodResourcesResponse)
+        return answer
+
+    async def get(self, namespace: str, name: str) -> v1.GetPodResourcesResponse | Missing:
+        """One pod."""
+        request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        answer = await self._call(_GET, request)
+        assert isinstance(answer, v1.GetPodResourcesResponse | Missing)
+        return answer
+
+    async def allocatable(self) -> v1.AllocatableResourcesResponse:
+        """What pods can have of the node: CPUs, memory, devices of device plugins."""
+        answer = await self._call(_GET_ALLOCATABLE, v1.AllocatableResourcesRequest())
+        assert isinstance(answer, v1.AllocatableResourcesResponse)
+        return answer
+
+    async def _call(self, method: MethodDescriptor, request: Message) -> Any:
+        for attempt in range(1, self._attempts + 1):
+            if self._channel is None:
+                await asyncio.to_thread(check_socket, self.path)
+                self._channel = rpc.dial(self.path, largest=_LARGEST)
+            try:
+                return await rpc.call(self._channel, method, request, timeout=self._timeout)
+            except grpc.aio.AioRpcError as error:
+                if is_rate_limited(error):
+                    self.turned_away += 1
+                    if attempt < self._attempts:
+                        await self._sleep(self._backoff.delay(attempt, self._dice))
+                        continue
+                await self.close()
+                return self._explain(method, error)
+        raise AssertionError("unreachable")
+
+    def _explain(self, method: MethodDescriptor, error: grpc.aio.AioRpcError) -> Missing:
+        """What an error means, as a value or an InputError."""
+        code, text = error.code(), _one_line(error.details() or "")
+        status = grpc.StatusCode
+        if method is _GET and code in (status.UNKNOWN, status.NOT_FOUND) and text.endswith("not found"):
+            return Missing(text)
+        if is_rate_limited(error):
+            why = f"{text}, {self._attempts} times in a row: others ask this kubelet too often"
+        elif code is status.UNIMPLEMENTED or (method is _GET and text.endswith("Get method disabled")):
+            why = f"this server has no {method.name}"
+            if method is _GET:
+                why += " (kubelets have it since 1.34, before that with the feature gate"
+                why += " KubeletPodResourcesGet); `plimsoll podresources list` shows all pods"
+        elif code is status.DEADLINE_EXCEEDED:
+            why = f"no answer to {method.name} within {self._timeout:g} s"
+        elif code is status.UNAVAILABLE:
+            why = f"the connection broke, or this is no gRPC: {text}"
+        else:
+            why = f"{method.name} failed: {code.name}: {text}"
+        raise InputError(f"{self.path}: {why}")
+
+
+def is_rate_limited(error: grpc.aio.AioRpcError) -> bool:
+    """Messages that are too large have the same code."""
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

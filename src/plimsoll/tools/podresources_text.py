@@ -1,0 +1,139 @@
+"""Answers of the PodResources API as tables and trees. Pure.
+
+Owns what `plimsoll podresources` prints. Nothing that an answer holds reaches a terminal as anything but
+printable text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from google.protobuf.message import Message
+
+from plimsoll.tools.columns import lay_out
+from plimsoll.wire.messages import podresources_v1 as v1
+
+_NONE = "-"
+#: The row of what the containers of a pod share.
+_POD = "*"
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def tree_of(message: Message) -> dict[str, Any]:
+    """A message as a plain tree, what is not set left out."""
+    return {field.json_name: _value(value) for field, value in message.ListFields()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Message):
+        return tree_of(value)
+    if isinstance(value, str | int):
+        return value
+    return [_value(item) for item in value]
+
+
+def pod_lines(pods: Iterable[v1.PodResources], *, wide: bool = False) -> Iterator[str]:
+    """A row for each container; wide: for each device of one."""
+    head: tuple[str, ...] = ("NAMESPACE", "POD", "CONTAINER", "CPUS", "MEMORY", "CLAIMS", "DEVICES")
+    if wide:
+        head = (*head[:5], "CLAIM", "DRIVER", "POOL", "DEVICE", "SHARE", "CDI")
+    rows = [head]
+    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
+        if pod.cpu_ids or pod.memory:
+            own = (pod.namespace, pod.name, _POD, span(pod.cpu_ids), memory_text(pod.memory))
+            rows.append((*own, *[_NONE] * (len(head) - len(own))))
+        for container in pod.containers:
+            start = (
+                pod.namespace,
+                pod.name,
+                container.name,
+                span(container.cpu_ids),
+                memory_text(container.memory),
+            )
+            rest = _wide(container) if wide else [_narrow(container)]
+            rows += [(*start, *cells) for cells in rest]
+    return lay_out([printable(cell) for cell in row] for row in rows)
+
+
+def _narrow(container: v1.ContainerResources) -> tuple[str, ...]:
+    claims = [claim.claim_name for claim in container.dynamic_resources]
+    devices = [
+        f"{device.driver_name}/{device.pool_name}/{device.device_name}"
+        for claim in container.dynamic_resources
+        for device in claim.claim_resources
+    ]
+    devices += [f"{group.resource_name}={_join(group.device_ids)}" for group in container.devices]
+    return _join(claims), _join(devices)
+
+
+def _wide(container: v1.ContainerResources) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for claim in container.dynamic_resources:
+        for device in claim.claim_resources:
+            cdi = _join([one.name for one in device.cdi_devices])
+            where = (device.driver_name, device.pool_name, device.device_name)
+            rows.append((claim.claim_name, *where, device.share_id or _NONE, cdi))
+        if not claim.claim_resources:
+            rows.append((claim.claim_name, *[_NONE] * 5))
+    for group in container.devices:
+        rows += [(_NONE, group.resource_name, _NONE, id, _NONE, _NONE) for id in group.device_ids]
+    return rows or [(_NONE,) * 6]
+
+
+def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
+    """A row for the CPUs, and for each kind of memory and device on its NUMA nodes."""
+    rows = [
+        ("RESOURCE", "AMOUNT", "NUMA", "IDS"),
+        ("cpu", str(len(answer.cpu_ids)), _NONE, span(answer.cpu_ids)),
+    ]
+    for block in answer.memory:
+        rows.append((block.memory_type, bytes_text(block.size), _nodes(block.topology), _NONE))
+    for group in answer.devices:
+        ids = group.device_ids
+        rows.append((group.resource_name, str(len(ids)), _nodes(group.topology), _join(ids)))
+    return lay_out([printable(cell) for cell in row] for row in rows)
+
+
+def span(numbers: Iterable[int]) -> str:
+    """CPUs as the kernel writes them: 0-3,8."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts) or _NONE
+
+
+def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:
+    """Memory by its type, over all NUMA nodes."""
+    sums: dict[str, int] = {}
+    for block in blocks:
+        sums[block.memory_type] = sums.get(block.memory_type, 0) + block.size
+    texts = (
+        bytes_text(size) if kind == "memory" else f"{kind}={bytes_text(size)}" for kind, size in sums.items()
+    )
+    return ",".join(texts) or _NONE
+
+
+def bytes_text(size: int) -> str:
+    """Bytes in the largest unit that leaves them whole."""
+    power = 0
+    while size and size % 1024 == 0 and power < len(_UNITS) - 1:
+        size //= 1024
+        power += 1
+    return f"{size}{_UNITS[power]}"
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: what moves the cursor or hides things is shown as a question mark."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _nodes(topology: v1.TopologyInfo) -> str:
+    return span(node.ID for node in topology.nodes)
+
+
+def _join(texts: Sequence[str]) -> str:
+    return ",".join(texts) or _NONE

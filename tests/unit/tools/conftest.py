@@ -1,0 +1,18 @@
+"""What the tests of the tools share."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose sockets have paths that the kernel takes."""
+    found = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    yield found
+    shutil.rmtree(found)
