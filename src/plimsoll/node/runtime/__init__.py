@@ -1,0 +1,15 @@
+"""What runs containers: as local processes, or as nothing but states.
+
+making.py    a container as its spec, CDI files and hooks want it together
+none.py      states only, for simulated nodes
+process.py   real processes: START HERE
+shim.py      the small process beside every container; a program of its own
+shims.py     the agent's end of a shim: start it, find it again, signal it
+folder.py    what is kept of pods and containers on disk
+"""
+
+from plimsoll.node.runtime.making import Made, make
+from plimsoll.node.runtime.none import NoneRuntime
+from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
+
+__all__ = ["Made", "NoneRuntime", "ProcessRuntime", "ProcessSettings", "make"]

@@ -1,0 +1,584 @@
+"""Containers as local processes, in their cgroups, that outlive the agent.
+
+Owns `ProcessRuntime`. The order of a container's life:
+
+    create           CDI edits -> hooks.create -> cgroup -> record on disk -> hooks.created
+    start_container  hooks.starting -> shim -> hooks.started
+    its end          exit.json -> cgroup away -> hooks.stopped -> changes of others
+    remove_container hooks.removed -> folder away
+
+An image is a label here: containers run commands of the machine, on its files and its network, so that the
+pod's address is the node's. An image called `pause` does nothing until it is stopped; others can be given a
+command in the settings. Promises: kill -9 of the agent at any point leaves nothing that the next one does not
+find, adopt or clean away; no name from outside leads out of its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plimsoll.errors import InputError
+from plimsoll.ledger.cgroups.containers import ContainerPlan
+from plimsoll.node.cgroups.values import CgroupFault, Cgroups
+from plimsoll.node.containers import (
+    ContainerSpec,
+    ContainerState,
+    Phase,
+    RuntimeFault,
+    SandboxSpec,
+    SandboxState,
+)
+from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
+from plimsoll.node.layout import Layout, part
+from plimsoll.node.records import Finding, Severity
+from plimsoll.node.resources import LinuxResources, resources_of
+from plimsoll.node.runtime import shims
+from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
+from plimsoll.node.runtime.folder import (
+    ContainerRecord,
+    Exit,
+    Launch,
+    PodRecord,
+    folders_in,
+    load,
+    put_aside,
+    remove_tree,
+    save,
+)
+from plimsoll.node.runtime.life import KILLED, Life
+from plimsoll.node.runtime.making import CREATE_ERROR, Made, make
+from plimsoll.wire.cdi import CdiFolders
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RUN_ERROR = "RunContainerError"
+SANDBOX_ERROR = "CreatePodSandboxError"
+UPDATE_ERROR = "UpdateContainerError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """How local processes are run. `images` gives commands to images, by full name, name without tag or last
+    part of the name."""
+
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ip: str = "127.0.0.1"
+    log_bytes: int = 10 << 20
+    log_files: int = 5
+    rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    umask: int = 0o022
+    #: Seconds a shim may take to say that its container runs.
+    start_patience: float = 60.0
+    #: Seconds an agent that comes later waits for a shim that is on its way.
+    adopt_patience: float = 10.0
+
+
+class ProcessRuntime:
+    """A `Runtime` of local processes."""
+
+    name = "process"
+    version = "1"
+
+    def __init__(
+        self,
+        layout: Layout,
+        cgroups: Cgroups,
+        cdi: CdiFolders,
+        hooks: Hooks = NO_HOOKS,
+        *,
+        settings: ProcessSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.layout = layout
+        self.hooks = hooks
+        self.settings = settings or ProcessSettings()
+        #: What was found wrong, at the start and later.
+        self.findings: list[Finding] = []
+        self._cgroups = cgroups
+        self._cdi = cdi
+        self._clock = clock
+        self._pods: dict[str, PodRecord] = {}
+        self._lives: dict[str, Life] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed: Callable[[str], None] | None = None
+        self._program = shims.SOURCE
+        # Changes of cgroups go one after the other.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cgroups")
+
+    # -- the runtime itself
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
+        for folder in await asyncio.to_thread(lambda: list(folders_in(self.layout.pods))):
+            await self._adopt_pod(folder)
+        await self._call(self._sweep_cgroups)
+        await asyncio.gather(*(self._adopt(life) for life in self._lives.values()))
+
+    async def stop(self) -> None:
+        self._changed = None
+        for life in self._lives.values():
+            life.unwatch()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=10)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._lives.clear()
+        self._pods.clear()
+        self._thread.shutdown(wait=False)
+
+    # -- pods
+
+    async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        return await self._own(self._run_sandbox(spec))
+
+    async def _run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        known = self._pods.get(spec.uid)
+        if known is not None and known.running:
+            return await self.update_sandbox(spec)
+        try:
+            folder = self.layout.pod(spec.uid)
+        except InputError as error:
+            return RuntimeFault(SANDBOX_ERROR, str(error))
+        faults = await self._call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
+        fault = _first(faults, SANDBOX_ERROR)
+        record = PodRecord(spec=spec, running=True, created_at=self._clock(), ip=self.settings.ip)
+        if fault is None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                save(folder / "sandbox.json", record)
+            except OSError as error:
+                fault = RuntimeFault(SANDBOX_ERROR, f"cannot write {folder}: {error.strerror}")
+        if fault is None:
+            self._pods[spec.uid] = record
+            fault = await self.hooks.sandbox_run(spec)
+        if fault is not None:
+            self._pods.pop(spec.uid, None)
+            await self._call(self._cgroups.remove_pod, spec.uid)
+            await asyncio.to_thread(remove_tree, folder)
+        return fault
+
+    async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        known = self._pods.get(spec.uid)
+        if known is None or not known.running:
+            return RuntimeFault(UPDATE_ERROR, f"pod {spec.uid!r} has no running sandbox")
+        if known.spec == spec:
+            return None
+        faults = await self._call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
+        fault = _first(faults, UPDATE_ERROR)
+        return fault if fault is not None else self._keep_pod(replace(known, spec=spec))
+
+    async def stop_sandbox(self, uid: str) -> None:
+        await self._own(self._stop_sandbox(uid))
+
+    async def _stop_sandbox(self, uid: str) -> None:
+        await asyncio.gather(*(self.stop_container(life.state.id, 0) for life in self._of(uid)))
+        pod = self._pods.get(uid)
+        if pod is not None and pod.running:
+            self._keep_pod(replace(pod, running=False))
+            await self.hooks.sandbox_stopped(pod.spec)
+
+    async def remove_sandbox(self, uid: str) -> None:
+        await self._own(self._remove_sandbox(uid))
+
+    async def _remove_sandbox(self, uid: str) -> None:
+        await self._stop_sandbox(uid)
+        for life in self._of(uid):
+            await self._remove_container(life)
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        gone = await self._call(self._cgroups.remove_pod, uid)
+        left = await asyncio.to_thread(remove_tree, self.layout.pod(uid))
+        if left or not gone:
+            self._find(Severity.WARNING, f"pod {uid} is not quite gone: {left or 'its cgroup stays'}")
+        await self.hooks.sandbox_removed(pod.spec)
+
+    def _keep_pod(self, record: PodRecord) -> RuntimeFault | None:
+        self._pods[record.spec.uid] = record
+        path = self.layout.pod(record.spec.uid) / "sandbox.json"
+        try:
+            save(path, record)
+        except OSError as error:
+            return RuntimeFault(UPDATE_ERROR, f"cannot write {path}: {error.strerror}")
+        return None
+
+    # -- containers
+
+    async def create(self, spec: ContainerSpec) -> RuntimeFault | None:
+        return await self._own(self._create(spec))
+
+    async def _create(self, spec: ContainerSpec) -> RuntimeFault | None:
+        if spec.id in self._lives:
+            return None
+        pod = self._pods.get(spec.pod)
+        if pod is None or not pod.running:
+            return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
+        try:
+            part(spec.id)
+            folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
+        except InputError as error:
+            return RuntimeFault(CREATE_ERROR, str(error))
+        if any(life.folder == folder for life in self._lives.values()):
+            text = f"attempt {spec.attempt} of container {spec.name!r} is taken by another container"
+            return RuntimeFault(CREATE_ERROR, text)
+        command = command_of(spec, self.settings.images)
+        if isinstance(command, RuntimeFault):
+            return command
+        wanted = replace(spec, command=command.argv)
+        made = await make(pod.spec, wanted, resources_of(spec.plan), self._cdi, self.hooks)
+        if isinstance(made, RuntimeFault):
+            return made
+        life = Life(folder, self._record(made, command))
+        fault = await self._build(life)
+        if fault is not None:
+            # Hooks have given something away already: they get it back.
+            await self._apply_all(await self.hooks.stopped(pod.spec, life.state))
+            await self.hooks.removed(pod.spec, life.state)
+            return fault
+        self._lives[spec.id] = life
+        await self._apply_all(made.others)
+        await self.hooks.created(pod.spec, life.state)
+        return None
+
+    def _record(self, made: Made, command: Command) -> ContainerRecord:
+        return ContainerRecord(
+            spec=made.spec,
+            resources=made.resources,
+            launch=Launch(
+                oom_score_adj=made.oom_score_adj,
+                gids=made.gids,
+                mounts=tuple(
+                    {"source": m.source, "target": m.target, "type": m.type, "options": list(m.options)}
+                    for m in made.mounts
+                ),
+                devices=tuple({"path": d.path, "host_path": d.host_path} for d in made.devices),
+                pause=command.pause and not made.spec.command,
+            ),
+            created_at=self._clock(),
+            notes=made.notes,
+        )
+
+    async def _build(self, life: Life) -> RuntimeFault | None:
+        """A container's folder and cgroup; nothing is left of them if there is a fault."""
+        record, spec = life.record, life.record.spec
+        faults = await self._call(self._cgroups.make_container, spec.pod, spec.id, record.resources)
+        fault = _first(faults, CREATE_ERROR)
+        notes = tuple(str(each) for each in faults if each.absent)
+        if fault is None:
+            try:
+                await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
+                (life.folder / "work").mkdir(parents=True, mode=0o700)
+                life.keep(replace(record, notes=(*record.notes, *notes)))
+            except OSError as error:
+                fault = RuntimeFault(CREATE_ERROR, f"cannot write {life.folder}: {error.strerror}")
+        if fault is not None:
+            await self._call(self._cgroups.remove_container, spec.pod, spec.id)
+            await asyncio.to_thread(remove_tree, life.folder)
+        return fault
+
+    async def start_container(self, id: str) -> RuntimeFault | None:
+        return await self._own(self._start_container(id))
+
+    async def _start_container(self, id: str) -> RuntimeFault | None:
+        life = self._lives.get(id)
+        if life is None:
+            return RuntimeFault(RUN_ERROR, f"there is no container {id!r}")
+        async with life.busy:
+            if life.state.phase is not Phase.CREATED:
+                return None
+            pod = self._pods[life.state.pod]
+            await self.hooks.starting(pod.spec, life.state)
+            problem = await life.launch(self._program, self._shim_spec(life), self.settings.start_patience)
+            if problem:
+                await self._end(life)
+                return RuntimeFault(RUN_ERROR, f"failed to start container {life.state.name!r}: {problem}")
+            self._watch(life)
+            await self.hooks.started(pod.spec, life.state)
+        return None
+
+    def _shim_spec(self, life: Life) -> dict[str, Any]:
+        record, spec, launch = life.record, life.record.spec, life.record.launch
+        join = self._cgroups.join_files(spec.pod, spec.id)
+        pinned = cpus_in(record.resources.cpus) if not _has_cpuset(join) else None
+        pod = self._pods[spec.pod]
+        return {
+            "argv": list(spec.command),
+            "pause": launch.pause,
+            "env": {"PATH": _PATH, "HOSTNAME": pod.spec.name, "HOME": "/", **spec.env},
+            "cwd": spec.working_dir or str(life.folder / "work"),
+            "join": [str(path) for path in join],
+            "oom_score_adj": launch.oom_score_adj,
+            "affinity": sorted(pinned) if pinned else None,
+            "rlimits": dict(self.settings.rlimits),
+            "umask": self.settings.umask,
+            "gids": list(launch.gids),
+            "mounts": list(launch.mounts),
+            "devices": list(launch.devices),
+            "log": str(life.folder / "log"),
+            "log_bytes": self.settings.log_bytes,
+            "log_files": self.settings.log_files,
+        }
+
+    async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
+        return await self._own(self._update(id, plan))
+
+    async def _update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
+        life = self._lives.get(id)
+        if life is None:
+            return RuntimeFault(UPDATE_ERROR, f"there is no container {id!r}")
+        pod = self._pods[life.state.pod]
+        adjusted = await self.hooks.update(pod.spec, life.state, resources_of(plan))
+        if isinstance(adjusted, RuntimeFault):
+            return adjusted
+        fault = await self._apply(id, adjusted.resources, plan)
+        await self._apply_all(adjusted.others)
+        if fault is None:
+            await self.hooks.updated(pod.spec, life.state)
+        return fault
+
+    async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
+        """Change what a container may use; one that is gone or has ended is no fault."""
+        return await self._own(self._apply(id, resources))
+
+    async def _apply(
+        self, id: str, resources: LinuxResources, plan: ContainerPlan | None = None
+    ) -> RuntimeFault | None:
+        life = self._lives.get(id)
+        if life is None or life.state.phase is Phase.EXITED:
+            return None
+        old = life.record
+        merged = old.resources.merged(resources)
+        pod = life.state.pod
+        faults = await self._call(self._cgroups.make_container, pod, id, merged)
+        fault = _first(faults, UPDATE_ERROR)
+        if fault is None and resources.cpus and not _has_cpuset(self._cgroups.join_files(pod, id)):
+            fault = await self._pin(life, resources.cpus)
+        if fault is not None:
+            await self._call(self._cgroups.make_container, pod, id, old.resources)
+            return fault
+        try:
+            spec = old.spec if plan is None else replace(old.spec, plan=plan)
+            life.keep(replace(life.record, resources=merged, spec=spec))
+        except OSError as error:
+            return RuntimeFault(UPDATE_ERROR, f"cannot write {life.folder}: {error.strerror}")
+        return None
+
+    async def _pin(self, life: Life, cpus: str) -> RuntimeFault | None:
+        """Without a cpuset the processes themselves are told where to run, those that are there now."""
+        wanted = cpus_in(cpus)
+        if wanted is None:
+            return RuntimeFault(UPDATE_ERROR, f"{cpus!r} is no list of CPUs")
+        if life.run is None:
+            return None
+        pids = await asyncio.to_thread(shims.descendants, life.run.pid)
+        problem = await asyncio.to_thread(shims.set_affinity, pids, wanted)
+        return RuntimeFault(UPDATE_ERROR, f"CPUs {cpus} cannot be set: {problem}") if problem else None
+
+    async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
+        for id, resources in changes.items():
+            fault = await self._apply(id, resources)
+            if fault is not None:
+                self._find(Severity.WARNING, f"container {id} was not changed: {fault.message}")
+
+    async def stop_container(self, id: str, grace: float) -> None:
+        life = self._lives.get(id)
+        if life is None:
+            return
+        async with life.busy:
+            if life.state.phase is Phase.CREATED:
+                text = "it was stopped before it was started"
+                life.lose(Exit(exit_code=KILLED, finished_at=time.time(), error=text))
+                await self._own(self._end(life))
+        if life.state.phase is Phase.RUNNING and grace > 0:
+            life.signal(stop_signal(life.record.spec.stop_signal))
+            await _wait(life.ended, grace)
+        while not life.ended.is_set():
+            life.kill()
+            await asyncio.to_thread(self._cgroups.kill, life.state.pod, id)
+            await _wait(life.ended, 1.0)
+
+    async def remove_container(self, id: str) -> None:
+        life = self._lives.get(id)
+        if life is not None:
+            await self.stop_container(id, 0)
+            await self._own(self._remove_container(life))
+
+    async def _remove_container(self, life: Life) -> None:
+        async with life.busy:
+            state = life.state
+            if self._lives.pop(state.id, None) is None:
+                return
+            pod = self._pods.get(state.pod)
+            await self._call(self._cgroups.remove_container, state.pod, state.id)
+            left = await asyncio.to_thread(remove_tree, life.folder)
+            if left:
+                self._find(Severity.WARNING, f"container {state.id} is not quite gone: {left}")
+            if pod is not None:
+                await self.hooks.removed(pod.spec, state)
+
+    # -- ends
+
+    def _watch(self, life: Life) -> None:
+        def settle() -> None:
+            self._spawn(self._settle(life))
+
+        if not life.watch(settle):
+            settle()
+
+    async def _settle(self, life: Life) -> None:
+        """A container has ended by itself, or was made to."""
+        async with life.busy:
+            self._report(life.settle(self.layout.quarantine))
+            await self._end(life)
+        if self._changed is not None:
+            self._changed(life.state.pod)
+
+    async def _end(self, life: Life) -> None:
+        if life.ended.is_set():
+            return
+        state = life.state
+        await self._call(self._cgroups.remove_container, state.pod, state.id)
+        life.close()
+        pod = self._pods.get(state.pod)
+        if pod is not None:
+            await self._apply_all(await self.hooks.stopped(pod.spec, state))
+
+    # -- what was there before
+
+    async def _adopt_pod(self, folder: Path) -> None:
+        record = load(folder / "sandbox.json", PodRecord)
+        if not isinstance(record, PodRecord) or record.spec.uid != folder.name:
+            if isinstance(record, Finding):
+                self._report((record,))
+                put_aside(folder / "sandbox.json", self.layout.quarantine)
+                self._find(Severity.ERROR, f"pod {folder.name} is lost; what was left of it is removed")
+            for container in folders_in(folder / "containers"):
+                for attempt in folders_in(container):
+                    await self._clear(attempt)
+            await asyncio.to_thread(remove_tree, folder)
+            return
+        self._pods[record.spec.uid] = record
+        found: list[Life] = []
+        for container in folders_in(folder / "containers"):
+            for attempt in folders_in(container):
+                life = await self._adopt_container(attempt, record)
+                found += [life] if life is not None else []
+        for life in sorted(found, key=lambda life: life.record.created_at):
+            self._lives[life.state.id] = life
+
+    async def _adopt_container(self, folder: Path, pod: PodRecord) -> Life | None:
+        record = load(folder / "state.json", ContainerRecord)
+        if isinstance(record, ContainerRecord):
+            spec = record.spec
+            place = (spec.pod, spec.name, str(spec.attempt))
+            if place == (pod.spec.uid, folder.parent.name, folder.name) and spec.id not in self._lives:
+                return Life(folder, record)
+            record = Finding(Severity.ERROR, f"{folder}/state.json is of another container")
+        if isinstance(record, Finding):
+            self._report((record,))
+            put_aside(folder / "state.json", self.layout.quarantine)
+            self._find(Severity.ERROR, f"container {folder.parent.name} of pod {pod.spec.uid} is lost")
+        await self._clear(folder)
+        return None
+
+    async def _clear(self, folder: Path) -> None:
+        """Kill and remove what nobody knows."""
+        for pid, start in await asyncio.to_thread(shims.find_shims, folder / "spec.json"):
+            shims.send(pid, start, signal.SIGKILL)
+        deadline = time.monotonic() + self.settings.adopt_patience
+        while shims.is_locked(folder / "lock") and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(remove_tree, folder)
+
+    def _sweep_cgroups(self) -> None:
+        """Remove cgroups of pods and containers that nobody knows, with what runs there."""
+        for uid in self._cgroups.pods():
+            if uid not in self._pods:
+                self._cgroups.remove_pod(uid)
+                continue
+            for id in self._cgroups.containers(uid):
+                if id not in self._lives:
+                    self._cgroups.remove_container(uid, id)
+
+    async def _adopt(self, life: Life) -> None:
+        try:
+            self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))
+        except OSError as error:
+            self._find(Severity.ERROR, f"container {life.state.id} cannot be adopted: {error}")
+        if life.state.phase is Phase.RUNNING:
+            self._watch(life)
+        elif life.state.phase is Phase.EXITED:
+            await self._end(life)
+
+    # -- looking
+
+    def sandboxes(self) -> Sequence[SandboxState]:
+        return [pod.state for pod in self._pods.values()]
+
+    def containers(self, pod: str = "") -> Sequence[ContainerState]:
+        return [life.state for life in (self._of(pod) if pod else self._lives.values())]
+
+    def inventory(self) -> Inventory:
+        return Inventory(
+            tuple(pod.spec for pod in self._pods.values() if pod.running),
+            tuple(Held(life.record.spec, life.state, life.record.resources) for life in self._lives.values()),
+        )
+
+    # -- inside
+
+    def _of(self, uid: str) -> list[Life]:
+        return [life for life in self._lives.values() if life.state.pod == uid]
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something to its end, even if whoever asked for it gives up waiting."""
+        return await asyncio.shield(self._spawn(work))
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task: asyncio.Task[T] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _call(self, function: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *args))
+
+    def _find(self, severity: Severity, text: str) -> None:
+        self._report((Finding(severity, text),))
+
+    def _report(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            _log.warning("%s", finding.what)
+        self.findings += findings
+
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
+    """What cannot be set here at all is told and borne; anything else is a fault."""
+    fault = next((fault for fault in faults if not fault.absent), None)
+    return RuntimeFault(reason, str(fault)) if fault is not None else None
+
+
+def _has_cpuset(join: Sequence[Path]) -> bool:
+    return any(os.path.exists(path.parent / "cpuset.cpus") for path in join)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return

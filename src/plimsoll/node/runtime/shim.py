@@ -1,0 +1,556 @@
+"""The small process beside every container: starts it, keeps its output, and says how it ended.
+
+Run as `python -I -S shim.py SPEC.json`; a program of its own that imports nothing of ours, so that it starts
+fast, stays small and outlives the agent, of any version. It inherits two descriptors: 3, a pipe on which it
+says in one line of JSON that the container runs or why not, and 4, a file that stays locked for as long as
+the shim lives, so that an agent that comes later can tell.
+
+Promises, in the container's folder: `run.json` is there before the container's command runs (pid and start
+times), `exit.json` is there when all its processes are gone (exit code, signal, time). Each is written under
+another name and renamed. If the shim is killed, the container's first process dies with it.
+
+    shim --- first process --- whatever it starts; orphans become the shim's children and die with the first
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes longer to import than all the rest
+    from typing import Any, NoReturn
+
+STATUS, LOCK = 3, 4
+#: As other runtimes say that a command could not be started.
+START_ERROR = 128
+#: Bytes of one line in a log; longer ones are cut into parts.
+LINE_MAX = 16 * 1024
+#: Seconds to wait for what will not die, and for output of what is dead.
+PATIENCE = 5.0
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_CLONE_NEWNS = 0x20000
+_MS = {
+    "ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024,
+    "nodiratime": 2048, "bind": 4096, "rbind": 4096 | 16384, "relatime": 1 << 21, "strictatime": 1 << 24,
+}  # fmt: skip
+_MS_IGNORED = {
+    "rw",
+    "suid",
+    "dev",
+    "exec",
+    "defaults",
+    "async",
+    "atime",
+    "private",
+    "rprivate",
+    "slave",
+    "rslave",
+}
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 32, 4096, 16384, 1 << 19
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+
+class Kernel:
+    """System calls that Python does not have; without ctypes every one of them fails with ENOSYS."""
+
+    def __init__(self) -> None:
+        self._libc: Any = None
+        try:
+            import ctypes  # noqa: PLC0415 - some Pythons are built without it
+
+            self._libc, self._errno = ctypes.CDLL(None, use_errno=True), ctypes.get_errno
+        except (ImportError, OSError):
+            pass
+
+    def call(self, name: str, *args: object) -> None:
+        if self._libc is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if getattr(self._libc, name)(*args) != 0:
+            number = self._errno()
+            raise OSError(number, os.strerror(number))
+
+    def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+        texts = [os.fsencode(text) if text else None for text in (source, target, kind, data)]
+        from ctypes import c_ulong  # noqa: PLC0415
+
+        self.call("mount", texts[0], texts[1], texts[2], c_ulong(flags), texts[3])
+
+
+class Log:
+    """Output in the form that CRI has for it: `TIME stdout F line`; old parts are kept by number."""
+
+    def __init__(self, path: str, size: int, files: int) -> None:
+        self.path, self.max, self.files = path, size, max(files, 1)
+        self.pending = {b"stdout": b"", b"stderr": b""}
+        self.lost = 0
+        self.fd, self.size, self._second = -1, 0, (-1, b"")
+        self._open()
+
+    def feed(self, stream: bytes, data: bytes) -> None:
+        """Take output as it comes; what has no end of line yet waits for it, up to the longest line."""
+        *lines, rest = (self.pending[stream] + data).split(b"\n")
+        full = b"%s %s F " % (self._stamp(), stream)
+        out = []
+        for line in lines:
+            if len(line) > LINE_MAX:
+                *parts, line = cut(line)
+                out += [b"%s %s P %s\n" % (full[:-10], stream, part) for part in parts]
+            out.append(b"%s%s\n" % (full, line))
+        if len(rest) > LINE_MAX:
+            *parts, rest = cut(rest)
+            out += [b"%s %s P %s\n" % (full[:-10], stream, part) for part in parts]
+        self.pending[stream] = rest
+        if out:
+            self._write(b"".join(out))
+
+    def close(self) -> None:
+        """What never got its end of line is a part of a line."""
+        for stream, rest in self.pending.items():
+            if rest:
+                self._write(b"%s %s P %s\n" % (self._stamp(), stream, rest))
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def _stamp(self) -> bytes:
+        second, nano = divmod(time.time_ns(), 1_000_000_000)
+        if self._second[0] != second:
+            self._second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%s.%09dZ" % (self._second[1], nano)
+
+    def _write(self, data: bytes) -> None:
+        if self.size and self.size + len(data) > self.max:
+            self._rotate()
+        if self.fd < 0:
+            self._open()
+        try:
+            view = memoryview(data)
+            while view:
+                count = os.write(self.fd, view)
+                self.size += count
+                view = view[count:]
+        except OSError:  # no room on the disk: the container goes on, its output is lost
+            self.lost += len(data)
+
+    def _open(self) -> None:
+        try:
+            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self.size = os.fstat(self.fd).st_size
+        except OSError:
+            self.fd = -1
+
+    def _rotate(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd, self.size = -1, 0
+        try:
+            if self.files == 1:
+                os.truncate(self.path, 0)
+                return
+            for number in range(self.files - 1, 0, -1):
+                older = f"{self.path}.{number - 1}" if number > 1 else self.path
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(older, f"{self.path}.{number}")
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, 0)
+
+
+def cut(line: bytes) -> list[bytes]:
+    """A line as parts of the longest length; only the last may be shorter."""
+    return [line[at : at + LINE_MAX] for at in range(0, len(line), LINE_MAX)]
+
+
+def save(folder: str, name: str, value: dict[str, Any]) -> None:
+    temporary = os.path.join(folder, f".{name}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        json.dump(value, file)
+    os.rename(temporary, os.path.join(folder, name))
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in ticks since boot: with the pid it names one process for good."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+# -- the container's first process, between fork and exec
+
+
+def become(
+    spec: dict[str, Any], kernel: Kernel, say: int, go: int, out: int, err: int, parent: int
+) -> NoReturn:
+    """Everything the first process is to be, then its command. Never returns."""
+    try:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        with contextlib.suppress(OSError, AttributeError, ValueError):
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        os.setsid()
+        with contextlib.suppress(OSError):
+            kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(START_ERROR)
+        notes = prepare(spec, kernel)
+        os.write(say, json.dumps({"notes": notes}).encode() + b"\n")
+        if os.read(go, 1) != b"g":
+            os._exit(START_ERROR)
+        null = os.open("/dev/null", os.O_RDONLY)
+        for source, target in ((null, 0), (out, 1), (err, 2)):
+            os.dup2(source, target)
+        if spec.get("pause"):
+            pause(say)
+        execute(spec)
+    except BaseException as error:  # whatever it is, it must be told and must not run on
+        with contextlib.suppress(BaseException):
+            os.write(say, json.dumps({"error": describe(spec, error)}).encode() + b"\n")
+    os._exit(START_ERROR)
+
+
+def prepare(spec: dict[str, Any], kernel: Kernel) -> list[str]:
+    """Cgroups, limits, mounts; what cannot be done but can be done without is told."""
+    notes = []
+    for path in spec["join"]:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+    if spec.get("oom_score_adj") is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(str(spec["oom_score_adj"]))
+        except OSError as error:
+            notes.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
+    if spec.get("affinity"):
+        try:
+            os.sched_setaffinity(0, spec["affinity"])
+        except OSError as error:
+            notes.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
+    for name, (soft, hard) in spec.get("rlimits", {}).items():
+        import resource  # noqa: PLC0415 - seldom needed
+
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
+    notes += mount_all(spec, kernel)
+    if spec.get("gids"):
+        try:
+            os.setgroups(sorted({*os.getgroups(), *spec["gids"]}))
+        except OSError as error:
+            notes.append(f"groups {spec['gids']} cannot be joined: {error.strerror}")
+    os.umask(spec.get("umask", 0o022))
+    try:
+        os.chdir(spec["cwd"])
+    except OSError as error:
+        raise RuntimeError(f'chdir to cwd ("{spec["cwd"]}") failed: {error.strerror}') from None
+    return notes
+
+
+def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
+    """Mounts and device nodes, in a mount namespace of its own: nobody else sees them."""
+    wanted, notes = list(spec.get("mounts", ())), []
+    for device in spec.get("devices", ()):
+        path, source = device["path"], device["host_path"] or device["path"]
+        if not os.path.exists(source):
+            notes.append(f"device {path}: there is no {source} on this machine")
+        elif os.path.realpath(path) != os.path.realpath(source):
+            wanted.append({"source": source, "target": path, "type": "", "options": ["bind"]})
+    if not wanted:
+        return notes
+    try:
+        kernel.call("unshare", _CLONE_NEWNS)
+        kernel.mount("none", "/", "", _MS_REC | _MS_SLAVE)
+    except OSError as error:
+        targets = ", ".join(mount["target"] for mount in wanted)
+        return [*notes, f"nothing can be mounted at {targets}: {error.strerror}"]
+    for mount in wanted:
+        try:
+            mount_one(mount, kernel)
+        except OSError as error:
+            notes.append(f"{mount['source']} cannot be mounted at {mount['target']}: {error.strerror}")
+    return notes
+
+
+def mount_one(mount: dict[str, Any], kernel: Kernel) -> None:
+    source, target, kind = mount["source"], mount["target"], mount["type"]
+    if not os.path.isabs(target):
+        raise OSError(errno.EINVAL, "the target is no absolute path")
+    if not os.path.exists(target):
+        raise OSError(errno.ENOENT, "the target does not exist, and this runtime changes nothing on the host")
+    flags, data = 0, []
+    for option in mount["options"]:
+        if option in _MS:
+            flags |= _MS[option]
+        elif option not in _MS_IGNORED:
+            data.append(option)
+    if flags & _MS_BIND or kind in ("", "bind", "none"):
+        kernel.mount(source, target, "", _MS_BIND | (flags & _MS_REC))
+        if flags & ~(_MS_BIND | _MS_REC):
+            kernel.mount("none", target, "", _MS_REMOUNT | _MS_BIND | (flags & ~_MS_REC))
+    else:
+        kernel.mount(source, target, kind, flags, ",".join(data))
+
+
+def execute(spec: dict[str, Any]) -> NoReturn:
+    argv, env = spec["argv"], spec["env"]
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)
+    failure: OSError = FileNotFoundError(errno.ENOENT, "executable file not found in $PATH")
+    for folder in env.get("PATH", DEFAULT_PATH).split(":"):
+        try:
+            os.execve(os.path.join(folder or ".", argv[0]), argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            failure = error
+    raise failure
+
+
+def pause(say: int) -> NoReturn:
+    """Do nothing until told to end."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+    os.close(say)
+    while True:
+        signal.pause()
+
+
+def describe(spec: dict[str, Any], error: BaseException) -> str:
+    if isinstance(error, RuntimeError):
+        return str(error)
+    command = (spec.get("argv") or [""])[0]
+    if isinstance(error, OSError):
+        text = error.strerror or str(error)
+        if error.filename in spec["join"]:
+            return f"the container's cgroup cannot be joined: {error.filename}: {text}"
+        return f'exec: "{command}": {text[:1].lower()}{text[1:]}'
+    return f'exec: "{command}": {error}'
+
+
+# -- the shim itself
+
+
+class Shim:
+    def __init__(self, spec: dict[str, Any], folder: str) -> None:
+        self.spec, self.folder = spec, folder
+        self.kernel = Kernel()
+        self.notes: list[str] = []
+        self.log = Log(spec["log"], spec.get("log_bytes", 10 << 20), spec.get("log_files", 5))
+        self.status: int | None = None  # of the first process, as waitpid has it
+        self.finished_at = 0.0
+        self.pid = 0
+
+    def run(self) -> None:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            self.kernel.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            self.kernel.call("prctl", _PR_SET_NAME, b"plimsoll-shim", 0, 0, 0)
+        except OSError as error:
+            self.notes.append(f"orphaned processes are not collected: {error.strerror}")
+        self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        outs = self.start()
+        if outs is None:
+            return
+        self.serve(outs)
+        self.end_orphans()
+        self.drain(outs)
+        self.finish()
+
+    def start(self) -> dict[int, bytes] | None:
+        """Start the first process; its two outputs, or None if there is nothing to run."""
+        (out_r, out_w), (err_r, err_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        (say_r, say_w), (go_r, go_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        me = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(go_w)  # else it would wait for itself
+            become(self.spec, self.kernel, say_w, go_r, out_w, err_w, me)
+        for fd in (out_w, err_w, say_w, go_r):
+            os.close(fd)
+        with os.fdopen(say_r, "rb") as said:
+            first = json.loads(said.readline() or b'{"error": "it died before its command ran"}')
+            self.notes += first.get("notes", [])
+            if "error" not in first:
+                self.record_run(me)
+                os.write(go_w, b"g")
+                first = json.loads(said.readline() or b"{}")
+        os.close(go_w)
+        if "error" in first:
+            os.waitpid(self.pid, 0)
+            self.log.close()
+            self.save_exit({"exit_code": START_ERROR, "error": first["error"], "finished_at": time.time()})
+            self.tell({"error": first["error"]})
+            return None
+        self.tell({"ok": True})
+        for fd in (out_r, err_r):
+            os.set_blocking(fd, False)
+        return {out_r: b"stdout", err_r: b"stderr"}
+
+    def record_run(self, me: int) -> None:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+        save(
+            self.folder,
+            "run.json",
+            {
+                "pid": self.pid,
+                "pid_start": start_time(self.pid),
+                "shim": me,
+                "shim_start": start_time(me),
+                "boot_id": boot,
+                "started_at": time.time(),
+                "notes": self.notes,
+            },
+        )
+
+    def tell(self, value: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the agent may be gone
+            os.write(STATUS, json.dumps(value).encode() + b"\n")
+        os.close(STATUS)
+
+    def serve(self, outs: dict[int, bytes]) -> None:
+        """Keep output until the first process has ended."""
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        for fd in outs:
+            poll.register(fd, select.POLLIN)
+        self.reap()
+        while self.status is None:
+            for fd, _ in poll.poll():
+                if fd == self.wake:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self.wake, 4096)
+                    self.reap()
+                elif not self.pump(fd, outs):
+                    poll.unregister(fd)
+
+    def pump(self, fd: int, outs: dict[int, bytes]) -> bool:
+        """Take what there is to read; False at the end."""
+        try:
+            data = os.read(fd, 32768)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if data:
+            self.log.feed(outs[fd], data)
+            return True
+        os.close(fd)
+        del outs[fd]
+        return False
+
+    def reap(self) -> bool:
+        """Collect the dead; False when nobody is left."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if pid == self.pid:
+                    self.status, self.finished_at = status, time.time()
+        except ChildProcessError:
+            return False
+
+    def end_orphans(self) -> None:
+        """With the first process goes everything it has started: it is ours by now, or will be."""
+        deadline = time.monotonic() + PATIENCE
+        while self.reap():
+            for pid in children(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                self.notes.append(f"processes that do not die: {children(os.getpid())}")
+                return
+            select.select([self.wake], [], [], 0.02)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.wake, 4096)
+
+    def drain(self, outs: dict[int, bytes]) -> None:
+        """What was written before the end."""
+        deadline = time.monotonic() + PATIENCE
+        while outs and time.monotonic() < deadline:
+            ready, _, _ = select.select(list(outs), [], [], 0.5)
+            for fd in ready:
+                self.pump(fd, outs)
+            if not ready:
+                break  # somebody who is not ours holds it open
+        self.log.close()
+
+    def finish(self) -> None:
+        code, number = os.waitstatus_to_exitcode(self.status or 0), 0
+        if code < 0:
+            code, number = 128 - code, -code
+        if self.log.lost:
+            self.notes.append(f"{self.log.lost} bytes of output are lost: the log could not be written")
+        self.save_exit(
+            {
+                "exit_code": code,
+                "signal": number,
+                "finished_at": self.finished_at,
+                "oom": out_of_memory(self.spec["join"]),
+            }
+        )
+
+    def save_exit(self, value: dict[str, Any]) -> None:
+        value["notes"] = self.notes
+        while True:
+            try:
+                save(self.folder, "exit.json", value)
+                return
+            except FileNotFoundError:
+                return  # the folder was taken away: nobody wants to know
+            except OSError:
+                time.sleep(1)  # no room: the exit code is worth waiting for
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(text) for text in file.read().split()]
+    except OSError:
+        pass
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) == pid:
+                found.append(int(name))
+    return found
+
+
+def out_of_memory(join: list[str]) -> bool:
+    """Whether the kernel has killed something in these cgroups for want of memory."""
+    for path in join:
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(path), name)) as file:
+                for line in file:
+                    key, _, value = line.partition(" ")
+                    if key == "oom_kill" and value.strip() not in ("", "0"):
+                        return True
+    return False
+
+
+def main() -> None:
+    gc.disable()  # nothing here makes cycles
+    for fd in (STATUS, LOCK):
+        os.set_inheritable(fd, False)
+    os.closerange(LOCK + 1, 65536)
+    fcntl.flock(
+        LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB
+    )  # held already, by whoever started us: through this very file
+    with open(sys.argv[1]) as file:
+        spec = json.load(file)
+    Shim(spec, os.path.dirname(os.path.abspath(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The agent's end of shims and of the processes they watch.
+
+Owns starting a shim, telling whether one lives, and signals that reach the process meant and no other: a
+process is a pid together with its start time, and a signal goes through a descriptor of the process, which
+was checked after it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import py_compile
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("shim.py")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def compile_shim(folder: Path) -> Path:
+    """The shim as a program that starts without being compiled each time; its source if that fails."""
+    target = folder / "shim.pyc"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        py_compile.compile(str(SOURCE), cfile=str(target), doraise=True)
+    except (OSError, py_compile.PyCompileError):
+        return SOURCE
+    return target
+
+
+def boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int]:
+    """Start a shim; its pid, and the descriptor on which it will say how that went. OSError if it cannot."""
+    said, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    held = -1
+    try:
+        os.set_blocking(say, True)
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # The lock belongs to the open file, which the shim shares: it outlives us there, without a gap.
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        spare = max(say, held, 4) + 1
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-X", "utf8", str(program), str(spec)],
+            {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            file_actions=[
+                # By way of spare numbers: one of the two may be 3 or 4 already.
+                (os.POSIX_SPAWN_DUP2, say, spare),
+                (os.POSIX_SPAWN_DUP2, held, spare + 1),
+                (os.POSIX_SPAWN_DUP2, spare, 3),
+                (os.POSIX_SPAWN_DUP2, spare + 1, 4),
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, str(stderr), flags, 0o600),
+            ],
+            setsid=True,
+        )
+    except BaseException:
+        os.close(said)
+        raise
+    finally:
+        os.close(say)
+        if held >= 0:
+            os.close(held)
+    return pid, said
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether the shim that this lock belongs to lives."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in ticks since boot; None if there is none."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def open_process(pid: int, start: int) -> int | None:
+    """A descriptor of just this process, dead but not collected too; None if it is gone."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (OSError, OverflowError, ValueError):
+        return None
+    if start_time(pid) != start:
+        os.close(fd)
+        return None
+    return fd
+
+
+def send(pid: int, start: int, number: int) -> bool:
+    """Send a signal to just this process; False if it is gone."""
+    fd = open_process(pid, start)
+    if fd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(fd, number)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def collect(pid: int) -> None:
+    """Take a dead shim off the kernel's hands, if it was ours."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def kill_session(leader: int, start: int) -> None:
+    """Kill what is left of the session that a container's first process led."""
+    found = start_time(leader)
+    if found is not None and found != start:
+        return  # the number is another's by now, so of the session nobody is left
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields and int(fields[3]) == leader and int(fields[19]) >= start:
+            send(pid, int(fields[19]), signal.SIGKILL)
+
+
+def find_shims(spec: Path) -> list[tuple[int, int]]:
+    """Shims that were started for a container, as (pid, start time), by their command line."""
+    wanted = os.fsencode(spec)
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(65536).split(b"\0")
+            started = start_time(pid)
+            if wanted in words and b"-I" in words and started is not None:
+                found.append((pid, started))
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it has started, as far as they can be seen."""
+    parents: dict[int, list[int]] = {}
+    for other in _pids():
+        fields = _stat(other)
+        if fields:
+            parents.setdefault(int(fields[1]), []).append(other)
+    found, queue = [], [pid]
+    while queue:
+        found.append(queue.pop())
+        queue += parents.pop(found[-1], [])
+    return found
+
+
+def set_affinity(pids: Iterable[int], cpus: set[int]) -> str:
+    """Let all threads of processes run on these CPUs only; what went wrong, if anything."""
+    problem = ""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/task"):
+                try:
+                    os.sched_setaffinity(int(name), cpus)
+                except ProcessLookupError:
+                    continue
+                except (OSError, ValueError, OverflowError) as error:
+                    problem = str(error)
+    return problem
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields after the name: state, parent, group, session, ...; the 20th is the start time."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
