@@ -1,0 +1,316 @@
+"""One node's agent: from the pods of the API to their containers, claims and cgroups, and back. START HERE.
+
+Owns the order of things. All pods of the node are listed once: who was let in before a restart comes first,
+in the same order, then the others are judged on the node's own books (`admit`). A pod that is let in is on
+record before anything is done for it; then a worker of its own prepares its claims, runs its containers and
+tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any more.
+
+Promises: what the runtime has and the API does not know is ended and cleaned up, its claims included; nothing
+of the agent's own work depends on the API server or on drivers being there; stopping the agent stops no
+container.
+
+Documents 000 ("Kubelet Admission Control") and 004.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.node import pod_key
+from plimsoll.node.admit import Admitter, has_ended
+from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.containers import Runtime
+from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.nri import NriServer
+from plimsoll.node.plugins import Plugins
+from plimsoll.node.podresources import PodResourcesServer
+from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.situation import Order
+from plimsoll.node.pods.worker import PodWorker, reject
+from plimsoll.node.preemption import CONDITION_REASON, MESSAGE, REASON
+from plimsoll.node.presence import Presence
+from plimsoll.node.pressure import Eviction, PressureWatch
+from plimsoll.node.sights import Sights
+
+_log = logging.getLogger("plimsoll.node")
+
+#: How often claims, pods and cgroups that nobody knows are looked for (seconds).
+_TIDY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """The parts of one agent; those that are None are not wanted."""
+
+    presence: Presence
+    admitter: Admitter
+    book: ClaimBook
+    runtime: Runtime
+    cgroups: Cgroups
+    enforcement: Enforcement
+    parts: Parts  #: what workers work with
+    sights: Sights
+    plugins: Plugins | None = None
+    nri: NriServer | None = None
+    pod_resources: PodResourcesServer | None = None
+    pressure: PressureWatch | None = None
+
+
+class Agent:
+    """The agent of one node."""
+
+    def __init__(self, equipment: Equipment, *, tidy: float = _TIDY_SECONDS) -> None:
+        self.equipment = equipment
+        self.presence = equipment.presence
+        self.admitter = equipment.admitter
+        self.name = equipment.presence.name
+        self._tidy_seconds = tidy
+        self._pods: dict[str, Pod] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._coming: asyncio.Queue[Pod] = asyncio.Queue()
+        self._retiring: dict[str, asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tiers_due = asyncio.Event()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Take over what is there, open the sockets, begin to register; pods come by `pods_listed`."""
+        own = self.equipment
+        try:
+            for fault in await asyncio.to_thread(own.cgroups.set_up):
+                _log.warning("%s: %s", self.name, fault)
+            await own.runtime.start(self._stirred)
+            if own.nri is not None:
+                await own.nri.start()
+            if own.plugins is not None:
+                own.plugins.on_change = self._poke_all
+                await own.plugins.start()
+            if own.pod_resources is not None:
+                await own.pod_resources.start()
+        except BaseException:
+            await self.stop()
+            raise
+        for finding in (*own.book.findings, *own.admitter.findings):
+            _log.warning("%s: %s", self.name, finding)
+        self._keep(own.presence.run(), "presence")
+        self._keep(self._keep_tiers(), "tiers")
+        if own.pressure is not None:
+            self._keep(own.pressure.run(), "pressure")
+
+    async def stop(self) -> None:
+        """End in order; containers go on running, the Node stays."""
+        own = self.equipment
+        await _cancel([*self._tasks, *self._retiring.values()])
+        self._tasks.clear()
+        self._retiring.clear()
+        await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
+        self._workers.clear()
+        for part in (own.pod_resources, own.plugins, own.nri):
+            if part is not None:
+                await part.stop()
+        await own.runtime.stop()
+        await own.admitter.flush()
+
+    # -- pods come and go
+
+    def pods(self) -> Sequence[Pod]:
+        """The pods the agent knows, ended ones included until the API has them no more."""
+        return tuple(self._pods.values())
+
+    def running(self) -> Sequence[Pod]:
+        """The pods that were let in and have not ended on this node."""
+        return tuple(self._pods[uid] for uid in self.admitter.order if uid in self._pods)
+
+    def is_active(self, pod: Pod) -> bool:
+        """Whether a pod holds anything here, or will."""
+        return pod_key(pod) in self.admitter
+
+    def pods_listed(self, pods: Sequence[Pod]) -> None:
+        """All pods of the node, once: who was in before comes first."""
+        for pod in pods:
+            self._pods[pod_key(pod)] = pod
+        others = self.admitter.restore(pods)
+        for uid in self.admitter.order:
+            self._begin(self._pods[uid])
+        for pod in pods:
+            if has_ended(pod) and self._has_remains(pod_key(pod)):
+                self._begin(pod)
+        for pod in others:
+            self._coming.put_nowait(pod)
+        self._keep(self._take_in(), "admission")
+        self._keep(self._tidy(), "tidying")
+        self.equipment.sights.stir()
+
+    def pod_added(self, pod: Pod) -> None:
+        self._pods[pod_key(pod)] = pod
+        if not has_ended(pod):
+            self._coming.put_nowait(pod)
+        self.equipment.sights.stir()
+
+    def pod_changed(self, old: Pod, new: Pod) -> None:
+        uid = pod_key(new)
+        self._pods[uid] = new
+        self.admitter.update(new)
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(new)
+        self.equipment.sights.stir()
+
+    def pod_removed(self, old: Pod) -> None:
+        """A pod is gone from the API; what still runs of it is ended."""
+        uid = pod_key(old)
+        self._pods.pop(uid, None)
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.vanish()
+        else:
+            self.equipment.parts.writer.forget(uid)
+        self.equipment.sights.stir()
+
+    async def evict(self, pod: Pod, eviction: Eviction) -> None:
+        """Have a pod fail because the node is short of something."""
+        order = Order(eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or "")
+        self._order(pod, order)
+
+    # -- admission
+
+    async def _take_in(self) -> None:
+        """Judge pods one after the other, as they come."""
+        while True:
+            pod = self._pods.get(pod_key(await self._coming.get()))
+            if pod is None or has_ended(pod) or pod_key(pod) in self._workers:
+                continue
+            answer = self.admitter.admit(pod)
+            if not answer.admit:
+                victims = self.admitter.victims(pod)
+                if victims:
+                    await self._make_room(pod, victims)
+                    answer = self.admitter.admit(pod)
+            if not answer.admit:
+                _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), answer.message)
+                self._attend(pod, reject(pod, answer.reason, answer.message, self.equipment.parts))
+                continue
+            finding = await self.admitter.flush()
+            if finding is not None:
+                _log.warning("%s: %s", self.name, finding)
+            self._begin(pod)
+
+    async def _make_room(self, pod: Pod, victims: Sequence[Pod]) -> None:
+        """End pods for one that the node cannot do without, and wait until they are gone."""
+        for victim in victims:
+            self._order(victim, Order(REASON, MESSAGE, None, CONDITION_REASON))
+        retiring = [self._retiring[key] for key in map(pod_key, victims) if key in self._retiring]
+        if retiring:
+            await asyncio.wait(retiring)
+
+    def _order(self, pod: Pod, order: Order) -> None:
+        worker = self._workers.get(pod_key(pod))
+        if worker is not None:
+            worker.end(order)
+
+    # -- workers
+
+    def _begin(self, pod: Pod) -> None:
+        self._attend(pod, PodWorker(pod, self.equipment.parts).start())
+
+    def _attend(self, pod: Pod, worker: PodWorker) -> None:
+        uid = pod_key(pod)
+        self._workers[uid] = worker
+        self._retiring[uid] = asyncio.create_task(self._retire(uid, worker), name=f"end of {_name(pod)}")
+        self._tiers_due.set()
+
+    async def _retire(self, uid: str, worker: PodWorker) -> None:
+        """When nothing of a pod runs any more its charges are free; when nothing is left, it is forgotten."""
+        try:
+            await worker.released.wait()
+            self.admitter.remove(uid)
+            self.equipment.sights.stir()
+            self._tiers_due.set()
+            await self.admitter.flush()
+            await worker.done.wait()
+        finally:
+            if self._workers.get(uid) is worker:
+                del self._workers[uid]
+            self._retiring.pop(uid, None)
+
+    def _stirred(self, uid: str) -> None:
+        """A container has changed by itself."""
+        self.equipment.sights.stir()
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.poke()
+
+    def _poke_all(self) -> None:
+        for worker in self._workers.values():
+            worker.poke()
+
+    # -- upkeep
+
+    async def _keep_tiers(self) -> None:
+        """Follow the pods that run with the cgroups above them."""
+        own = self.equipment
+        while True:
+            await self._tiers_due.wait()
+            self._tiers_due.clear()
+            plan = own.enforcement.tiers(self.running())
+            for fault in await asyncio.to_thread(own.cgroups.apply_tiers, plan):
+                _log.debug("%s: %s", self.name, fault)
+
+    async def _tidy(self) -> None:
+        """Now and then, look for what nobody knows any more."""
+        while True:
+            try:
+                await self.tidy()
+            except Exception:
+                _log.exception("%s: tidying up failed; it goes on", self.name)
+            await asyncio.sleep(self._tidy_seconds)
+
+    async def tidy(self) -> None:
+        """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups."""
+        own = self.equipment
+        for sandbox in own.runtime.sandboxes():
+            if sandbox.uid not in self._pods and sandbox.uid not in self._workers:
+                _log.info("%s: pod %s is gone; its containers are ended", self.name, sandbox.name)
+                await own.runtime.stop_sandbox(sandbox.uid)
+                await own.book.unprepare(sandbox.uid)
+                await own.runtime.remove_sandbox(sandbox.uid)
+        known = {*self._workers, *(state.uid for state in own.runtime.sandboxes())}
+        for fault in await own.book.reconcile(known):
+            _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
+        for uid in await asyncio.to_thread(own.cgroups.pods):
+            if uid not in self._pods and uid not in self._workers:
+                await asyncio.to_thread(own.cgroups.remove_pod, uid)
+
+    def _has_remains(self, uid: str) -> bool:
+        own = self.equipment
+        return any(s.uid == uid for s in own.runtime.sandboxes()) or bool(own.book.of_pod(uid))
+
+    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=f"{name} of {self.name}")
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("%s ended: %s", task.get_name(), task.exception(), exc_info=task.exception())
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
