@@ -26,18 +26,20 @@ from plimsoll.ledger.node import pod_key
 from plimsoll.node.admit import Admitter, has_ended
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.containers import Runtime
+from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.situation import Order
+from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
 from plimsoll.node.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.presence import Presence
 from plimsoll.node.pressure import Eviction, PressureWatch
 from plimsoll.node.sights import Sights
+from plimsoll.node.slices import Slices
 
 _log = logging.getLogger("plimsoll.node")
 
@@ -58,6 +60,7 @@ class Equipment:
     parts: Parts  #: what workers work with
     sights: Sights
     plugins: Plugins | None = None
+    slices: Slices | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
     pressure: PressureWatch | None = None
@@ -92,6 +95,9 @@ class Agent:
                 await own.nri.start()
             if own.plugins is not None:
                 own.plugins.on_change = self._poke_all
+                if own.slices is not None:
+                    own.plugins.on_gone = own.slices.remove
+                    self._keep(own.slices.sweep(self._connected), "slices")
                 await own.plugins.start()
             if own.pod_resources is not None:
                 await own.pod_resources.start()
@@ -248,6 +254,11 @@ class Agent:
         if worker is not None:
             worker.poke()
 
+    def _connected(self) -> set[str]:
+        """The drivers that answer now."""
+        plugins = self.equipment.plugins
+        return {each.name for each in plugins.drivers() if each.connected} if plugins is not None else set()
+
     def _poke_all(self) -> None:
         for worker in self._workers.values():
             worker.poke()
@@ -276,6 +287,8 @@ class Agent:
     async def tidy(self) -> None:
         """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups."""
         own = self.equipment
+        if own.book.lost:
+            await self._rebuild()
         for sandbox in own.runtime.sandboxes():
             if sandbox.uid not in self._pods and sandbox.uid not in self._workers:
                 _log.info("%s: pod %s is gone; its containers are ended", self.name, sandbox.name)
@@ -288,6 +301,18 @@ class Agent:
         for uid in await asyncio.to_thread(own.cgroups.pods):
             if uid not in self._pods and uid not in self._workers:
                 await asyncio.to_thread(own.cgroups.remove_pod, uid)
+
+    async def _rebuild(self) -> None:
+        """The record of claims is lost: have those of all pods prepared again, which drivers can take."""
+        pods = []
+        for pod in self.running():
+            claims = await read_claims(pod, self.equipment.parts)
+            if isinstance(claims, RuntimeFault):
+                _log.warning("%s: pod %s: %s", self.name, _name(pod), claims.message)
+                return  # all of them or none: what is not in the book is let go of
+            pods.append((pod, claims))
+        for fault in await self.equipment.book.rebuild(pods):
+            _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
 
     def _has_remains(self, uid: str) -> bool:
         own = self.equipment
