@@ -29,6 +29,7 @@ SUITES: dict[str, str] = {
     "node-allocatable": "tests.conformance.node_allocatable",
     "allocator": "tests.conformance.allocator",
     "capacity-rounding": "tests.conformance.capacity_rounding",
+    "nri": "tests.conformance.nri",
     "checkpoint": "tests.conformance.checkpoint",
 }
 

@@ -25,6 +25,7 @@ FILES = {
         "allocator/perf_cases.jsonl.gz",
     ],
     "capacity-rounding": ["allocator/capacity_rounding.jsonl.gz"],
+    "nri": ["node/nri_session.jsonl.gz"],
     "checkpoint": ["node/dra_checkpoint.jsonl.gz"],
 }
 

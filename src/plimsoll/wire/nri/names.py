@@ -58,7 +58,9 @@ def _quote_char(char: str) -> str:
 def read_version(text: str) -> Version | None:
     """`v0.12.0`, with whatever behind it, as numbers."""
     found = _VERSION.match(text)
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+    version = (0, 0, 0) if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+    # Who was not told its own version at build time says 0.0.0.
+    return version if any(version) else None
 
 
 #: Releases of containerd in which the NRI version changed.
