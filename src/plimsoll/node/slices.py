@@ -1,7 +1,7 @@
 """ResourceSlices of drivers that are gone: what nobody serves must not be given to pods.
 
-Owns `Slices`. A driver without a connected plugin for a while loses its slices of this node; it publishes them
-again when it is back (section 1 of the node protocols).
+Owns `Slices`. A driver without a connected plugin for a while loses its slices of this node; it publishes
+them again when it is back (section 1 of the node protocols).
 
 DIFF: a kubelet deletes all slices of its node when it starts, and pods that are just being scheduled find no
 devices until every driver has published again; here drivers get the same time to connect after a start of the
