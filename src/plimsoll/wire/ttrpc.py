@@ -72,7 +72,7 @@ class Fault:
     @property
     def fatal(self) -> bool:
         """Whether there is no use in asking this peer again."""
-        return self.kind in ("timeout", "closed", "malformed")
+        return self.kind in ("timeout", "closed")
 
 
 CLOSED = Fault(UNAVAILABLE, "ttrpc: closed", "closed")
