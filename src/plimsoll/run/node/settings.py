@@ -48,6 +48,8 @@ class NodeSettings:
     runtime: Literal["process", "none"] = "process"
     #: States only: no sockets for drivers and monitoring agents, no files. None: if there are many.
     bare: bool | None = None
+    #: Commands for images, where processes are run: by full name, name without tag, or last part of the name.
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     machine_file: Path | None = None
     machine: Machine | None = None  #: instead of a file or the machine we are on
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -184,6 +186,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
         root=Path(top.text("root", str(ROOT))),
         runtime=_choice(top, "runtime", "process", RUNTIMES),
         bare=top.flag("bare", False) if _given(tree, "bare") else None,
+        images=_images(top.section("images")),
         machine_file=_path(top, "machine"),
         labels=read_labels(top.take("labels"), f"{where}: labels"),
         taints=read_taints(top.sections("taints")),
@@ -227,6 +230,15 @@ def _choice(section: Section, name: str, default: str, choices: Sequence[str]) -
 def _path(section: Section, name: str) -> Path | None:
     text = section.text(name, "")
     return Path(text) if text else None
+
+
+def _images(section: Section) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for name, command in section.rest().items():
+        if not isinstance(command, list) or not command or not all(isinstance(p, str) for p in command):
+            raise section.bad(name, "must be a command as a list of texts, such as [sleep, inf]")
+        found[name] = tuple(command)
+    return found
 
 
 def _nri(section: Section) -> Path | None:

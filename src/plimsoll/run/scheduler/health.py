@@ -31,9 +31,11 @@ class HealthServer:
         ready: Mapping[str, Check],
         metrics: Callable[[], AsyncIterator[bytes]],
         debug: Mapping[str, Page] | None = None,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
+        """`debug` are pages below `/debug/`, `pages` those at paths of their own."""
         self._live, self._ready, self._metrics = live, ready, metrics
-        self._debug = debug or {}
+        self._pages = {f"/debug/{name}": page for name, page in (debug or {}).items()} | dict(pages or {})
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -43,8 +45,8 @@ class HealthServer:
         app.router.add_get("/livez", self._check(self._live))
         app.router.add_get("/readyz", self._check(self._ready))
         app.router.add_get("/metrics", self._scrape)
-        for name, page in self._debug.items():
-            app.router.add_get(f"/debug/{name}", _json(page))
+        for path, page in self._pages.items():
+            app.router.add_get(path, _json(page))
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, host, port)
