@@ -3,8 +3,11 @@
 making.py    a container as its spec, CDI files and hooks want it together
 none.py      states only, for simulated nodes
 process.py   real processes: START HERE
+life.py      one container as a process
+adoption.py  what an earlier agent has left
 shim.py      the small process beside every container; a program of its own
 shims.py     the agent's end of a shim: start it, find it again, signal it
+commands.py  what a container runs
 folder.py    what is kept of pods and containers on disk
 """
 

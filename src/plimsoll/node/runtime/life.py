@@ -39,6 +39,8 @@ class Life:
         self.ended = asyncio.Event()
         #: Held by whoever changes the container; waiting for its end needs none.
         self.busy = asyncio.Lock()
+        #: Held while its resources are changed, which hooks may do at any time.
+        self.changing = asyncio.Lock()
         self.state: ContainerState = state_of(record, None, None, folder)
         self._pidfd = -1
         self._on_end: Callable[[], None] | None = None

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,15 +42,13 @@ from plimsoll.node.layout import Layout, part
 from plimsoll.node.records import Finding, Severity
 from plimsoll.node.resources import LinuxResources, resources_of
 from plimsoll.node.runtime import shims
+from plimsoll.node.runtime.adoption import look_around
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
 from plimsoll.node.runtime.folder import (
     ContainerRecord,
     Exit,
     Launch,
     PodRecord,
-    folders_in,
-    load,
-    put_aside,
     remove_tree,
     save,
 )
@@ -110,6 +107,7 @@ class ProcessRuntime:
         self._clock = clock
         self._pods: dict[str, PodRecord] = {}
         self._lives: dict[str, Life] = {}
+        self._building: set[Path] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed: Callable[[str], None] | None = None
         self._program = shims.SOURCE
@@ -121,9 +119,11 @@ class ProcessRuntime:
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
-        for folder in await asyncio.to_thread(lambda: list(folders_in(self.layout.pods))):
-            await self._adopt_pod(folder)
-        await self._call(self._sweep_cgroups)
+        found = await look_around(self.layout, self.settings.adopt_patience)
+        self._report(found.findings)
+        self._pods = found.pods
+        self._lives = {life.state.id: life for life in found.lives}
+        await self._call(self._set_up_cgroups)
         await asyncio.gather(*(self._adopt(life) for life in self._lives.values()))
 
     async def stop(self) -> None:
@@ -231,12 +231,21 @@ class ProcessRuntime:
             folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
         except InputError as error:
             return RuntimeFault(CREATE_ERROR, str(error))
-        if any(life.folder == folder for life in self._lives.values()):
+        if folder in self._building or any(life.folder == folder for life in self._lives.values()):
             text = f"attempt {spec.attempt} of container {spec.name!r} is taken by another container"
             return RuntimeFault(CREATE_ERROR, text)
         command = command_of(spec, self.settings.images)
         if isinstance(command, RuntimeFault):
             return command
+        self._building.add(folder)
+        try:
+            return await self._create_in(folder, pod, spec, command)
+        finally:
+            self._building.discard(folder)
+
+    async def _create_in(
+        self, folder: Path, pod: PodRecord, spec: ContainerSpec, command: Command
+    ) -> RuntimeFault | None:
         wanted = replace(spec, command=command.argv)
         made = await make(pod.spec, wanted, resources_of(spec.plan), self._cdi, self.hooks)
         if isinstance(made, RuntimeFault):
@@ -357,9 +366,17 @@ class ProcessRuntime:
         self, id: str, resources: LinuxResources, plan: ContainerPlan | None = None
     ) -> RuntimeFault | None:
         life = self._lives.get(id)
-        if life is None or life.state.phase is Phase.EXITED:
+        if life is None:
             return None
-        old = life.record
+        async with life.changing:
+            return await self._change(life, resources, plan)
+
+    async def _change(
+        self, life: Life, resources: LinuxResources, plan: ContainerPlan | None
+    ) -> RuntimeFault | None:
+        if life.state.phase is Phase.EXITED:
+            return None
+        id, old = life.state.id, life.record
         merged = old.resources.merged(resources)
         pod = life.state.pod
         faults = await self._call(self._cgroups.make_container, pod, id, merged)
@@ -458,53 +475,14 @@ class ProcessRuntime:
 
     # -- what was there before
 
-    async def _adopt_pod(self, folder: Path) -> None:
-        record = load(folder / "sandbox.json", PodRecord)
-        if not isinstance(record, PodRecord) or record.spec.uid != folder.name:
-            if isinstance(record, Finding):
-                self._report((record,))
-                put_aside(folder / "sandbox.json", self.layout.quarantine)
-                self._find(Severity.ERROR, f"pod {folder.name} is lost; what was left of it is removed")
-            for container in folders_in(folder / "containers"):
-                for attempt in folders_in(container):
-                    await self._clear(attempt)
-            await asyncio.to_thread(remove_tree, folder)
-            return
-        self._pods[record.spec.uid] = record
-        found: list[Life] = []
-        for container in folders_in(folder / "containers"):
-            for attempt in folders_in(container):
-                life = await self._adopt_container(attempt, record)
-                found += [life] if life is not None else []
-        for life in sorted(found, key=lambda life: life.record.created_at):
-            self._lives[life.state.id] = life
-
-    async def _adopt_container(self, folder: Path, pod: PodRecord) -> Life | None:
-        record = load(folder / "state.json", ContainerRecord)
-        if isinstance(record, ContainerRecord):
-            spec = record.spec
-            place = (spec.pod, spec.name, str(spec.attempt))
-            if place == (pod.spec.uid, folder.parent.name, folder.name) and spec.id not in self._lives:
-                return Life(folder, record)
-            record = Finding(Severity.ERROR, f"{folder}/state.json is of another container")
-        if isinstance(record, Finding):
-            self._report((record,))
-            put_aside(folder / "state.json", self.layout.quarantine)
-            self._find(Severity.ERROR, f"container {folder.parent.name} of pod {pod.spec.uid} is lost")
-        await self._clear(folder)
-        return None
-
-    async def _clear(self, folder: Path) -> None:
-        """Kill and remove what nobody knows."""
-        for pid, start in await asyncio.to_thread(shims.find_shims, folder / "spec.json"):
-            shims.send(pid, start, signal.SIGKILL)
-        deadline = time.monotonic() + self.settings.adopt_patience
-        while shims.is_locked(folder / "lock") and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-        await asyncio.to_thread(remove_tree, folder)
-
-    def _sweep_cgroups(self) -> None:
-        """Remove cgroups of pods and containers that nobody knows, with what runs there."""
+    def _set_up_cgroups(self) -> None:
+        """The cgroups of pods that are known, also after a restart of the machine; those of pods and
+        containers that nobody knows are removed with what runs there."""
+        for uid, pod in self._pods.items():
+            if pod.running:
+                faults = self._cgroups.make_pod(uid, pod.spec.qos, pod.spec.plan)
+                for fault in (fault for fault in faults if not fault.absent):
+                    self._find(Severity.WARNING, f"pod {uid}: {fault}")
         for uid in self._cgroups.pods():
             if uid not in self._pods:
                 self._cgroups.remove_pod(uid)
@@ -518,6 +496,10 @@ class ProcessRuntime:
             self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))
         except OSError as error:
             self._find(Severity.ERROR, f"container {life.state.id} cannot be adopted: {error}")
+        if life.state.phase is Phase.CREATED:
+            await self._call(
+                self._cgroups.make_container, life.state.pod, life.state.id, life.record.resources
+            )
         if life.state.phase is Phase.RUNNING:
             self._watch(life)
         elif life.state.phase is Phase.EXITED:
