@@ -179,7 +179,8 @@ def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -
         return None, "it does not say its version"
     if found > version:
         return None, f"it was written by a newer program: version {found}, this one knows {version}"
-    if tree.get("checksum") != _checksum(kind, found, msgspec.json.encode(body, order="deterministic")):
+    # Blanks do not count, the order of members does: they are encoded again as they stand.
+    if tree.get("checksum") != _checksum(kind, found, msgspec.json.encode(body)):
         return None, "its checksum does not match"
     try:
         for step in range(found, version):

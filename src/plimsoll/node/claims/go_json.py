@@ -41,6 +41,8 @@ class Text:
     name: str = "string"
     #: A pointer can be nil, and null makes it so.
     pointer: bool = False
+    #: The struct it is embedded with, if it is.
+    embedded: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,10 @@ class _Reader:
             if not name:
                 continue
             self._struct = shape.short
-            self._path.append(name)
-            values[name] = self.read(shape.fields[name], value, values[name])
+            part = shape.fields[name]
+            inside = part.embedded if isinstance(part, Text) else ""
+            self._path += [inside, name] if inside else [name]
+            values[name] = self.read(part, value, values[name])
             del self._path[depth:]
             self._struct = outer
         return values

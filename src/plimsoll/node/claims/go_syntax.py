@@ -43,10 +43,9 @@ class _Scan:
         return self.raw[self.at] if self.at < len(self.raw) else None
 
     def next(self) -> int:
-        if self.at >= len(self.raw):
-            raise _Broken(END)
+        """The next byte; Go sees a blank after the last."""
         self.at += 1
-        return self.raw[self.at - 1]
+        return self.raw[self.at - 1] if self.at <= len(self.raw) else 0x20
 
     def fail(self, context: str) -> None:
         if self.at >= len(self.raw):
@@ -54,8 +53,8 @@ class _Scan:
         raise _Broken(f"invalid character {_quoted(self.raw[self.at])} {context}")
 
     def fail_at_last(self, context: str) -> None:
-        self.at -= 1
-        self.fail(context)
+        last = self.raw[self.at - 1] if self.at <= len(self.raw) else 0x20
+        raise _Broken(f"invalid character {_quoted(last)} {context}")
 
     def value(self) -> None:
         first = self.blank()
@@ -109,6 +108,8 @@ class _Scan:
     def text(self) -> None:
         self.at += 1
         while (byte := self.next()) != ord('"'):
+            if self.at > len(self.raw):
+                raise _Broken(END)
             if byte < 0x20:
                 self.fail_at_last("in string literal")
             if byte == ord("\\"):

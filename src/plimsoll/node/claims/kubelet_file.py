@@ -79,8 +79,8 @@ _CLAIM = Struct(
 _DATA = Struct(
     "state.CheckpointData",
     {
-        "kind": Text(),
-        "apiVersion": Text(),
+        "kind": Text(embedded="TypeMeta"),
+        "apiVersion": Text(embedded="TypeMeta"),
         "ClaimInfoStateList": Listing(_CLAIM, "state.ClaimInfoStateList"),
     },
 )

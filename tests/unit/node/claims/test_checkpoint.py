@@ -1,0 +1,278 @@
+"""Where claims come from when an agent starts, and what becomes of a record that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.node import records
+from plimsoll.node.claims import kubelet_file
+from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.checkpoint import (
+    KIND,
+    VERSION,
+    claims_file,
+    decode_body,
+    encode_body,
+    encode_claim,
+    restore,
+)
+from plimsoll.node.layout import Layout
+from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
+from plimsoll.node.records import Severity, read, render
+from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)
+SOME = st.lists(TEXTS, max_size=2).map(tuple)
+DEVICES = st.builds(PreparedDevice, TEXTS, TEXTS, SOME, SOME, st.none() | TEXTS)
+CLAIMS = st.builds(
+    PreparedClaim,
+    st.builds(ClaimRef, TEXTS, TEXTS, TEXTS),
+    st.frozensets(TEXTS, max_size=3),
+    st.dictionaries(TEXTS, st.lists(DEVICES, max_size=2).map(tuple), max_size=2),
+    st.booleans(),
+    st.frozensets(TEXTS, max_size=2),
+)
+
+
+@given(st.lists(CLAIMS, max_size=3, unique_by=lambda claim: claim.ref.uid))
+def test_what_is_written_reads_back(claims: list[PreparedClaim]) -> None:
+    raw = render(KIND, VERSION, encode_body(map(encode_claim, claims)))
+    body, problem = read(raw, KIND, VERSION, {})
+    assert problem == ""
+    assert decode_body(body) == tuple(claims)
+
+
+ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "drivers": {}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"claims": 1},
+        {"claims": [{}]},
+        {"claims": [{**ROW, "ready": "yes"}]},
+        {"claims": [ROW, ROW]},
+        {"claims": [{**ROW, "drivers": {"d": [{"pool": "p"}]}}]},
+    ],
+)
+def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) -> None:
+    layout.claims.write_bytes(render(KIND, VERSION, body))
+    book = ClaimBook.open(layout, World())
+    assert book.claims() == ()
+    assert book.lost
+    assert [finding.severity for finding in book.findings] == [Severity.ERROR]
+    assert len(list(layout.quarantine.iterdir())) == 1
+
+
+def test_fields_of_a_later_day_are_no_damage(layout: Layout) -> None:
+    layout.claims.write_bytes(render(KIND, VERSION, {"claims": [{**ROW, "more": 1}], "other": []}))
+    book = ClaimBook.open(layout, World())
+    assert book.claims() == (PreparedClaim(ClaimRef("n", "c", "u"), ready=True),)
+    assert book.findings == ()
+
+
+def test_a_newer_record_is_kept_for_the_newer_program(layout: Layout) -> None:
+    content = render(KIND, VERSION + 1, {"claims": {}})
+    layout.claims.write_bytes(content)
+    book = ClaimBook.open(layout, World(), now=lambda: 0.0)
+    assert book.lost
+    (place,) = layout.quarantine.iterdir()
+    assert place.read_bytes() == content
+    assert place.name == "claims.json.19700101T000000Z"
+    assert "newer" in book.describe()[0].what
+
+
+def kubelet(layout: Layout, *claims: kubelet_file.KubeletClaim) -> bytes:
+    raw = kubelet_file.encode(claims)
+    layout.kubelet_claims.write_bytes(raw)
+    return raw
+
+
+def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
+    world = World()
+    world.add(make_claim("a", users=["p"]), make_claim("b", users=["gone"]))
+    raw = kubelet(
+        layout,
+        kubelet_file.KubeletClaim(
+            "uid-a",
+            "a",
+            "default",
+            frozenset({"p"}),
+            {GPU: (kubelet_file.KubeletDevice("node", "a-dev", None, None, ("v/c=a",)),)},
+        ),
+        kubelet_file.KubeletClaim("uid-b", "b", "default", frozenset({"gone"}), {GPU: None}),
+        kubelet_file.KubeletClaim("uid-c", "c", "default", None, None),
+    )
+    world.held[GPU] = {"uid-a", "uid-b"}
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world)
+        assert not book.lost
+        assert [finding.severity for finding in book.findings] == [Severity.INFO]
+        assert {claim.ref.name: claim.ready for claim in book.claims()} == {
+            "a": False,
+            "b": False,
+            "c": False,
+        }
+        # What the kubelet knew can be seen, but has to be prepared once more before it is used.
+        pod = make_pod("p", "a")
+        known = book.of_container(pod, pod.spec.containers[0])
+        assert known is not None
+        assert known[0].drivers[GPU][0].cdi == ("v/c=a",)
+        assert await book.prepare(pod, world.named("a")) == ()
+        assert world.calls == [("prepare", GPU, ("uid-a",))]
+        assert await book.reconcile(["p"]) == ()
+        assert world.held == {GPU: {"uid-a"}}
+        assert [claim.ref.name for claim in book.claims()] == ["a"]
+        # From now on ours is the record, and theirs is left as it was.
+        again = ClaimBook.open(layout, world)
+        assert again.claims() == book.claims()
+        assert again.findings == ()
+        assert layout.kubelet_claims.read_bytes() == raw
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"{", b'{"Data":"{}","Checksum":1}'])
+def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -> None:
+    layout.kubelet_claims.write_bytes(raw)
+    book = ClaimBook.open(layout, World())
+    assert book.lost
+    (finding,) = book.findings
+    assert str(layout.kubelet_claims) in finding.what
+    assert layout.kubelet_claims.read_bytes() == raw
+
+
+def test_an_empty_record_of_a_kubelet_is_nothing_to_speak_of(layout: Layout) -> None:
+    layout.kubelet_claims.write_bytes(kubelet_file.encode(None))
+    book = ClaimBook.open(layout, World())
+    assert (book.claims(), book.findings, book.lost) == ((), (), False)
+
+
+def test_a_kubelets_record_that_cannot_be_opened(layout: Layout) -> None:
+    layout.kubelet_claims.mkdir()
+    (finding,) = ClaimBook.open(layout, World()).findings
+    assert "Is a directory" in finding.what
+
+
+def test_looking_changes_nothing(layout: Layout) -> None:
+    layout.claims.write_bytes(b"damaged")
+    restored = restore(layout, claims_file(layout), touch=False)
+    assert restored.lost
+    assert os.listdir(layout.root) == ["claims.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 4096, b"half"])
+def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: bytes) -> None:
+    world = World()
+    world.add(
+        make_claim("a", users=["p"]), make_claim("b", NIC, users=["p", "q"]), make_claim("c", users=["x"])
+    )
+    pods = make_pod("p", "a", "b"), make_pod("q", "b")
+    claims = [(pod, world.named(*(each.name for each in pod.spec.resource_claims))) for pod in pods]
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world)
+        for pod, named in [*claims, (make_pod("x", "c"), world.named("c"))]:
+            assert await book.prepare(pod, named) == ()
+        before = {claim.ref.uid: claim for claim in book.claims()}
+        # The record is damaged while the agent is down, and x is deleted by force.
+        layout.claims.write_bytes(layout.claims.read_bytes()[:100] if content == b"half" else content)
+        again = ClaimBook.open(layout, world)
+        assert again.lost
+        assert again.claims() == ()
+        assert await again.rebuild(claims, leftovers=world.claims.values()) == ()
+        del before["uid-c"]
+        assert {claim.ref.uid: claim for claim in again.claims()} == before
+        assert not again.lost
+        assert world.held == {GPU: {"uid-a"}, NIC: {"uid-b"}}
+        third = ClaimBook.open(layout, world)
+        assert third.findings == ()
+        assert {claim.ref.uid: claim for claim in third.claims()} == before
+
+    asyncio.run(story())
+
+
+def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
+    world = World()
+    world.add(
+        make_claim("a", users=["p"]), make_claim("b", NIC, users=["q"]), make_claim("c", NIC, users=["x"])
+    )
+    world.absent.add(NIC)
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world)
+        pods = [(make_pod("p", "a"), world.named("a")), (make_pod("q", "b"), world.named("b"))]
+        faults = await book.rebuild(pods, leftovers=[world.claims["uid-c"]])
+        assert sorted((fault.claim, fault.code) for fault in faults) == [("b", "absent"), ("c", "absent")]
+        world.absent.clear()
+        assert await book.reconcile(["p", "q"]) == ()
+        assert sorted(claim.ref.name for claim in book.claims()) == ["a", "b"]
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.add(make_claim("a", users=["p"]))
+    pod = make_pod("p", "a")
+    full = False
+    fsync = records.os.fsync
+
+    def sync(file: int) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        fsync(file)
+
+    monkeypatch.setattr(records.os, "fsync", sync)
+
+    async def story() -> None:
+        nonlocal full
+        book = ClaimBook.open(layout, world)
+        full = True
+        (fault,) = await book.prepare(pod, world.named("a"))
+        assert fault.code == "NotSaved"
+        assert fault.message == (
+            f"checkpoint ResourceClaim state: cannot write {layout.claims}: No space left on device"
+        )
+        assert world.calls == []
+        assert book.claims() == ()
+        assert "No space left" in book.describe()[0].what
+
+        def fill(step: str) -> None:
+            nonlocal full
+            full = step == "prepare answered"
+
+        # The disk is full when the answer comes: the driver holds the claim, but nobody may use it.
+        full, world.hook = False, fill
+        (fault,) = await book.prepare(pod, world.named("a"))
+        assert fault.code == "NotSaved"
+        assert not book.claims()[0].ready
+        full, world.hook = False, lambda _: None
+        assert await book.prepare(pod, world.named("a")) == ()
+        assert [call[0] for call in world.calls] == ["prepare", "prepare"]
+        assert book.describe() == ()
+        full = True
+        (fault,) = await book.unprepare("p")
+        assert fault.code == "NotSaved"
+        assert book.claims()[0].ready
+        assert len(world.calls) == 2
+        full = False
+        assert await book.unprepare("p") == ()
+
+    asyncio.run(story())
