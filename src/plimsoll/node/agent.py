@@ -114,11 +114,14 @@ class Agent:
     async def stop(self) -> None:
         """End in order; containers go on running, the Node stays."""
         own = self.equipment
+        workers = list(self._workers.values())  # those that attend to them let go of them when they end
         await _cancel([*self._tasks, *self._retiring.values()])
         self._tasks.clear()
         self._retiring.clear()
-        await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
+        await asyncio.gather(*(worker.stop() for worker in workers))
         self._workers.clear()
+        await own.parts.writer.stop()
+        await own.parts.events.stop()
         for part in (own.pod_resources, own.plugins, own.nri):
             if part is not None:
                 await part.stop()
