@@ -179,7 +179,7 @@ def test_what_cannot_be_set_aside_is_not_written_over(
         raise OSError(errno.EROFS, "Read-only file system")
 
     with monkeypatch.context() as patch:
-        patch.setattr(records.os, "rename", refuse)
+        patch.setattr(os, "rename", refuse)
         finding = file.load().finding
         assert finding is not None
         assert "Read-only file system" in finding.what
@@ -202,7 +202,7 @@ def test_a_save_that_fails_leaves_the_old_record(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(records.os, call, fail)
+        patch.setattr(os, call, fail)
         with pytest.raises(StoreError, match="No space left on device"):
             file.save("new")
     assert file.load().value == "old"

@@ -124,8 +124,8 @@ class ClaimBook:
         self, calls: Mapping[str, Collection[Wanted]]
     ) -> dict[str, dict[str, Devices | DriverFault]]:
         """Ask every driver once, all at the same time; answers by claim and driver."""
-        # DIFF: a kubelet asks one driver after the other, none at all if one is absent, and stops at the first
-        # fault: test_the_rest_is_asked_for_after_a_partial_failure.
+        # DIFF: a kubelet asks one driver after the other, none at all if one is absent, and stops at the
+        # first fault: test_the_rest_is_asked_for_after_a_partial_failure.
 
         async def ask(driver: str, wanted: Collection[Wanted]) -> Mapping[str, Devices | DriverFault]:
             return await self._drivers.prepare(driver, [each.ref for each in wanted])
