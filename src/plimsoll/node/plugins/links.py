@@ -54,18 +54,28 @@ class Link:
         self._connected = connected
         self._reported = reported
         self._channel = rpc.dial(Path(plugin.endpoint), largest=_LARGEST)
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def call(self, method: str, claims: Sequence[ClaimRef]) -> Any:
         """A driver's answer as its message, or a fault."""
-        return await ask(
-            self._channel,
-            self.plugin.service,
-            method,
-            self.plugin.driver,
-            claims,
-            self._metrics,
-            timeout=self._times.call,
-        )
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            return await ask(
+                self._channel,
+                self.plugin.service,
+                method,
+                self.plugin.driver,
+                claims,
+                self._metrics,
+                timeout=self._times.call,
+            )
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
 
     async def run(self) -> None:
         """Watch the connection, and the health if there is any, until cancelled."""
@@ -74,13 +84,14 @@ class Link:
             if self.has_health:
                 group.create_task(self._watch_health())
 
-    async def close(self, grace: float) -> None:
-        """End the connection; calls under way have so many seconds to end by themselves."""
-        try:
-            await self._channel.close(grace)
-        except asyncio.CancelledError:
-            await self._channel.close()
-            raise
+    async def close(self) -> None:
+        """End the connection, and calls under way."""
+        await self._channel.close()
+
+    async def close_when_idle(self) -> None:
+        """End the connection as soon as no call is under way."""
+        await self._idle.wait()
+        await self._channel.close()
 
     async def _watch_connection(self) -> None:
         before = False

@@ -85,7 +85,7 @@ class Plugins:
         self._watcher: asyncio.Task[None] | None = None
         self._attendants: dict[Path, asyncio.Task[None]] = {}
         self._wipes: dict[str, asyncio.Task[None]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[asyncio.Task[None], Link] = {}
 
     # -- life
 
@@ -108,7 +108,10 @@ class Plugins:
         await _end([*self._attendants.values(), *self._wipes.values()])
         self._attendants.clear()
         self._wipes.clear()
-        await _end(self._closing)
+        closing = dict(self._closing)
+        await _end(closing)
+        for link in closing.values():
+            await link.close()
         self._seen = {}
 
     # -- asked by others
@@ -133,6 +136,8 @@ class Plugins:
 
     async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
         claims = _once(claims)
+        if not claims:
+            return {}
         answer = await self._call(driver, PREPARE, claims)
         if isinstance(answer, DriverFault):
             return {claim.uid: answer for claim in claims}
@@ -140,6 +145,8 @@ class Plugins:
 
     async def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, DriverFault | None]:
         claims = _once(claims)
+        if not claims:
+            return {}
         answer = await self._call(driver, UNPREPARE, claims)
         if isinstance(answer, DriverFault):
             return {claim.uid: answer for claim in claims}
@@ -264,9 +271,9 @@ class Plugins:
         del self._links[plugin.rank]
         # DIFF: the kubelet breaks off calls under way when a plugin takes its socket away, though a plugin
         # that ends in good order still answers them: test_a_driver_that_leaves_may_finish_its_answer.
-        task = asyncio.create_task(link.close(self._times.call))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task = asyncio.create_task(link.close_when_idle())
+        self._closing[task] = link
+        task.add_done_callback(self._closing.pop)
         self._changed()
 
     def _connected(self, plugin: Plugin, connected: bool) -> None:

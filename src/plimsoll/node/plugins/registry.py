@@ -41,22 +41,24 @@ class Registry:
 
     def add(self, plugin: Plugin, now: float) -> str:
         """Book a plugin; the reason why not, or nothing."""
-        plugins = self._plugins.setdefault(plugin.driver, [])
+        plugins = self._plugins.get(plugin.driver, [])
         path = os.path.normpath(plugin.endpoint)
         if any(os.path.normpath(other.endpoint) == path for other in plugins):
             return f"endpoint {plugin.endpoint} already registered for DRA driver plugin {plugin.driver}"
-        plugins.append(plugin)
-        plugins.sort(key=lambda booked: booked.rank)
+        self._plugins[plugin.driver] = sorted([*plugins, plugin], key=lambda booked: booked.rank)
         self._note(plugin.driver, now)
         return ""
 
     def remove(self, driver: str, rank: int, now: float) -> None:
         """Take a plugin off the book; one that is not on it is no matter."""
-        plugins = [plugin for plugin in self._plugins.get(driver, ()) if plugin.rank != rank]
-        if plugins:
-            self._plugins[driver] = plugins
+        before = self._plugins.get(driver, [])
+        after = [plugin for plugin in before if plugin.rank != rank]
+        if len(after) == len(before):
+            return
+        if after:
+            self._plugins[driver] = after
         else:
-            self._plugins.pop(driver, None)
+            del self._plugins[driver]
             if self._missing.get(driver, now) is None:
                 del self._missing[driver]  # told, and nothing is left to remember it by
                 return

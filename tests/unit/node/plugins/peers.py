@@ -1,0 +1,241 @@
+"""Drivers in the test's own loop, on real sockets, that behave as told."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from plimsoll.node.layout import Layout
+from plimsoll.node.plugins import Plugins, Times
+from plimsoll.node.prepared import ClaimRef, PreparedDevice
+from plimsoll.wire import rpc
+from plimsoll.wire.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
+
+T = TypeVar("T")
+DRIVER = "gpu.example.com"
+#: Short enough for tests, long enough for a busy machine.
+QUICK = Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.15, call=5.0)
+V1, BETA = "v1.DRAPlugin", "v1beta1.DRAPlugin"
+HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
+
+_PEERS: list[Peer] = []
+
+
+def claim(name: str, uid: str = "") -> ClaimRef:
+    return ClaimRef("default", name, uid or f"uid-{name}")
+
+
+def device(pool: str = "pool", uid: str = "uid-a") -> tuple[PreparedDevice, ...]:
+    """What a peer prepares."""
+    return (PreparedDevice(pool, "dev-0", ("gpu",), (f"example.com/gpu={uid}",)),)
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+@asynccontextmanager
+async def node(times: Times = QUICK, **options: Any) -> AsyncIterator[tuple[Layout, Plugins]]:
+    """Plugins on a folder of their own; nothing may be left of them."""
+    with short_folder() as folder:
+        layout = Layout(folder)
+        plugins = Plugins(layout, times=times, **options)
+        await plugins.start()
+        try:
+            yield layout, plugins
+        finally:
+            await plugins.stop()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not [task for task in left if "plimsoll/node" in str(task.get_coro())], left
+
+
+async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
+    """Look until it is fine; what was seen then."""
+    deadline = time.monotonic() + seconds
+    while not fine(found := look()):
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def registered(plugins: Plugins, count: int = 1, connected: int | None = None) -> None:
+    """Wait until so many plugins are registered, and so many of them connected."""
+    wanted = count if connected is None else connected
+    await until(
+        lambda: plugins.drivers(),
+        lambda found: len(found) == count and sum(driver.connected for driver in found) == wanted,
+    )
+
+
+class Peer:
+    """A driver; change its attributes to change what it does."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        name: str = DRIVER,
+        *,
+        instance: str = "",
+        versions: Sequence[str] = (V1, BETA),
+        type: str = "DRAPlugin",
+        endpoint: str | None = None,
+        socket: str = "",
+    ) -> None:
+        self.name, self.type, self.versions = name, type, list(versions)
+        suffix = f"-{instance}" if instance else ""
+        self.dra = layout.plugins / name / f"dra{suffix}.sock"
+        self.socket = layout.registry / (socket or f"{name}{suffix}-reg.sock")
+        self.endpoint = str(self.dra) if endpoint is None else endpoint
+        self.pool = instance or "pool"
+        #: What it was told, and what it was asked: (method, version, names of claims).
+        self.notified: list[tuple[bool, str]] = []
+        self.calls: list[tuple[str, str, tuple[str, ...]]] = []
+        self.infos = 0
+        self.delay = 0.0
+        #: Answers in place of the usual ones, from the request.
+        self.answer: Callable[[Any], Any] | None = None
+        self.notify_fails = False
+        self.info_delay = 0.0
+        self.streams: list[asyncio.Queue[Any]] = []
+        self.health: list[dict[str, Any]] = []
+        self._servers: dict[Path, grpc.aio.Server] = {}
+        _PEERS.append(self)
+
+    async def serve(self) -> None:
+        """Serve claims and health, without registering."""
+        self.dra.parent.mkdir(parents=True, exist_ok=True)
+        handlers = [
+            rpc.handle(
+                messages.DESCRIPTOR,
+                "DRAPlugin",
+                {
+                    "NodePrepareResources": self._prepare(messages, version),
+                    "NodeUnprepareResources": self._unprepare(messages, version),
+                },
+            )
+            for version, messages in (("v1", dra_v1), ("v1beta1", dra_v1beta1))
+            if f"{version}.DRAPlugin" in self.versions
+        ]
+        handlers += [
+            rpc.handle(
+                messages.DESCRIPTOR, "DRAResourceHealth", {"NodeWatchResources": self._watch(messages)}
+            )
+            for version, messages in ((HEALTH, health_v1), (HEALTH_ALPHA, health_v1alpha1))
+            if version in self.versions
+        ]
+        self._servers[self.dra] = await rpc.serve(self.dra, handlers)
+
+    async def register(self) -> None:
+        """Put up the registration socket."""
+        self.socket.parent.mkdir(parents=True, exist_ok=True)
+        methods: Any = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notify}
+        handler = rpc.handle(registration.DESCRIPTOR, "Registration", methods)
+        self._servers[self.socket] = await rpc.serve(self.socket, [handler])
+
+    async def start(self) -> Peer:
+        await self.serve()
+        await self.register()
+        return self
+
+    async def stop(self, *paths: Path, grace: float | None = None) -> None:
+        """Stop serving there, or everywhere; the sockets go."""
+        for path in paths or tuple(self._servers):
+            server = self._servers.pop(path, None)
+            if server is not None:
+                if grace:
+                    path.unlink(missing_ok=True)
+                for queue in self.streams:
+                    queue.put_nowait(None)
+                await server.stop(grace)
+                path.unlink(missing_ok=True)
+
+    async def tell_health(self, *devices: dict[str, Any]) -> None:
+        self.health = list(devices)
+        for queue in self.streams:
+            queue.put_nowait(self.health)
+
+    async def _info(self, request: Any, context: Any) -> Any:
+        self.infos += 1
+        await asyncio.sleep(self.info_delay)
+        return registration.PluginInfo(
+            type=self.type, name=self.name, endpoint=self.endpoint, supported_versions=self.versions
+        )
+
+    async def _notify(self, request: Any, context: Any) -> Any:
+        self.notified.append((request.plugin_registered, request.error))
+        if self.notify_fails:
+            await context.abort(grpc.StatusCode.INTERNAL, "not interested")
+        return registration.RegistrationStatusResponse()
+
+    def _prepare(self, messages: Any, version: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def prepare(request: Any, context: Any) -> Any:
+            self.calls.append(("prepare", version, tuple(claim.name for claim in request.claims)))
+            await asyncio.sleep(self.delay)
+            if self.answer is not None:
+                return self.answer(request)
+            answer = messages.NodePrepareResourcesResponse()
+            for asked in request.claims:
+                device = messages.Device(pool_name=self.pool, device_name="dev-0", request_names=["gpu"])
+                device.cdi_device_ids.append(f"example.com/gpu={asked.uid}")
+                answer.claims[asked.uid].devices.append(device)
+            return answer
+
+        return prepare
+
+    def _unprepare(self, messages: Any, version: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def unprepare(request: Any, context: Any) -> Any:
+            self.calls.append(("unprepare", version, tuple(claim.name for claim in request.claims)))
+            await asyncio.sleep(self.delay)
+            if self.answer is not None:
+                return self.answer(request)
+            answer = messages.NodeUnprepareResourcesResponse()
+            for asked in request.claims:
+                answer.claims[asked.uid].SetInParent()
+            return answer
+
+        return unprepare
+
+    def _watch(self, messages: Any) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+            queue: asyncio.Queue[Any] = asyncio.Queue()
+            self.streams.append(queue)
+            queue.put_nowait(self.health)
+            try:
+                while (devices := await queue.get()) is not None:
+                    if isinstance(devices, bytes):
+                        yield devices
+                        continue
+                    yield messages.NodeWatchResourcesResponse(
+                        devices=[messages.DeviceHealth(**device) for device in devices]
+                    )
+            finally:
+                self.streams.remove(queue)
+
+        return watch
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A story that may not hang, and after which no peer is left."""
+
+    async def bounded() -> None:
+        try:
+            async with asyncio.timeout(30):
+                await story()
+        finally:
+            while _PEERS:
+                await _PEERS.pop().stop()
+
+    asyncio.run(bounded())

@@ -1,0 +1,275 @@
+"""The books of plugins, sockets and health, compared with plain models of them."""
+
+from __future__ import annotations
+
+import os
+import socket as sockets_of
+from contextlib import closing
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.node.plugins.health import (
+    DEFAULT_SECONDS,
+    HEALTHY,
+    LONGEST_MESSAGE,
+    NOTHING_KNOWN,
+    UNHEALTHY,
+    UNKNOWN,
+    Health,
+    HealthBook,
+    Report,
+    cut_message,
+    read_reports,
+)
+from plimsoll.node.plugins.registration import Times, wait_before
+from plimsoll.node.plugins.registry import Plugin, Registry
+from plimsoll.node.plugins.sockets import DEEPEST, MOST_ENTRIES, Socket, compare, scan
+from plimsoll.wire.messages import health_v1, health_v1alpha1
+from tests.unit.node.plugins.peers import short_folder
+
+DRIVERS = ("a", "b")
+ENDPOINTS = ("/x", "/y", "/z")
+
+
+def plugin(driver: str, endpoint: str, rank: int) -> Plugin:
+    return Plugin(driver, endpoint, "v1.DRAPlugin", "", rank, 0.0)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(DRIVERS), st.sampled_from(ENDPOINTS), st.integers(0, 30)),
+        st.tuples(st.just("remove"), st.sampled_from(DRIVERS), st.integers(0, 30)),
+        st.tuples(st.just("connect"), st.sampled_from(DRIVERS), st.integers(0, 30), st.booleans()),
+        st.tuples(st.just("wait"), st.integers(0, 40)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> None:
+    """The twin keeps all plugins in one list and works everything out when asked."""
+    registry = Registry()
+    plain: dict[int, list[object]] = {}  # rank -> driver, endpoint, connected
+    since: dict[str, float] = {}  # driver -> when it was first seen without a connection
+    told: set[str] = set()
+    now = 0.0
+    for step in steps:
+        match step:
+            case ("add", str(driver), str(endpoint), int(rank)):
+                if rank in plain:
+                    continue  # ranks are given once
+                double = any(entry[:2] == [driver, endpoint] for entry in plain.values())
+                assert bool(registry.add(plugin(driver, endpoint, rank), now)) == double
+                if not double:
+                    plain[rank] = [driver, endpoint, False]
+            case ("remove", str(driver), int(rank)):
+                registry.remove(driver, rank, now)
+                if plain.get(rank, [""])[0] == driver:
+                    del plain[rank]
+                    since.setdefault(driver, now)
+            case ("connect", str(driver), int(rank), bool(connected)):
+                entry = plain.get(rank, ["", "", connected])
+                news = entry[0] == driver and entry[2] != connected
+                assert registry.set_connected(driver, rank, connected, now) == news
+                entry[2] = connected if news else entry[2]
+            case ("wait", int(seconds)):
+                now += seconds
+        due = []
+        for driver in DRIVERS:
+            own = {rank: entry for rank, entry in plain.items() if entry[0] == driver}
+            linked = [rank for rank, entry in own.items() if entry[2]]
+            chosen = registry.choose(driver)
+            assert (chosen.rank if chosen else None) == max(linked, default=max(own, default=None))
+            assert [found.rank for found in registry.of(driver)] == sorted(own, reverse=True)
+            assert registry.is_connected(driver) == bool(linked)
+            if linked:
+                since.pop(driver, None)
+                told.discard(driver)
+            elif own:
+                since.setdefault(driver, now)
+            if driver in told and not own:
+                told.discard(driver)
+                del since[driver]
+            if driver not in told and now - since.get(driver, now) >= 30:
+                due.append(driver)
+                told.add(driver)
+                if not own:
+                    told.discard(driver)
+                    del since[driver]
+        assert list(registry.gone(now, 30)) == due
+        assert list(registry.gone(now, 30)) == []
+
+
+def test_waits_double_to_a_limit() -> None:
+    waits = [wait_before(failures, Times()) for failures in range(1, 12)]
+    assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122, 122]
+    assert wait_before(10**9, Times()) == 122
+    assert wait_before(0, Times()) == 0.5
+
+
+# -- sockets
+
+
+def bind(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sockets_of.socket(sockets_of.AF_UNIX)) as server:
+        server.bind(str(path))
+
+
+def test_a_look_sees_sockets_and_nothing_else() -> None:
+    with short_folder() as folder:
+        assert scan(folder / "missing") == {}
+        for name in ("b.sock", "a.sock", "sub/c.sock", ".hidden", ".sub/d.sock", "sub/.e"):
+            bind(folder / name)
+        (folder / "file").write_text("")
+        os.mkfifo(folder / "pipe")
+        (folder / "link").symlink_to(folder / "a.sock")
+        (folder / "folder").symlink_to(folder / "sub")
+        (folder / "nowhere").symlink_to(folder / "nothing")
+        (folder / "loop").symlink_to(folder / "loop")
+        assert sorted(str(path.relative_to(folder)) for path in scan(folder)) == [
+            "a.sock",
+            "b.sock",
+            "link",
+            "sub/c.sock",
+        ]
+
+
+def test_a_look_is_bounded() -> None:
+    with short_folder() as folder:
+        deep = folder
+        for _ in range(DEEPEST + 3):
+            deep /= "d"
+            bind(deep / "s")
+        assert len(scan(folder)) == DEEPEST
+    with short_folder() as folder:
+        for place in range(MOST_ENTRIES + 50):
+            (folder / str(place)).touch()
+        bind(folder / "sub" / "s")
+        assert len(scan(folder)) <= 1
+
+
+def test_a_socket_made_anew_is_another_one_and_its_mode_is_no_matter() -> None:
+    with short_folder() as folder:
+        bind(folder / "s")
+        first = scan(folder)
+        (folder / "s").chmod(0o600)
+        assert compare(first, scan(folder)) == compare({}, {})
+        (folder / "s").unlink()
+        (folder / "hold").touch()  # so that the number of the inode is not used again
+        bind(folder / "s")
+        second = scan(folder)
+        changes = compare(first, second)
+        assert changes.gone == tuple(first.values())
+        assert changes.come == tuple(second.values())
+
+
+SEEN = st.dictionaries(
+    st.sampled_from([Path("/a"), Path("/b"), Path("/c")]), st.tuples(st.integers(0, 3), st.integers(0, 2))
+)
+
+
+@given(SEEN, SEEN)
+def test_changes_lead_from_one_look_to_the_next(
+    old: dict[Path, tuple[int, int]], new: dict[Path, tuple[int, int]]
+) -> None:
+    before = {path: Socket(made, path, 1, inode) for path, (made, inode) in old.items()}
+    after = {path: Socket(made, path, 1, inode) for path, (made, inode) in new.items()}
+    changes = compare(before, after)
+    rebuilt = set(before.values()) - set(changes.gone) | set(changes.come)
+    assert rebuilt == set(after.values())
+    assert list(changes.come) == sorted(changes.come)
+    assert not set(changes.gone) & set(changes.come)
+
+
+# -- health
+
+REPORTS = st.lists(
+    st.builds(
+        Report,
+        st.just("p"),
+        st.sampled_from(["d1", "d2", "d3"]),
+        st.builds(Health, st.sampled_from([HEALTHY, UNHEALTHY, UNKNOWN]), st.sampled_from(["", "hot"])),
+        st.sampled_from([5.0, 30.0]),
+    ),
+    max_size=3,
+    unique_by=lambda report: report.device,
+)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("report"), st.sampled_from([1, 2]), REPORTS),
+        st.tuples(st.just("clear"), st.sampled_from([1, 2]), st.just([])),
+        st.tuples(st.just("wait"), st.integers(1, 20), st.just([])),
+    ),
+    max_size=30,
+)
+
+
+@given(EVENTS)
+def test_health_is_the_newest_report_that_still_holds(events: list[tuple[str, int, list[Report]]]) -> None:
+    """The twin keeps every message there ever was, and reads them from the end."""
+    book = HealthBook()
+    told: list[tuple[float, int, Report]] = []
+    now = 0.0
+    devices = ("d1", "d2", "d3")
+
+    def plain(device: str) -> Health:
+        for own in (2, 1):
+            for at, plugin_, report in reversed(told):
+                if plugin_ == own and report.device == device:
+                    if at + report.seconds > now:
+                        return report.health
+                    break
+        return NOTHING_KNOWN
+
+    before = [NOTHING_KNOWN] * 3
+    for kind, number, reports in events:
+        news = False
+        if kind == "report":
+            news = book.report(number, reports, now)
+            told += [(now, number, report) for report in reports]
+        elif kind == "clear":
+            news = book.clear(number)
+            told = [entry for entry in told if entry[1] != number]
+        else:
+            now += number
+            news = book.expire(now)
+        after = [book.look((2, 1), "p", device, now) for device in devices]
+        assert after == [plain(device) for device in devices]
+        assert news or before == after  # no change without being told
+        before = after
+        assert not book.expire(now)
+
+
+def test_reports_of_both_versions_are_read() -> None:
+    for messages in (health_v1, health_v1alpha1):
+        message = messages.NodeWatchResourcesResponse()
+        for name, health, seconds, text in (
+            ("a", 1, 60, ""),
+            ("b", 2, 0, "x" * 5000),
+            ("c", 0, -5, "ä" * 600),
+            ("d", 77, 2**62, ""),
+            ("", 1, 0, ""),
+            ("e" * 300, 1, 0, ""),
+        ):
+            entry = message.devices.add(health=health, health_check_timeout_seconds=seconds, message=text)
+            entry.device.pool_name, entry.device.device_name = "p", name
+        read = read_reports(message)
+        assert [report.device for report in read] == ["a", "b", "c", "d"]
+        assert [report.health.status for report in read] == [HEALTHY, UNHEALTHY, UNKNOWN, UNKNOWN]
+        assert [report.seconds for report in read[:3]] == [60, DEFAULT_SECONDS, DEFAULT_SECONDS]
+        assert read[3].seconds < 10**9
+        assert read[1].health.message == "x" * 1021 + "..."
+
+
+@given(st.text(max_size=3000))
+def test_messages_are_cut_between_characters(text: str) -> None:
+    cut = cut_message(text.encode(errors="replace").decode())
+    assert len(cut.encode()) <= LONGEST_MESSAGE
+    if len(text.encode(errors="replace")) <= LONGEST_MESSAGE:
+        assert cut == text.encode(errors="replace").decode()
+    else:
+        assert cut.endswith("...")

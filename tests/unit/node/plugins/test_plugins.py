@@ -1,0 +1,358 @@
+"""Conversations with drivers on real sockets: they come, restart and leave, and calls go to the right one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client import generate_latest as page
+
+from plimsoll.node.plugins import DraMetrics, Times
+from plimsoll.node.prepared import DriverFault
+from tests.unit.node.plugins.peers import (
+    DRIVER,
+    Peer,
+    claim,
+    device,
+    node,
+    registered,
+    run,
+    until,
+)
+
+
+def test_a_driver_registers_prepares_and_releases() -> None:
+    async def story() -> None:
+        registry = CollectorRegistry()
+        async with node(metrics=DraMetrics(registry), clock=lambda: 1234.5) as (layout, plugins):
+            changes: list[int] = []
+            plugins.on_change = lambda: changes.append(len(plugins.drivers()))
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            (info,) = plugins.drivers()
+            assert (info.name, info.endpoint, info.version) == (DRIVER, peer.endpoint, "v1")
+            assert info.registered_at == 1234.5
+            assert changes[0] == 1
+            await until(lambda: peer.notified)
+            assert peer.notified == [(True, "")]
+            both = [claim("a"), claim("b")]
+            assert await plugins.prepare(DRIVER, both) == {
+                "uid-a": device(),
+                "uid-b": device(uid="uid-b"),
+            }
+            assert await plugins.unprepare(DRIVER, both) == {"uid-a": None, "uid-b": None}
+            assert peer.calls == [("prepare", "v1", ("a", "b")), ("unprepare", "v1", ("a", "b"))]
+            assert plugins.health(DRIVER, "pool", "dev-0") is None
+            await peer.stop()
+            await until(lambda: not plugins.drivers())
+            assert changes[-1] == 0
+        shown = page(registry).decode()
+        for method in ("NodePrepareResources", "NodeUnprepareResources"):
+            labels = (
+                f'driver_name="{DRIVER}",grpc_status_code="OK",'
+                f'method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/{method}"'
+            )
+            assert f"dra_grpc_operations_duration_seconds_count{{{labels}}} 1.0" in shown
+
+    run(story)
+
+
+def test_a_claim_named_twice_is_asked_for_once() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            assert set(await plugins.prepare(DRIVER, [claim("a"), claim("a")])) == {"uid-a"}
+            assert peer.calls == [("prepare", "v1", ("a",))]
+            await peer.stop()
+
+    run(story)
+
+
+def test_drivers_that_are_not_there() -> None:
+    async def story() -> None:
+        async with node() as (_, plugins):
+            for name, text in (
+                ("none.example.com", "DRA driver none.example.com is not registered"),
+                ("", "DRA driver name is empty"),
+            ):
+                fault = DriverFault(name, "absent", text)
+                assert await plugins.prepare(name, [claim("a")]) == {"uid-a": fault}
+                assert await plugins.unprepare(name, [claim("a")]) == {"uid-a": fault}
+
+    run(story)
+
+
+def test_a_driver_restarts_with_the_same_sockets() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            for _ in range(3):
+                await peer.stop()
+                await peer.start()
+                peer.notified.clear()
+                await until(lambda: peer.notified)
+                await registered(plugins)
+                assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
+
+    run(story)
+
+
+def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_folder() -> None:
+    """Only the driver's own socket went and came back: the connection is made again."""
+
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            await peer.stop(peer.dra)
+            await registered(plugins, 1, 0)
+            answer = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+            assert isinstance(answer, DriverFault)
+            assert answer.kind == "broken"
+            assert answer.message.startswith("NodePrepareResources: rpc error: code = Unavailable desc = ")
+            await peer.serve()
+            await registered(plugins)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
+            assert len(peer.notified) == 1
+            await peer.stop()
+
+    run(story)
+
+
+def test_a_rolling_update() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            old = await Peer(layout, instance="old").start()
+            await registered(plugins)
+            new = await Peer(layout, instance="new").start()
+            await registered(plugins, 2)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("new")}
+            # The new one is not connected for a while: the old one helps out.
+            await new.stop(new.dra)
+            await registered(plugins, 2, 1)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("old")}
+            await new.serve()
+            await registered(plugins, 2)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("new")}
+            await old.stop()
+            await registered(plugins)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("new")}
+            await new.stop()
+
+    run(story)
+
+
+def test_a_driver_goes_away_in_the_middle_of_a_call() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            peer.delay = 20
+            call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
+            await until(lambda: peer.calls)
+            await peer.stop()
+            answer = (await call)["uid-a"]
+            assert isinstance(answer, DriverFault)
+            assert answer.kind == "broken"
+
+    run(story)
+
+
+def test_a_driver_that_leaves_may_finish_its_answer() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            peer.delay = 0.3
+            call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
+            await until(lambda: peer.calls)
+            await peer.stop(peer.socket)
+            await until(lambda: not plugins.drivers())
+            assert not call.done()
+            assert await call == {"uid-a": device()}
+            await peer.stop()
+
+    run(story)
+
+
+def test_stopping_ends_calls_under_way() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            peer.delay = 20
+            call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
+            await until(lambda: peer.calls)
+            await plugins.stop()
+            answer = (await call)["uid-a"]
+            assert isinstance(answer, DriverFault)
+            assert answer.kind == "broken"
+            assert "Canceled" in answer.message
+            peer.delay = 0
+            await peer.stop()
+
+    run(story)
+
+
+def test_a_caller_that_is_cancelled_is() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            peer.delay = 20
+            call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
+            await until(lambda: peer.calls)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await peer.stop()
+
+    run(story)
+
+
+def test_a_driver_that_answers_late() -> None:
+    async def story() -> None:
+        registry = CollectorRegistry()
+        async with node(Times(scan=0.02, call=0.1), metrics=DraMetrics(registry)) as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            peer.delay = 1
+            fault = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+            assert isinstance(fault, DriverFault)
+            assert fault.kind == "timeout"
+            assert fault.message.startswith(
+                "NodePrepareResources: rpc error: code = DeadlineExceeded desc = "
+            )
+            released = (await plugins.unprepare(DRIVER, [claim("a")]))["uid-a"]
+            assert released is not None
+            assert released.kind == "timeout"
+            peer.delay = 0
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
+            await peer.stop()
+        assert 'grpc_status_code="DeadlineExceeded"' in page(registry).decode()
+
+    run(story)
+
+
+def test_answers_that_are_no_answers() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            await registered(plugins)
+
+            def refuse(request: object) -> bytes:
+                raise RuntimeError("a bug of the driver")
+
+            for answer, kind, part in (
+                (lambda request: b"\xff\xff\xff\x01", "broken", "cannot be read"),
+                (lambda request: b"", "skipped", "skipped 1 ResourceClaims"),
+                (lambda request: b"\0" * (5 << 20), "broken", "ResourceExhausted"),
+                (refuse, "broken", "Unknown"),
+            ):
+                peer.answer = answer
+                prepared = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+                released = (await plugins.unprepare(DRIVER, [claim("a")]))["uid-a"]
+                for fault in (prepared, released):
+                    assert isinstance(fault, DriverFault)
+                    assert (fault.driver, fault.kind) == (DRIVER, kind)
+                    assert part in fault.message
+            await peer.stop()
+
+    run(story)
+
+
+def test_a_driver_that_stays_away_is_told_once() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            gone: list[str] = []
+
+            async def on_gone(driver: str) -> None:
+                gone.append(driver)
+
+            plugins.on_gone = on_gone
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            await peer.stop(peer.dra)
+            await until(lambda: gone)
+            await asyncio.sleep(0.3)
+            assert gone == [DRIVER]
+            await peer.serve()
+            await registered(plugins)
+            await peer.stop()  # its registration too
+            await until(lambda: len(gone) == 2)
+            await asyncio.sleep(0.3)
+            assert gone == [DRIVER, DRIVER]
+
+    run(story)
+
+
+def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
+    async def story() -> None:
+        async with node(Times(scan=0.02, gone=3.0)) as (layout, plugins):
+            gone: list[str] = []
+
+            async def on_gone(driver: str) -> None:
+                gone.append(driver)
+
+            plugins.on_gone = on_gone
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            await peer.stop()
+            await until(lambda: not plugins.drivers())
+            await peer.start()
+            await registered(plugins)
+            assert plugins._registry.missing() == {}
+            await peer.stop()
+            assert gone == []
+
+    run(story)
+
+
+def test_cleaning_up_ends_when_the_driver_is_back() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            ends: list[str] = []
+
+            async def on_gone(driver: str) -> None:
+                try:
+                    await asyncio.sleep(60)  # a server that does not answer
+                except asyncio.CancelledError:
+                    ends.append("cancelled")
+                    raise
+
+            plugins.on_gone = on_gone
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            await peer.stop(peer.dra)
+            await until(lambda: plugins._wipes)
+            await peer.serve()
+            await until(lambda: ends)
+            await peer.stop()
+
+    run(story)
+
+
+def test_what_listeners_do_wrong_stays_with_them(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+
+            def on_change() -> None:
+                raise RuntimeError("a bug of the listener")
+
+            async def on_gone(driver: str) -> None:
+                raise RuntimeError("another bug")
+
+            plugins.on_change, plugins.on_gone = on_change, on_gone
+            peer = await Peer(layout).start()
+            await registered(plugins)
+            await peer.stop()
+            await until(lambda: "another bug" in caplog.text)
+            await peer.start()
+            await registered(plugins)
+            await peer.stop()
+
+    run(story)
+    assert "a bug of the listener" in caplog.text

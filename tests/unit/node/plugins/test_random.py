@@ -1,0 +1,94 @@
+"""Drivers come, go and restart at random; calls always go where a plain model says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from plimsoll.node.layout import Layout
+from plimsoll.node.plugins import Plugins
+from plimsoll.node.prepared import DriverFault
+from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_folder, until
+
+
+@dataclass
+class Instance:
+    """What the model knows of a plugin: when its registration socket was made, and what it serves."""
+
+    peer: Peer
+    made: int = 0
+    registers: bool = False
+    serves: bool = False
+
+
+def serving(instances: list[Instance]) -> Instance | None:
+    """The one that is asked: the newest that is registered and serves; else the newest registered."""
+    known = sorted((one for one in instances if one.registers), key=lambda one: (one.serves, one.made))
+    return known[-1] if known else None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_go_where_the_model_says(seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def story() -> None:
+        with short_folder() as folder:
+            layout = Layout(folder)
+            instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
+            plugins = Plugins(layout, times=QUICK)
+            await plugins.start()
+            try:
+                for step in range(25):
+                    await act(chance, step, chance.choice(instances))
+                    if chance.random() < 0.15:
+                        await plugins.stop()
+                        plugins = Plugins(layout, times=QUICK)
+                        await plugins.start()
+                    await agreed(plugins, instances)
+                    answer = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
+                    expected = serving(instances)
+                    if expected is None or not expected.serves:
+                        kind = "broken" if expected else "absent"
+                        assert isinstance(answer, DriverFault)
+                        assert answer.kind == kind
+                    else:
+                        assert isinstance(answer, tuple)
+                        assert answer[0].pool == expected.peer.pool
+            finally:
+                await plugins.stop()
+
+    run(story)
+
+
+async def agreed(plugins: Plugins, instances: list[Instance]) -> None:
+    """Wait until the plugins have seen what there is."""
+    wanted = {one.peer.endpoint: one.serves for one in instances if one.registers}
+    await until(
+        lambda: {info.endpoint: info.connected for info in plugins.drivers()}, lambda found: found == wanted
+    )
+
+
+async def act(chance: random.Random, step: int, one: Instance) -> None:
+    """One thing happens to one plugin."""
+    match chance.choice(["register", "register", "leave", "serve", "serve", "fail", "restart"]):
+        case "register" if not one.registers:
+            await asyncio.sleep(0.01)  # the clock of files ticks that slowly
+            await one.peer.register()
+            one.registers, one.made = True, step
+        case "leave":
+            await one.peer.stop(one.peer.socket)
+            one.registers = False
+        case "serve" if not one.serves:
+            await one.peer.serve()
+            one.serves = True
+        case "fail":
+            await one.peer.stop(one.peer.dra)
+            one.serves = False
+        case "restart":
+            await one.peer.stop()
+            await asyncio.sleep(0.01)
+            await one.peer.start()
+            one.registers, one.serves, one.made = True, True, step

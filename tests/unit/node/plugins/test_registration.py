@@ -1,0 +1,256 @@
+"""Plugins in the registration folder: which are registered, which are not and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.node.layout import Layout
+from plimsoll.node.plugins import Plugins, Times
+from tests.unit.node.plugins.peers import (
+    BETA,
+    DRIVER,
+    QUICK,
+    V1,
+    Peer,
+    claim,
+    device,
+    node,
+    registered,
+    run,
+    short_folder,
+    until,
+)
+
+
+def test_an_endpoint_is_not_taken_over() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            first = await Peer(layout).start()
+            await registered(plugins)
+            thief = Peer(layout, socket="thief.sock", endpoint=f"{first.dra.parent}/./dra.sock")
+            await thief.register()
+            await until(lambda: thief.notified)
+            text = f"endpoint {thief.endpoint} already registered for DRA driver plugin {DRIVER}"
+            text = f"RegisterPlugin error -- plugin registration failed with err: {text}"
+            assert thief.notified[0] == (False, text)
+            assert plugins.refused() == {thief.socket: text}
+            await first.stop(first.socket)  # and it is tried again
+            await until(lambda: (True, "") in thief.notified)
+            assert plugins.refused() == {}
+            await thief.stop()
+            await first.stop()
+
+    run(story)
+
+
+def test_a_plugin_of_the_older_version() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout, versions=[BETA]).start()
+            await registered(plugins)
+            assert plugins.drivers()[0].version == "v1beta1"
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
+            assert await plugins.unprepare(DRIVER, [claim("a")]) == {"uid-a": None}
+            assert {version for _, version, _ in peer.calls} == {"v1beta1"}
+            await peer.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"type": "CSIPlugin"},
+            "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket {socket}",
+        ),
+        (
+            {"versions": ["v1alpha9.DRAPlugin"]},
+            "RegisterPlugin error -- plugin validation failed with err: invalid supported gRPC versions of"
+            " DRA driver plugin {name} at endpoint {endpoint}: none of services supported by the plugin"
+            ' (["v1alpha9.DRAPlugin"]) are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])',
+        ),
+        (
+            {"name": "Not A Driver"},
+            'RegisterPlugin error -- plugin validation failed with err: "Not A Driver" is not the name of a'
+            " driver: a DNS subdomain of at most 63 characters is needed",
+        ),
+        (
+            {"endpoint": "dra.sock"},
+            'RegisterPlugin error -- plugin validation failed with err: endpoint "dra.sock" is not the'
+            " absolute path of a socket",
+        ),
+    ],
+)
+def test_plugins_are_told_why_not(options: dict[str, str], text: str) -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = Peer(layout, socket="peer.sock", **options)
+            await peer.register()
+            await until(lambda: len(peer.notified) >= 2)  # and again, after a while
+            said = text.format(socket=peer.socket, name=peer.name, endpoint=peer.endpoint)
+            assert set(peer.notified) == {(False, said)}
+            assert plugins.refused() == {peer.socket: said}
+            assert plugins.drivers() == ()
+            await peer.stop()
+            await until(lambda: not plugins.refused())
+
+    run(story)
+
+
+def test_a_plugin_that_does_not_want_to_hear_it_is_not_registered() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout).start()
+            peer.notify_fails = True
+            await until(lambda: plugins.refused())
+            assert "failed to send registration status" in plugins.refused()[peer.socket]
+            peer.notify_fails = False
+            await registered(plugins)
+            await until(lambda: not plugins.refused())
+            await peer.stop()
+
+    run(story)
+
+
+def test_a_plugin_that_says_nothing_for_too_long() -> None:
+    async def story() -> None:
+        async with node(Times(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
+            peer = Peer(layout)
+            peer.info_delay = 3
+            await peer.start()
+            await until(lambda: plugins.refused())
+            assert "GetInfo" in plugins.refused()[peer.socket]
+            assert "DeadlineExceeded" in plugins.refused()[peer.socket]
+            peer.info_delay = 0
+            await registered(plugins)
+            await peer.stop()
+
+    run(story)
+
+
+def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
+    async def story() -> None:
+        with short_folder() as folder:
+            layout = Layout(folder)
+            peers = [await Peer(layout, f"d{place}.example.com").start() for place in range(4)]
+            for _ in range(3):
+                plugins = Plugins(layout, times=QUICK)
+                await plugins.start()
+                await registered(plugins, 4)
+                for peer in peers:
+                    assert await plugins.prepare(peer.name, [claim("a")]) == {"uid-a": device()}
+                await plugins.stop()
+                assert plugins.drivers() == ()
+            assert all(len(peer.notified) == 3 for peer in peers)
+            for peer in peers:
+                await peer.stop()
+
+    run(story)
+
+
+def test_the_newest_socket_wins_after_a_restart() -> None:
+    async def story() -> None:
+        with short_folder() as folder:
+            layout = Layout(folder)
+            names = ["z", "m", "a", "k"]
+            peers = []
+            for name in names:
+                peers.append(await Peer(layout, instance=name).start())
+                await asyncio.sleep(0.02)  # the clock of files ticks that slowly
+            peers[-1].info_delay = 0.2  # registered last or first, the age counts
+            plugins = Plugins(layout, times=QUICK)
+            await plugins.start()
+            await registered(plugins, 4)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("k")}
+            await peers.pop().stop()
+            await registered(plugins, 3)
+            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("a")}
+            await plugins.stop()
+            for peer in peers:
+                await peer.stop()
+
+    run(story)
+
+
+def test_strange_things_in_the_registration_folder() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            folder = layout.registry
+            (folder / "a file").write_text("no socket")
+            (folder / "loop").symlink_to(folder)
+            (folder / "dangling").symlink_to("/nowhere/at/all")
+            strange = await Peer(layout, "strange.example.com", socket="a b#?%41\udcff\n.sock").start()
+            below = await Peer(layout, "below.example.com", socket="one/two/reg.sock").start()
+            linked = Peer(layout, "linked.example.com", socket="../elsewhere.sock")
+            await linked.start()
+            (folder / "link.sock").symlink_to(linked.socket)
+            hidden = await Peer(layout, "hidden.example.com", socket=".hidden.sock").start()
+            deep = await Peer(layout, "deep.example.com", socket=".deep/reg.sock").start()
+            long = folder / ("x" * 60)
+            long.mkdir()
+            await registered(plugins, 3)
+            assert [info.name.partition(".")[0] for info in plugins.drivers()] == [
+                "below",
+                "linked",
+                "strange",
+            ]
+            assert hidden.infos == deep.infos == 0
+            for peer in (strange, below, linked):
+                assert await plugins.prepare(peer.name, [claim("a")]) == {"uid-a": device()}
+            for peer in (strange, below, linked, hidden, deep):
+                await peer.stop()
+
+    run(story)
+
+
+def test_a_socket_whose_path_is_too_long() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            long = layout.registry / ("x" * 90)
+            with socket.socket(socket.AF_UNIX) as server:
+                before = os.open(layout.registry, os.O_RDONLY | os.O_DIRECTORY)
+                server.bind(f"/proc/self/fd/{before}/{long.name}")
+                os.close(before)
+                await until(lambda: plugins.refused())
+            assert "at most 107 bytes" in plugins.refused()[long]
+
+    run(story)
+
+
+def test_a_socket_nobody_listens_on_is_tried_again() -> None:
+    async def story() -> None:
+        async with node(Times(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
+            peer = Peer(layout)
+            with socket.socket(socket.AF_UNIX) as left:
+                left.bind(str(peer.socket))
+            await until(lambda: plugins.refused())
+            assert "context deadline exceeded" in plugins.refused()[peer.socket]
+            await peer.start()
+            await registered(plugins)
+            await peer.stop()
+
+    run(story)
+
+
+def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("a file")
+    with pytest.raises(ConfigError, match="plugins_registry: cannot be made: Not a directory"):
+        asyncio.run(Plugins(Layout(tmp_path / "root")).start())
+
+
+def test_the_first_known_version_of_the_plugins_list() -> None:
+    async def story() -> None:
+        async with node() as (layout, plugins):
+            peer = await Peer(layout, versions=["v2.DRAPlugin", BETA, V1]).start()
+            await registered(plugins)
+            assert plugins.drivers()[0].version == "v1beta1"
+            await peer.stop()
+
+    run(story)
