@@ -131,7 +131,7 @@ class _Plan:
             reached = len(inits)
         else:
             reached = max((i for i, c in enumerate(inits) if c.name in current), default=-1)
-        for container in inits[:reached]:
+        for container in inits[: max(reached, 0)]:
             if is_sidecar(container):
                 self._keep(container, current.get(container.name))
         if reached == len(inits):

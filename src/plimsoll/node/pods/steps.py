@@ -24,11 +24,10 @@ PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
 
 
-async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
-    """Have a pod's claims prepared; nothing is asked of drivers that have answered before."""
+async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | RuntimeFault:
+    """The claims of a pod by their names inside it, as far as they have been made."""
     claims: dict[str, ResourceClaim] = {}
-    names = claim_names(pod)
-    for inner, name in names.items():
+    for inner, name in claim_names(pod).items():
         try:
             async with asyncio.timeout(parts.timing.reading):
                 tree = await parts.objects.get(RESOURCE_CLAIMS, name, pod.metadata.namespace)
@@ -37,6 +36,14 @@ async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
             return _unprepared(f"fetch ResourceClaim {name}: the server does not answer")
         except InputError as error:
             return _unprepared(f"fetch ResourceClaim {name}: {error}")
+    return claims
+
+
+async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
+    """Have a pod's claims prepared; nothing is asked of drivers that have answered before."""
+    claims = await read_claims(pod, parts)
+    if isinstance(claims, RuntimeFault):
+        return claims
     # The book knows which claims the pod has to have, those not made yet included.
     faults = await parts.book.prepare(pod, claims)
     if faults:

@@ -54,6 +54,8 @@ class PodWorker:
         #: Nothing of the pod is left, neither here nor in the API.
         self.finished = False
         self.done = asyncio.Event()
+        #: Its containers are gone and its claims are released.
+        self.released = asyncio.Event()
         #: The status told last; empty before the first.
         self.status: Tree = {}
         self._rejected = rejected
@@ -336,6 +338,7 @@ class PodWorker:
             return
         self._trouble = None
         self._closed = True
+        self.released.set()
 
     async def _bury(self) -> None:
         """Take away what is left, and have the API forget the pod."""

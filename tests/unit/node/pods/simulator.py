@@ -1,0 +1,166 @@
+"""A runtime in virtual time: containers that follow a script, and everything that happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from plimsoll.api.core import Pod
+from plimsoll.node.containers import ContainerState, Phase, SandboxState
+from plimsoll.node.pods.backoff import Timing, Wait, next_wait
+from plimsoll.node.pods.decisions import decide
+from plimsoll.node.pods.situation import Begin, Ending, Launch, Order, Remove, RunSandbox, Situation, Stop
+
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Seconds and exit code of each attempt (the last one repeats), and seconds it takes to heed a stop."""
+
+    runs: tuple[tuple[float, int], ...] = ((FOREVER, 0),)
+    heeds: float = 0.0
+
+    def of(self, attempt: int) -> tuple[float, int]:
+        return self.runs[min(attempt, len(self.runs) - 1)]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that happened; what: begin, end, stop, sandbox or ending."""
+
+    at: float
+    what: str
+    name: str = ""
+    attempt: int = -1
+    code: int = 0
+    grace: float = 0.0
+
+
+@dataclass
+class Simulation:
+    """One pod on one machine, from the beginning to the end or to a horizon."""
+
+    pod: Pod
+    behaviours: dict[str, Behaviour]
+    timing: Timing = field(default_factory=Timing)
+    #: Time -> what happens then to the situation of the pod.
+    news: list[tuple[float, Callable[[Simulation], None]]] = field(default_factory=list)
+    now: float = 1000.0
+    trace: list[Happening] = field(default_factory=list)
+    sandbox: SandboxState | None = None
+    states: dict[str, ContainerState] = field(default_factory=dict)
+    ends: dict[str, tuple[float, int]] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    stopping: dict[str, float] = field(default_factory=dict)
+    order: Order | None = None
+    vanished: bool = False
+    ending: Ending | None = None
+    started_at: float = 1000.0
+    over: bool = False
+    told: list[float] = field(default_factory=list)  #: when there were news
+
+    def delete(self, grace: int) -> None:
+        meta = msgspec.structs.replace(
+            self.pod.metadata, deletion_timestamp="2030-01-01T00:00:00Z", deletion_grace_period_seconds=grace
+        )
+        self.pod = msgspec.structs.replace(self.pod, metadata=meta)
+
+    def run(self, horizon: float = 20_000.0, steps: int = 400) -> Simulation:
+        self.news.sort(key=lambda item: item[0])
+        for _ in range(steps):
+            wake = self._settle()
+            if self.over:
+                return self
+            times = [end for end, _ in self.ends.values()]
+            times += [self.news[0][0]] if self.news else []
+            times += [wake] if wake is not None else []
+            ahead = [time for time in times if time != FOREVER]
+            if not ahead or min(ahead) > horizon:
+                return self
+            self.now = max(self.now, min(ahead))
+            self._pass()
+        return self
+
+    def _pass(self) -> None:
+        """Everything that is due at this moment."""
+        while self.news and self.news[0][0] <= self.now:
+            self.news.pop(0)[1](self)
+            self.told.append(self.now)
+        for id, (when, code) in list(self.ends.items()):
+            if when <= self.now:
+                self._end(id, code)
+
+    def _settle(self) -> float | None:
+        """Do what is decided until nothing more is."""
+        for _ in range(50):
+            decision = decide(
+                Situation(
+                    pod=self.pod,
+                    now=self.now,
+                    timing=self.timing,
+                    sandbox=self.sandbox,
+                    states=tuple(self.states.values()),
+                    waits=self.waits,
+                    order=self.order,
+                    vanished=self.vanished,
+                    started_at=self.started_at,
+                    ending=self.ending,
+                    stopping=self.stopping,
+                )
+            )
+            if decision.ending is not None and self.ending is None:
+                self.trace.append(Happening(self.now, "ending", decision.ending.cause))
+            self.ending = decision.ending
+            for action in decision.actions:
+                self._act(action)
+            if not decision.actions:
+                running = any(state.phase is Phase.RUNNING for state in self.states.values())
+                self.over = self.ending is not None and not running
+                return decision.wake_at
+        raise AssertionError("decisions never settle")
+
+    def _act(self, action: object) -> None:
+        match action:
+            case RunSandbox():
+                self.trace.append(Happening(self.now, "sandbox"))
+                self.sandbox = SandboxState(
+                    uid="u", name="p", namespace="d", running=True, created_at=self.now
+                )
+            case Begin(container, attempt, ended_at, _):
+                if ended_at is not None:
+                    known = self.waits.get(container.name)
+                    self.waits[container.name] = next_wait(known, ended_at, self.now, self.timing)
+                id = f"{container.name}-{attempt}"
+                assert id not in self.states
+                seconds, code = self.behaviours[container.name].of(attempt)
+                self.states[id] = ContainerState(
+                    id=id,
+                    pod="u",
+                    name=container.name,
+                    attempt=attempt,
+                    phase=Phase.RUNNING,
+                    created_at=self.now,
+                    started_at=self.now,
+                )
+                self.ends[id] = (self.now + seconds, code)
+                self.trace.append(Happening(self.now, "begin", container.name, attempt))
+            case Stop(id, name, grace, _):
+                self.trace.append(Happening(self.now, "stop", name, self.states[id].attempt, grace=grace))
+                self.stopping[id] = self.now + grace
+                heeds = self.behaviours[name].heeds
+                end = (self.now + heeds, 143) if heeds < grace else (self.now + grace, 137)
+                self.ends[id] = min(self.ends[id], end)
+            case Remove(id):
+                assert self.states.pop(id).phase is not Phase.RUNNING
+            case Launch():
+                raise AssertionError("nothing is created without being started here")
+
+    def _end(self, id: str, code: int) -> None:
+        state = self.states[id]
+        self.states[id] = replace(state, phase=Phase.EXITED, finished_at=self.now, exit_code=code)
+        self.ends.pop(id)
+        self.stopping.pop(id, None)
+        self.trace.append(Happening(self.now, "end", state.name, state.attempt, code))

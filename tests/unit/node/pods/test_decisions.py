@@ -1,0 +1,375 @@
+"""Whatever containers do, decisions keep their promises: a simulated machine against naive rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Container, ContainerRestartRule, Pod, PodSpec, RestartRuleExitCodes
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.node.containers import ContainerState, Phase, SandboxState
+from plimsoll.node.pods.backoff import Failure, Timing
+from plimsoll.node.pods.decisions import decide
+from plimsoll.node.pods.situation import Begin, Cause, Launch, Order, Probed, RunSandbox, Situation, Stop
+from tests.unit.node.pods.simulator import FOREVER, Behaviour, Happening, Simulation
+
+SANDBOX = SandboxState(uid="u", name="p", namespace="d", running=True, created_at=0.0)
+
+
+def pod_of(
+    *mains: Container, inits: tuple[Container, ...] = (), policy: str = "Always", **spec: object
+) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(name="p", namespace="d", uid="u"),
+        spec=PodSpec(containers=mains, init_containers=inits, restart_policy=policy, **spec),  # type: ignore[arg-type]
+    )
+
+
+def state(name: str, phase: Phase = Phase.RUNNING, attempt: int = 0, **rest: object) -> ContainerState:
+    return ContainerState(
+        id=f"{name}-{attempt}",
+        pod="u",
+        name=name,
+        attempt=attempt,
+        phase=phase,
+        created_at=1.0,
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+SIDECAR = "Always"
+
+
+# -- the property
+
+names = ("a", "b", "c")
+runs = st.lists(
+    st.tuples(st.sampled_from([0.0, 1.0, 30.0, 700.0, FOREVER]), st.sampled_from([0, 1, 42])),
+    min_size=1,
+    max_size=4,
+).map(tuple)
+behaviours = st.builds(Behaviour, runs, st.sampled_from([0.0, 1.0, 5.0, 1e6]))
+
+
+@st.composite
+def containers(draw: st.DrawFn, prefix: str, most: int, *, init: bool) -> tuple[Container, ...]:
+    made = []
+    for place in range(draw(st.integers(0 if init else 1, most))):
+        own = draw(st.sampled_from([None, None, "Always", "Never", "OnFailure"]))
+        rules: tuple[ContainerRestartRule, ...] = ()
+        if own in ("Never", "OnFailure") and draw(st.booleans()):
+            operator = draw(st.sampled_from(["In", "NotIn"]))
+            codes = RestartRuleExitCodes(operator=operator, values=(42,))
+            rules = (ContainerRestartRule(action="Restart", exit_codes=codes),)
+        made.append(Container(name=f"{prefix}{place}", restart_policy=own, restart_policy_rules=rules))
+    return tuple(made)
+
+
+@st.composite
+def simulations(draw: st.DrawFn) -> Simulation:
+    inits = draw(containers("i", 3, init=True))
+    mains = draw(containers("m", 3, init=False))
+    pod = pod_of(
+        *mains,
+        inits=inits,
+        policy=draw(st.sampled_from(["Always", "OnFailure", "Never"])),
+        active_deadline_seconds=draw(st.sampled_from([None, None, 3, 1000])),
+        termination_grace_period_seconds=draw(st.sampled_from([None, 0, 4, 60])),
+    )
+    simulation = Simulation(pod, {c.name: draw(behaviours) for c in (*inits, *mains)})
+    for _ in range(draw(st.integers(0, 2))):
+        when = 1000.0 + draw(st.sampled_from([0.0, 1.0, 2.0, 20.0, 3000.0]))
+        kind = draw(st.sampled_from(["delete", "vanish", "order"]))
+        grace = draw(st.sampled_from([0, 3, 30]))
+
+        def news(sim: Simulation, kind: str = kind, grace: int = grace) -> None:
+            if kind == "delete":
+                sim.delete(grace)
+            elif kind == "vanish":
+                sim.vanished = True
+            elif sim.order is None:
+                sim.order = Order("Evicted", "low", float(grace))
+
+        simulation.news.append((when, news))
+    return simulation
+
+
+def should_restart_naively(pod: Pod, container: Container, code: int, *, init: bool) -> bool:
+    policy = pod.spec.restart_policy
+    if init and container.restart_policy == "Always":
+        return True
+    if init and code == 0:
+        return False
+    if container.restart_policy is not None:
+        for rule in container.restart_policy_rules:
+            assert rule.exit_codes is not None
+            if (code in rule.exit_codes.values) == (rule.exit_codes.operator == "In"):
+                return True
+        policy = container.restart_policy
+    return {"Always": True, "OnFailure": code != 0, "Never": False}[policy]
+
+
+@settings(max_examples=200, deadline=None)
+@given(simulations())
+def test_a_pod_lives_by_the_rules(simulation: Simulation) -> None:
+    pod = simulation.pod
+    simulation.run(steps=100)
+    trace = simulation.trace
+    ending = next((h.at for h in trace if h.what == "ending"), FOREVER)
+    check_one_at_a_time(trace)
+    check_order_of_starts(pod, trace)
+    check_restarts(pod, trace, simulation.now, ending, simulation.timing)
+    check_stops(pod, simulation, ending)
+    after = [h for h in trace if h.what == "begin" and h.at > ending]
+    assert not after, "nothing is started once a pod ends"
+    if ending < FOREVER:
+        assert simulation.over, "a pod that ends comes to its end"
+
+
+def check_one_at_a_time(trace: list[Happening]) -> None:
+    running: dict[str, int] = {}
+    for happening in trace:
+        if happening.what == "begin":
+            assert happening.name not in running
+            running[happening.name] = happening.attempt
+        elif happening.what == "end":
+            assert running.pop(happening.name) == happening.attempt
+
+
+def check_order_of_starts(pod: Pod, trace: list[Happening]) -> None:
+    """When a container begins for the first time, everything before it has done its part."""
+    inits = pod.spec.init_containers
+    begun: set[str] = set()
+    succeeded: set[str] = set()
+    for happening in trace:
+        if happening.what == "end" and happening.code == 0:
+            succeeded.add(happening.name)
+        if happening.what != "begin":
+            continue
+        assert trace[0].what in ("sandbox", "ending")
+        place = next((i for i, c in enumerate(inits) if c.name == happening.name), len(inits))
+        for earlier in inits[:place]:
+            done = begun if earlier.restart_policy == "Always" else succeeded
+            assert earlier.name in done, f"{happening.name} before {earlier.name} was done"
+        begun.add(happening.name)
+
+
+def check_restarts(pod: Pod, trace: list[Happening], now: float, ending: float, timing: Timing) -> None:
+    """Every end of a container is followed by a restart exactly when, and exactly if, it should be."""
+    init_names = {c.name for c in pod.spec.init_containers}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        own = [h for h in trace if h.name == container.name and h.what in ("begin", "end")]
+        wait = None
+        for place, end in enumerate(own):
+            if end.what != "end":
+                continue
+            start = own[place - 1]
+            if wait is not None and end.at - start.at > timing.crash_reset:
+                wait = None
+            due = end.at if wait is None else end.at + wait
+            wanted = should_restart_naively(pod, container, end.code, init=container.name in init_names)
+            again = own[place + 1] if place + 1 < len(own) else None
+            if not wanted or due > ending or (due == ending and again is None):
+                assert again is None
+            elif again is None:
+                assert due > now or ending <= due or _is_over(pod, trace), (container.name, due, now)
+            else:
+                assert again.attempt == end.attempt + 1
+                assert again.at == due
+            wait = timing.crash_first if wait is None else min(wait * 2, timing.crash_most)
+
+
+def _is_over(pod: Pod, trace: list[Happening]) -> bool:
+    return len(trace) >= 50  # the simulation was cut off
+
+
+def check_stops(pod: Pod, simulation: Simulation, ending: float) -> None:
+    trace = simulation.trace
+    if ending == FOREVER:
+        assert not any(h.what == "stop" for h in trace)
+        return
+    assert simulation.ending is not None
+    # Who shortens the time when it is up already still leaves the least there is.
+    deadline = max(
+        simulation.ending.deadline, *(when for when in simulation.told if when <= simulation.now), 0.0
+    )
+    sidecars = [c.name for c in pod.spec.init_containers if c.restart_policy == "Always"]
+    running: set[str] = set()
+    for happening in trace:
+        if happening.what == "begin":
+            running.add(happening.name)
+        elif happening.what == "end":
+            running.discard(happening.name)
+            if happening.at > ending:
+                assert happening.at <= deadline + simulation.timing.grace_least
+        elif happening.what == "stop":
+            assert happening.at >= ending
+            assert happening.grace >= simulation.timing.grace_least
+            if happening.name not in sidecars:
+                continue
+            later = sidecars[sidecars.index(happening.name) + 1 :]
+            waited_for = {n for n in running if n not in sidecars or n in later}
+            assert not waited_for or happening.at >= simulation.ending.deadline
+
+
+# -- single cases
+
+
+def test_init_containers_one_by_one_then_the_rest_together() -> None:
+    pod = pod_of(
+        Container(name="m1"), Container(name="m2"), inits=(Container(name="i1"), Container(name="i2"))
+    )
+    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX))
+    assert found.actions == (Begin(pod.spec.init_containers[0], 0),)
+    done = [state("i1", Phase.EXITED), state("i2", Phase.EXITED)]
+    assert decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=done[:1])).actions == (
+        Begin(pod.spec.init_containers[1], 0),
+    )
+    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=done))
+    assert found.actions == tuple(Begin(c, 0) for c in pod.spec.containers)
+
+
+def test_what_comes_after_a_sidecar_waits_for_its_startup_probe() -> None:
+    from plimsoll.api.core import Probe  # noqa: PLC0415 - only here
+
+    sidecar = Container(name="s", restart_policy=SIDECAR, startup_probe=Probe())
+    pod = pod_of(Container(name="m"), inits=(sidecar,))
+    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("s"),))
+    assert decide(at).actions == ()
+    started = replace(at, probes={"s-0": Probed(started=True)})
+    assert decide(started).actions == (Begin(pod.spec.containers[0], 0),)
+    unwell = replace(at, probes={"s-0": Probed(started=False, failed="startup")})
+    (stop,) = decide(unwell).stops
+    assert stop.message == "Init container s failed startup probe, will be restarted"
+
+
+def test_crash_loop_says_when_it_goes_on() -> None:
+    pod = pod_of(Container(name="m"))
+    sim = Simulation(pod, {"m": Behaviour(runs=((0.0, 1),))})
+    sim.run(horizon=1100.0)
+    begins = [h.at - 1000.0 for h in sim.trace if h.what == "begin"]
+    assert begins == [0.0, 0.0, 10.0, 30.0, 70.0]
+    at = Situation(
+        pod=pod, now=1100.0, sandbox=sim.sandbox, states=tuple(sim.states.values()), waits=sim.waits
+    )
+    found = decide(at)
+    assert found.wake_at == 1150.0
+    assert found.waiting["m"].reason == "CrashLoopBackOff"
+    assert found.waiting["m"].message == "back-off 1m20s restarting failed container=m pod=p_d(u)"
+
+
+def test_a_long_run_is_forgiven() -> None:
+    sim = Simulation(
+        pod_of(Container(name="m")), {"m": Behaviour(runs=((0.0, 1), (0.0, 1), (601.0, 1), (FOREVER, 0)))}
+    )
+    sim.run(horizon=3000.0)
+    begins = [h.at - 1000.0 for h in sim.trace if h.what == "begin"]
+    assert begins == [0.0, 0.0, 10.0, 611.0]
+
+
+def test_only_the_attempt_before_the_last_is_kept() -> None:
+    sim = Simulation(pod_of(Container(name="m")), {"m": Behaviour(runs=((0.0, 1),))})
+    sim.run(horizon=2000.0)
+    assert [s.attempt for s in sim.states.values()] == [7, 8]
+
+
+def test_sidecars_end_after_the_rest_the_last_first() -> None:
+    inits = (Container(name="s1", restart_policy=SIDECAR), Container(name="s2", restart_policy=SIDECAR))
+    pod = pod_of(Container(name="m"), inits=inits, policy="Never")
+    sim = Simulation(pod, {"m": Behaviour(runs=((5.0, 0),)), "s1": Behaviour(), "s2": Behaviour(heeds=3.0)})
+    sim.run()
+    ends = [(h.name, h.at - 1000.0) for h in sim.trace if h.what == "end"]
+    assert ends == [("m", 5.0), ("s2", 8.0), ("s1", 8.0)]
+    assert sim.ending is not None
+    assert sim.ending.cause is Cause.FINISHED
+
+
+def test_sidecars_are_stopped_in_time_even_if_the_rest_does_not_end() -> None:
+    pod = pod_of(Container(name="m"), inits=(Container(name="s", restart_policy=SIDECAR),))
+    sim = Simulation(pod, {"m": Behaviour(heeds=1e6), "s": Behaviour(heeds=1e6)})
+    sim.news.append((1010.0, lambda sim: sim.delete(20)))
+    sim.run()
+    ends = {h.name: h.at - 1010.0 for h in sim.trace if h.what == "end"}
+    assert ends == {"m": 20.0, "s": 22.0}
+
+
+def test_a_second_deletion_with_less_grace_is_heeded() -> None:
+    pod = pod_of(Container(name="m"))
+    sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
+    sim.news.append((1010.0, lambda sim: sim.delete(300)))
+    sim.news.append((1020.0, lambda sim: sim.delete(0)))
+    sim.run()
+    assert [h.grace for h in sim.trace if h.what == "stop"] == [300.0, 2.0]
+    assert sim.trace[-1].at == 1022.0
+
+
+def test_a_vanished_pod_is_killed_soon() -> None:
+    pod = pod_of(Container(name="m"), termination_grace_period_seconds=600)
+    sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
+    sim.news.append((1010.0, lambda sim: setattr(sim, "vanished", True)))
+    sim.run()
+    assert sim.trace[-1] == Happening(1012.0, "end", "m", 0, 137)
+
+
+def test_deadline() -> None:
+    pod = pod_of(Container(name="m"), active_deadline_seconds=30)
+    sim = Simulation(pod, {"m": Behaviour()}).run()
+    assert sim.ending is not None
+    assert (sim.ending.cause, sim.ending.since) == (Cause.DEADLINE, 1030.0)
+    assert sim.ending.reason == "DeadlineExceeded"
+    assert sim.ending.message == "Pod was active on the node longer than the specified deadline"
+
+
+def test_a_lost_sandbox_is_made_anew_and_init_containers_run_again() -> None:
+    pod = pod_of(Container(name="m"), Container(name="n"), inits=(Container(name="i"),), policy="OnFailure")
+    gone = replace(SANDBOX, running=False)
+    states = (
+        state("i", Phase.EXITED),
+        state("m", Phase.EXITED, exit_code=137, finished_at=2.0),
+        state("n", Phase.EXITED),
+    )
+    at = Situation(pod=pod, now=50.0, sandbox=gone, states=states)
+    assert decide(at).actions == (RunSandbox(stale=True),)
+    renewed = replace(at, sandbox=replace(SANDBOX, created_at=50.0))
+    assert decide(renewed).actions == (Begin(pod.spec.init_containers[0], 1, 0.0),)
+    again = replace(state("i", Phase.EXITED, attempt=1), created_at=51.0)
+    found = decide(replace(renewed, states=(*states, again)))
+    assert found.actions == (Begin(pod.spec.containers[0], 1, 2.0),), "n has succeeded and is not run again"
+
+
+def test_a_container_created_before_a_crash_of_the_agent_is_started() -> None:
+    pod = pod_of(Container(name="m"))
+    at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m", Phase.CREATED),))
+    assert decide(at).actions == (Launch(pod.spec.containers[0], "m-0"),)
+    failed = replace(at, failures={"m": Failure("RunContainerError", "no", 1, 4.5)})
+    found = decide(failed)
+    assert (found.actions, found.wake_at) == ((), 5.5)
+    assert found.waiting["m"].reason == "RunContainerError"
+    assert decide(replace(failed, now=6.0)).actions == (Begin(pod.spec.containers[0], 1, None, "m-0"),)
+
+
+def test_a_container_of_another_pod_or_an_older_attempt_is_stopped() -> None:
+    pod = pod_of(Container(name="m"))
+    states = (state("m", attempt=0), state("m", attempt=1), state("x"))
+    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=states))
+    assert {stop.id for stop in found.stops} == {"m-0", "x-0"}
+
+
+def test_attempts_are_counted_on_from_what_the_api_knows() -> None:
+    pod = pod_of(Container(name="m"))
+    found = decide(Situation(pod=pod, now=5.0, sandbox=SANDBOX, restarts={"m": 4}))
+    assert found.actions == (Begin(pod.spec.containers[0], 5),)
+
+
+@pytest.mark.parametrize("kind", ["liveness", "startup"])
+def test_an_unwell_container_is_stopped_once(kind: str) -> None:
+    pod = pod_of(Container(name="m"), policy="Never")
+    at = Situation(
+        pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m"),), probes={"m-0": Probed(failed=kind)}
+    )
+    (stop,) = decide(at).stops
+    assert stop == Stop("m-0", "m", 30.0, f"Container m failed {kind} probe")
+    assert decide(replace(at, stopping={"m-0": 35.0})).actions == ()
