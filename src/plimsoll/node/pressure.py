@@ -243,7 +243,7 @@ def admit_under(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36)
 
 
 class SetCondition(Protocol):
-    def __call__(self, type: str, holds: bool) -> None: ...
+    def __call__(self, type: str, holds: bool, /) -> None: ...
 
 
 class PressureWatch:

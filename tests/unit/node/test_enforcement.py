@@ -1,0 +1,105 @@
+"""From a pod to all that is set for it, in both forms and with policies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import POD_KEY, Form, charges_annotation, read_pod
+from plimsoll.ledger.cgroups import Settings, plan_tiers
+from plimsoll.node.enforcement import Enforcement
+from tests.unit.ledger.samples import amounts, charge, pod, sidecar, tree
+
+GI = 1 << 30
+MAPPED = {"resourceClaimName": "x", "containers": ["a"], "mapping": [{"name": "cpu", "quantity": "2"}]}
+CLAIMED = {"nodeAllocatableResourceClaimStatuses": [MAPPED]}
+OWN = tree("a", {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"})
+
+
+def enforcement(form: Form = Form.V1_37, **more: Any) -> Enforcement:
+    return Enforcement(Settings(memory_capacity=8 * GI, form=form, **more))
+
+
+def test_claims_count_since_1_37_only() -> None:
+    charged = pod(OWN, status=CLAIMED)
+    old, new = (enforcement(form).plan(charged) for form in (Form.V1_36, Form.V1_37))
+    assert (old.pod.cpu_shares, old.pod.cpu_quota) == (1024, 100_000)
+    assert (new.pod.cpu_shares, new.pod.cpu_quota) == (3072, 300_000)
+    assert (old.containers["a"].cpu_quota, new.containers["a"].cpu_quota) == (100_000, 300_000)
+    assert (old.qos, new.qos) == ("Burstable", "Burstable")
+
+
+def test_charges_in_an_annotation_count_alike() -> None:
+    """Stock clusters have no field for them."""
+    text = charges_annotation([charge("x", "a", cpu="2")])
+    claims = [{"name": "x", "resourceClaimName": "x"}]
+    stock = pod(OWN, annotations={POD_KEY: text}, resourceClaims=claims)
+    assert read_pod(stock)
+    assert enforcement().plan(stock) == enforcement().plan(pod(OWN, status=CLAIMED))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"claims": 5}', '[{"resources": {"cpu": "x"}}]', "null", "[1]"]
+)
+def test_an_annotation_that_cannot_be_read_charges_nothing(text: str) -> None:
+    claims = [{"name": "x", "resourceClaimName": "x"}]
+    plan = enforcement().plan(pod(OWN, annotations={POD_KEY: text}, resourceClaims=claims))
+    assert plan == enforcement().plan(pod(OWN))
+
+
+def test_policies_decide_what_is_added() -> None:
+    def quota(policy: str) -> int | None:
+        item = {"name": "cpu", "quantity": "2", "accountingPolicy": policy}
+        entry = {"resourceClaimName": "x", "containers": ["a", "b"], "mapping": [item]}
+        both = pod(
+            tree("a", both={"cpu": "1", "memory": "1Gi"}),
+            tree("b", both={"cpu": "1", "memory": "1Gi"}),
+            status={"nodeAllocatableResourceClaimStatuses": [entry]},
+        )
+        return enforcement().plan(both).pod.cpu_quota
+
+    assert quota("AddPerClaim") == 400_000
+    assert quota("AddPerReference") == 600_000
+    assert quota("Max") == 200_000  # the two request as much as the claim gives
+    assert quota("ConsumeFrom") == 200_000
+
+
+def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
+    two = pod(tree("a", both={"cpu": "1", "memory": "1Gi"}), tree("b", both={"cpu": "1", "memory": "1Gi"}))
+    settings = Settings(memory_capacity=8 * GI)
+    plan = Enforcement(settings, exclusive=lambda pod: {"a"}).plan(two)
+    assert (plan.containers["a"].cpu_quota, plan.containers["b"].cpu_quota) == (-1, 100_000)
+    assert (plan.pod.cpu_quota, plan.sandbox.resources.cpu_quota) == (-1, -1)
+    assert plan.pod.cpu_shares == 2048
+
+
+def test_every_container_has_a_plan_in_the_order_they_start() -> None:
+    plan = enforcement().plan(pod(tree("c"), init=(tree("a"), sidecar("b"))))
+    assert list(plan.containers) == ["a", "b", "c"]
+    assert plan.qos == "BestEffort"
+    assert {p.oom_score_adj for p in plan.containers.values()} == {1000}
+
+
+def test_tiers_are_those_of_the_ledger() -> None:
+    pods = [pod(OWN, status=CLAIMED), pod(tree("b"))]
+    one = enforcement()
+    assert one.tiers(pods) == plan_tiers(pods, one.settings)
+    assert one.tiers(pods).burstable_shares == 3072
+
+
+def test_all_pods_together_have_what_is_available() -> None:
+    one = enforcement(huge_page_sizes=("2MB",))
+    available = amounts(cpu="3500m", memory="6Gi", hugepages_2Mi="8Mi", hugepages_1Gi="1Gi", pid="900")
+    limits = one.root(available)
+    assert (limits.cpu_shares, limits.memory_limit, limits.pids) == (3584, 6 * GI, 900)
+    assert limits.huge_pages == {"2MB": 8 << 20}
+    assert one.root({}).memory_limit is None
+
+
+def test_a_pod_of_json_rubbish_is_planned() -> None:
+    odd = codec.convert(json.loads('{"spec": {"containers": [{}], "overhead": {"cpu": "-5"}}}'), Pod)
+    assert enforcement().plan(odd).qos == "BestEffort"

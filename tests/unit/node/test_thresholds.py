@@ -1,0 +1,78 @@
+"""Thresholds from a node's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.node.thresholds import ALLOCATABLE_MEMORY, Threshold, most_urgent, parse_thresholds
+
+GI = 1 << 30
+
+
+def test_the_defaults_are_the_kubelets() -> None:
+    found = {t.signal: t for t in parse_thresholds()}
+    assert found["memory.available"] == Threshold("memory.available", "100Mi")
+    assert found["nodefs.available"].value == "10%"
+    assert found[ALLOCATABLE_MEMORY].value == "100Mi"
+    assert all(t.is_hard for t in found.values())
+
+
+def test_soft_thresholds_have_a_grace_period() -> None:
+    (hard, soft, _) = parse_thresholds(
+        {"memory.available": "1Gi"},
+        {"memory.available": "2Gi"},
+        {"memory.available": 90},
+        {"memory.available": "512Mi"},
+    )
+    assert (hard.grace, soft.grace) == (0, 90)
+    assert str(soft.amount_to_reclaim(8 * GI)) == "2560Mi"
+    assert hard.is_hard
+    assert not soft.is_hard
+
+
+def test_shares_are_of_the_capacity() -> None:
+    assert Threshold("memory.available", "25%").amount(4 * GI).value() == GI
+    assert parse_thresholds({"memory.available": "0%"}) == ()
+    assert parse_thresholds({"memory.available": "100%"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (({"memory.free": "1Gi"},), "memory.free"),
+        (({"memory.available": "lots"},), "lots"),
+        (({"memory.available": "101%"},), "101%"),
+        (({"memory.available": "-1Gi"},), "-1Gi"),
+        (({}, {"memory.available": "1Gi"}), "grace period must be specified"),
+        (({}, {"memory.available": "1Gi"}, {"memory.available": -1}), "must not be negative"),
+        (({}, {}, {"x": 1}), "unsupported eviction signal x"),
+        (({}, {}, {}, {"memory.available": "?"}), "minimum reclaim"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parse_thresholds(*arguments)
+
+
+def test_memory_comes_first() -> None:
+    thresholds = [Threshold("pid.available", "5"), Threshold("memory.available", "5")]
+    assert [t.resource for t in most_urgent(thresholds)] == ["memory", "pids"]
+
+
+@pytest.mark.parametrize(
+    ("signal", "resource", "condition"),
+    [
+        ("memory.available", "memory", "MemoryPressure"),
+        ("allocatableMemory.available", "memory", "MemoryPressure"),
+        ("pid.available", "pids", "PIDPressure"),
+        ("nodefs.available", "ephemeral-storage", "DiskPressure"),
+        ("nodefs.inodesFree", "inodes", "DiskPressure"),
+        ("imagefs.available", "ephemeral-storage", "DiskPressure"),
+    ],
+)
+def test_what_a_signal_is_about(signal: str, resource: str, condition: str) -> None:
+    threshold = Threshold(signal, "1")
+    assert (threshold.resource, threshold.condition) == (resource, condition)
