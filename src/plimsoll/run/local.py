@@ -1,8 +1,8 @@
 """A cluster of one's own inside a Python process, for tests and scripts.
 
-Owns `LocalCluster`: the API server in a thread with its own loop, if wanted the scheduler beside it, a
-kubeconfig file, and clients. Promises: it answers when `start` returns, leaves nothing behind when it stops,
-and any number of them can run side by side. The pytest fixtures of `pytest_plugin` are this class.
+Owns `LocalCluster`: the API server in a thread with its own loop, if wanted the scheduler and nodes beside
+it, a kubeconfig file, and clients. Promises: it answers when `start` returns, leaves nothing behind when it
+stops, and any number of them can run side by side. The pytest fixtures of `pytest_plugin` are this class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.gates import Gates
@@ -31,6 +31,10 @@ from plimsoll.errors import ApiError, InputError
 from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
+
+if TYPE_CHECKING:
+    from plimsoll.run.node.agents import AgentLike
+    from plimsoll.run.node.local import LocalNodes, Nodes
 
 R = TypeVar("R")
 #: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
@@ -48,12 +52,17 @@ class LocalCluster:
         data: Path | None = None,
         controllers: bool = True,
         scheduler: bool | SchedulerSettings = False,
+        nodes: Nodes = 0,
         feature_gates: str = "",
         port: int = 0,
     ) -> None:
         """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on.
 
         With `scheduler` pods are bound, those of default-scheduler and of plimsoll; or as its settings say.
+        With `nodes` there are nodes on which they run: so many (node-0 and on), of these names, or as these
+        settings say. Unless settings say otherwise nothing is really run (runtime `none`), a node has 8 CPUs
+        and 32Gi, and drivers and monitoring agents find its sockets below `node_root`; more than a hundred
+        are without sockets and files. Nodes are ready when `start` returns.
         """
         self._settings = ServerSettings(
             data=data,
@@ -63,6 +72,7 @@ class LocalCluster:
             durability="normal",
         )
         self._scheduler_settings = _scheduler(scheduler, self._settings.gates)
+        self._nodes = _nodes(nodes, self._settings.gates)
         self._scheduler: SchedulerProcess | None = None
         self._scheduling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +93,8 @@ class LocalCluster:
             self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
             self._server.write_kubeconfig(self.kubeconfig)
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
+            if self._nodes is not None:
+                self._wait(self._nodes.start(self._server, Path(self._folder.name)))
             if self._scheduler_settings is not None:
                 self._wait(self._start_scheduler(self._scheduler_settings))
         except BaseException:
@@ -96,6 +108,8 @@ class LocalCluster:
             return
         if self._scheduling is not None:
             self._wait(self._stop_scheduler(self._scheduling))
+        if self._nodes is not None:
+            self._wait(self._nodes.stop())
         if self._server is not None:
             self._wait(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -156,6 +170,37 @@ class LocalCluster:
         assert self._scheduler_settings is not None
         self._wait(self._stop_scheduler(self._scheduling))
         self._wait(self._start_scheduler(self._scheduler_settings))
+
+    # -- nodes
+
+    def agent(self, name: str = "") -> AgentLike:
+        """The agent of a node, or of the only one (it lives on the cluster's own loop: see `ask_node`)."""
+        return self._all_nodes().agent(name)
+
+    def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:
+        """Ask the agent of a node something, between two of its steps."""
+
+        async def answer() -> R:
+            return question(self.agent(name))
+
+        return self._wait(answer())
+
+    def node_root(self, name: str) -> Path:
+        """The folder with a node's files, and with the sockets for drivers and monitoring agents."""
+        return self._all_nodes().root(name)
+
+    def stop_node(self, name: str) -> None:
+        """End the agent of a node, and those that are simulated with it; the Node stays."""
+        self._wait(self._all_nodes().end(name))
+
+    def start_node(self, name: str) -> None:
+        """Start the agent of a node that was stopped; it is ready when this returns."""
+        self._wait(self._all_nodes().begin(name))
+
+    def restart_node(self, name: str) -> None:
+        """End the agent of a node and start one that knows what is on its disk and in the API."""
+        self.stop_node(name)
+        self.start_node(name)
 
     def connect(self) -> Client:
         """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
@@ -303,6 +348,10 @@ class LocalCluster:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
+    def _all_nodes(self) -> LocalNodes:
+        assert self._nodes is not None, "the cluster runs without nodes"
+        return self._nodes
+
     def _running(self) -> RunningServer:
         assert self._server is not None, "the cluster is not running"
         return self._server
@@ -310,6 +359,14 @@ class LocalCluster:
     def _wait(self, work: Coroutine[Any, Any, R]) -> R:
         assert self._loop is not None, "the cluster is not running"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _nodes(wanted: Nodes, gates: Gates) -> LocalNodes | None:
+    if not wanted:
+        return None
+    from plimsoll.run.node.local import LocalNodes  # noqa: PLC0415 - clusters without nodes start faster
+
+    return LocalNodes(wanted, gates)
 
 
 def _scheduler(wanted: bool | SchedulerSettings, gates: Gates) -> SchedulerSettings | None:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from plimsoll.api import codec
-from plimsoll.api.core import Pod
+from plimsoll.api.core import NodeAddress, Pod
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.cluster.informer import Handler, Informer
@@ -332,6 +334,8 @@ async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
 async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
     """The process behind `plimsoll node`: runs until a signal asks it to stop."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
+    if not settings.addresses and settings.count == 1:
+        settings = replace(settings, addresses=own_addresses(config.server))
     async with Client.connect(config) as client:
         process = NodeProcess(client, settings)
         loop = asyncio.get_running_loop()
@@ -343,6 +347,20 @@ async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
         except ExceptionGroup as group:
             raise _first(group) from None
     LOG.info("stopped")
+
+
+def own_addresses(server: str) -> tuple[NodeAddress, ...]:
+    """The address of this machine on the way to an API server; none if there is no way."""
+    parts = urlsplit(server)
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+        for family, kind, _, _, address in found:
+            with socket.socket(family, kind) as way:
+                way.connect(address)  # nothing is sent
+                return (NodeAddress(type="InternalIP", address=str(way.getsockname()[0])),)
+    except OSError as error:
+        LOG.debug("no address of our own: %s", error)
+    return ()
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:

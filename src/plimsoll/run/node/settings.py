@@ -216,7 +216,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
     )
     for section in (log, cgroups, nri, eviction, top):
         section.end()
-    return found.checked()
+    return found
 
 
 def _given(tree: object, name: str) -> bool:
