@@ -1,0 +1,419 @@
+"""Resizing in place: what may be, what is told, and an order that the kernel takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import Form
+from plimsoll.api.gates import Gates
+from plimsoll.errors import InputError
+from plimsoll.ledger.cgroups import ContainerPlan, PodPlan, Settings
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import Profile
+from plimsoll.node.allocation import Allocation
+from plimsoll.node.cgroups import PodUsage, open_cgroups
+from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.resize import (
+    Outcome,
+    Resize,
+    ResizePlan,
+    Waiting,
+    event_text,
+    in_progress,
+    judge_resize,
+    pending,
+    plan_resize,
+    sort_pending,
+)
+from plimsoll.node.resources import resources_of
+from tests.unit.node.cgroups.stand_in import V1StandIn
+
+GI = 1 << 30
+MAPPED = {"resourceClaimName": "x", "containers": ["a"], "mapping": [{"name": "cpu", "quantity": "2"}]}
+V1_37 = Profile(form=Form.V1_37)
+RESTART = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+
+
+def pod(*containers: dict[str, Any], uid: str = "u", charged: bool = False, **spec: Any) -> Pod:
+    status = {"nodeAllocatableResourceClaimStatuses": [MAPPED]} if charged else {}
+    full = {"containers": list(containers), **spec}
+    metadata = {"name": uid, "namespace": "n", "uid": uid, "generation": 3}
+    return codec.convert({"metadata": metadata, "spec": full, "status": status}, Pod)
+
+
+def one(requests: dict[str, str], limits: dict[str, str] | None = None, name: str = "a", **more: Any) -> Any:
+    return {"name": name, "resources": {"requests": requests, "limits": limits or {}}, **more}
+
+
+def books(*others: Pod, cpu: str = "8", profile: Profile = V1_37, gates: Gates | None = None) -> NodeLedger:
+    line = {"cpu": cpu, "memory": "16Gi", "pods": "10"}
+    node = codec.convert({"metadata": {"name": "n1"}, "status": {"allocatable": line}}, Node)
+    ledger = NodeLedger(node, gates, profile)
+    for other in others:
+        ledger.add(other)
+    return ledger
+
+
+def judge(before: Pod, after: Pod, ledger: NodeLedger | None = None, **more: Any) -> Resize | None:
+    return judge_resize(after, Allocation.of(before), ledger or books(before), **more)
+
+
+SMALL = pod(one({"cpu": "1", "memory": "1Gi"}))
+
+
+# -- whether
+
+
+def test_nothing_to_do() -> None:
+    assert judge(SMALL, SMALL) is None
+    # Other spellings of the same amount, and other resources, are no resize.
+    assert judge(SMALL, pod(one({"cpu": "1000m", "memory": "1024Mi", "example.com/x": "1"}))) is None
+
+
+def test_room_on_the_node() -> None:
+    assert judge(SMALL, pod(one({"cpu": "8", "memory": "1Gi"}))) == Resize(Outcome.ACCEPTED)
+
+
+def test_no_room_now_is_deferred_with_the_kubelets_words() -> None:
+    other = pod(one({"cpu": "5"}), uid="other")
+    judged = judge(SMALL, pod(one({"cpu": "4", "memory": "1Gi"})), books(SMALL, other))
+    text = "Node didn't have enough resource: cpu, requested: 4000, used: 5000, capacity: 8000"
+    assert judged == Resize(Outcome.DEFERRED, text)
+
+
+def test_more_than_the_node_has_is_infeasible() -> None:
+    judged = judge(SMALL, pod(one({"cpu": "9", "memory": "1Gi"})))
+    text = "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 8000"
+    assert judged == Resize(Outcome.INFEASIBLE, text)
+
+
+def test_shrinking_is_never_deferred() -> None:
+    """Even where the line has fallen below what is promised already."""
+    other = pod(one({"cpu": "7"}), uid="other")
+    before = pod(one({"cpu": "6", "memory": "1Gi"}))
+    after = pod(one({"cpu": "5", "memory": "1Gi"}))
+    assert judge(before, after, books(before, other, cpu="4")) == Resize(Outcome.ACCEPTED)
+    # What grows beside it is looked at.
+    after = pod(one({"cpu": "5", "memory": "17Gi"}))
+    judged = judge(before, after, books(before, other, cpu="4"))
+    assert judged is not None
+    assert "memory" in judged.message
+
+
+def test_pods_with_claim_charges_are_not_resized_in_1_36() -> None:
+    before = pod(one({"cpu": "1"}), charged=True)
+    after = pod(one({"cpu": "2"}), charged=True)
+    judged = judge(before, after, books(before, profile=Profile()))
+    text = "pods with node allocatable resource claims cannot be resized"
+    assert judged == Resize(Outcome.INFEASIBLE, text)
+    assert judge(before, after) == Resize(Outcome.ACCEPTED)
+    assert judge(before, after, form=Form.V1_36) == judged
+
+
+def test_claims_count_towards_the_line_in_1_37() -> None:
+    before = pod(one({"cpu": "1"}), charged=True)
+    assert judge(before, pod(one({"cpu": "6"}), charged=True)) == Resize(Outcome.ACCEPTED)
+    judged = judge(before, pod(one({"cpu": "7"}), charged=True))
+    assert judged is not None
+    assert judged.outcome is Outcome.INFEASIBLE
+    assert "requested: 9000" in judged.message
+
+
+def test_the_budget_of_the_pod_covers_claims() -> None:
+    whole = {"requests": {"cpu": "4"}}
+    before = pod(one({"cpu": "1"}), charged=True, resources=whole)
+    assert judge(before, pod(one({"cpu": "2"}), charged=True, resources=whole)) == Resize(Outcome.ACCEPTED)
+    judged = judge(before, pod(one({"cpu": "3"}), charged=True, resources=whole))
+    assert judged == Resize(
+        Outcome.INFEASIBLE,
+        "pod level request for cpu is insufficient to cover the aggregated container and "
+        "node-allocatable DRA requests",
+    )
+    wider = {"requests": {"cpu": "5"}}
+    assert judge(before, pod(one({"cpu": "3"}), charged=True, resources=wider)) == Resize(Outcome.ACCEPTED)
+
+
+def test_limits_of_the_pod_cover_claims() -> None:
+    whole = {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}
+    before = pod(one({"cpu": "1"}, {"cpu": "1"}), charged=True, resources=whole)
+    after = pod(one({"cpu": "1"}, {"cpu": "3"}), charged=True, resources=whole)
+    judged = judge(before, after)
+    assert judged is not None
+    assert judged.message.endswith("the limit and DRA overhead for container a")
+
+
+def test_the_class_stays() -> None:
+    guaranteed = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}))
+    after = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}))
+    judged = judge(guaranteed, after)
+    assert judged == Resize(Outcome.INFEASIBLE, "the QoS class cannot be changed by a resize")
+
+
+def test_gates() -> None:
+    after = pod(one({"cpu": "2", "memory": "1Gi"}))
+    off = Gates.parse("InPlacePodVerticalScaling=false,InPlacePodLevelResourcesVerticalScaling=false")
+    judged = judge(SMALL, after, books(SMALL, gates=off))
+    assert judged == Resize(Outcome.INFEASIBLE, "InPlacePodVerticalScaling is disabled")
+    off = Gates.parse("InPlacePodLevelResourcesVerticalScaling=false")
+    before = pod(one({}), resources={"requests": {"cpu": "1"}})
+    after = pod(one({}), resources={"requests": {"cpu": "2"}})
+    judged = judge(before, after, books(before, gates=off))
+    assert judged == Resize(Outcome.INFEASIBLE, "InPlacePodLevelResourcesVerticalScaling is disabled")
+
+
+def test_what_is_drawn_from_a_pool_is_settled() -> None:
+    item = {"name": "cpu", "quantity": "6", "accountingPolicy": "ConsumeFrom", "drawn": "1"}
+    entry = {"resourceClaimName": "x", "containers": ["a"], "mapping": [item]}
+
+    def drawing(cpu: str, memory: str = "1Gi") -> Pod:
+        made = pod(
+            one({"cpu": cpu, "memory": memory}), resourceClaims=[{"name": "x", "resourceClaimName": "x"}]
+        )
+        status = codec.convert({"status": {"nodeAllocatableResourceClaimStatuses": [entry]}}, Pod).status
+        return msgspec.structs.replace(made, status=status)
+
+    judged = judge(drawing("1"), drawing("2"))
+    text = "claim x: what is drawn of cpu was settled when the pod was placed"
+    assert judged == Resize(Outcome.INFEASIBLE, text)
+    assert judge(drawing("1"), drawing("1", "2Gi")) == Resize(Outcome.ACCEPTED)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 12), st.integers(1, 12), st.booleans())
+def test_a_resize_fits_if_the_sum_does(
+    before: int, after: int, others: int, line: int, charged: bool
+) -> None:
+    """The naive twin: plain sums of cpu."""
+    was, now = (pod(one({"cpu": str(cpu)}), charged=charged) for cpu in (before, after))
+    ledger = books(was, pod(one({"cpu": str(others)}), uid="other"), cpu=str(line))
+    judged = judge(was, now, ledger)
+    claim = 2 if charged else 0
+    if before == after:
+        expected = None
+    elif after < before or after + claim + others <= line:
+        expected = Outcome.ACCEPTED
+    else:
+        expected = Outcome.DEFERRED if after + claim <= line else Outcome.INFEASIBLE
+    assert (None if judged is None else judged.outcome) == expected
+    assert ledger.verify() == []
+
+
+# -- what is told
+
+
+def test_conditions() -> None:
+    condition = pending(SMALL, Resize(Outcome.DEFERRED, "not now"))
+    assert (condition.type, condition.status, condition.reason, condition.message) == (
+        "PodResizePending",
+        "True",
+        "Deferred",
+        "not now",
+    )
+    assert condition.observed_generation == 3
+    condition = in_progress(SMALL)
+    assert (condition.type, condition.reason, condition.message) == ("PodResizeInProgress", "", "")
+    assert in_progress(SMALL, "no").reason == "Error"
+
+
+def test_events() -> None:
+    text = event_text(SMALL, "started")
+    assert text.startswith("Pod resize started: ")
+    assert json.loads(text.partition(": ")[2]) == {
+        "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+        "generation": 3,
+    }
+    assert '"error":"why"' in event_text(SMALL, "Infeasible", "why")
+
+
+def test_who_is_tried_first() -> None:
+    grow, shrink = pod(one({"cpu": "2"})), pod(one({"cpu": "1"}))
+    high = pod(one({"cpu": "2"}), priority=5)
+    both = {"cpu": "2", "memory": "1Gi"}
+    guaranteed = pod(one(both, both))
+    allocated = Allocation.of(shrink)
+    waiting = [
+        Waiting(grow, allocated, 5),
+        Waiting(grow, allocated, 1),
+        Waiting(guaranteed, allocated, 9),
+        Waiting(high, allocated, 9),
+        Waiting(shrink, Allocation.of(grow), 9),
+    ]
+    assert [waiting.index(one) for one in sort_pending(waiting)] == [4, 3, 2, 1, 0]
+
+
+# -- how
+
+
+SETTINGS = Settings(memory_capacity=16 * GI, cgroup_version=1)
+
+
+def steps(before: Pod, after: Pod, running: set[str] | None = None, **more: Any) -> ResizePlan | str:
+    enforcement = Enforcement(SETTINGS)
+    names = {container.name for container in after.spec.containers} if running is None else running
+    return plan_resize(
+        after, Allocation.of(before), enforcement.plan(before), enforcement.plan(after), names, **more
+    )
+
+
+def names(plan: ResizePlan | str) -> list[str]:
+    assert isinstance(plan, ResizePlan)
+    return [step.container for step in plan.steps]
+
+
+LOW = {"cpu": "1", "memory": "1Gi"}
+HIGH = {"cpu": "2", "memory": "2Gi"}
+
+
+def test_a_pod_grows_before_its_containers_and_shrinks_after_them() -> None:
+    low, high = pod(one(LOW, LOW)), pod(one(HIGH, HIGH))
+    assert names(steps(low, high)) == ["", "a"]
+    assert names(steps(high, low)) == ["a", ""]
+    assert steps(low, low) == ResizePlan()
+
+
+def test_what_shrinks_goes_before_what_grows() -> None:
+    before = pod(one(LOW, LOW), one(HIGH, HIGH, name="b"))
+    after = pod(one(HIGH, HIGH), one(LOW, LOW, name="b"))
+    assert names(steps(before, after)) == ["b", "a"]
+
+
+def test_cpu_and_memory_may_go_different_ways() -> None:
+    before = pod(one({"cpu": "1", "memory": "2Gi"}, {"cpu": "1", "memory": "2Gi"}))
+    after = pod(one({"cpu": "2", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}))
+    plan = steps(before, after)
+    assert names(plan) == ["", "a", ""]
+    assert isinstance(plan, ResizePlan)
+    first, last = plan.steps[0].plan, plan.steps[-1].plan
+    assert isinstance(first, PodPlan)
+    assert isinstance(last, PodPlan)
+    assert (first.cpu_quota, first.memory) == (200_000, 2 * GI)
+    assert (last.cpu_quota, last.memory) == (200_000, GI)
+
+
+def test_containers_that_have_to_restart_are_not_updated() -> None:
+    before = pod(one(LOW, LOW, resizePolicy=RESTART), one(LOW, LOW, name="b"))
+    after = pod(one(HIGH, HIGH, resizePolicy=RESTART), one(HIGH, HIGH, name="b"))
+    plan = steps(before, after)
+    assert isinstance(plan, ResizePlan)
+    assert plan.restart == ("a",)
+    assert names(plan) == ["", "b"]
+    # Only cpu changes, and the policy is about memory.
+    after = pod(one({**LOW, "cpu": "2"}, {**LOW, "cpu": "2"}, resizePolicy=RESTART), one(LOW, LOW, name="b"))
+    assert names(steps(before, after)) == ["", "a"]
+
+
+def test_a_limit_of_the_pod_as_a_whole_is_one_of_its_containers() -> None:
+    before = pod(one({}, resizePolicy=RESTART), resources={"limits": {"memory": "1Gi"}})
+    after = pod(one({}, resizePolicy=RESTART), resources={"limits": {"memory": "2Gi"}})
+    plan = steps(before, after)
+    assert isinstance(plan, ResizePlan)
+    assert plan.restart == ("a",)
+
+
+def test_containers_that_do_not_run_are_left_alone() -> None:
+    assert names(steps(pod(one(LOW, LOW)), pod(one(HIGH, HIGH)), set())) == [""]
+
+
+def test_a_limit_below_usage_is_not_set() -> None:
+    high, low = pod(one(HIGH, HIGH)), pod(one(LOW, LOW))
+    used = PodUsage(memory=5, memory_in_use=GI)
+    assert steps(high, low, usage=used, usages={"a": PodUsage(memory_in_use=GI + 7)}) == (
+        "cannot decrease memory limits: "
+        f"[attempting to set pod memory limit ({GI}) below current usage ({GI}), "
+        f'attempting to set container "a" memory limit ({GI}) below current usage ({GI + 7})]'
+    )
+    assert steps(high, low, usage=PodUsage()) == "cannot decrease memory limits: missing pod memory usage"
+    assert steps(high, low, usages={"a": PodUsage()}) == (
+        'cannot decrease memory limits: missing container "a" memory usage'
+    )
+    fine = PodUsage(memory_in_use=GI - 1)
+    assert names(steps(high, low, usage=fine, usages={"a": fine})) == ["a", ""]
+    assert names(steps(low, high, usage=used)) == ["", "a"]
+
+
+_AMOUNT = st.integers(1, 30).map(lambda n: {"cpu": f"{n * 100}m", "memory": f"{n * 64}Mi"})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(_AMOUNT, _AMOUNT), min_size=1, max_size=3))
+def test_the_kernel_takes_every_step(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[dict[str, str], dict[str, str]]]
+) -> None:
+    """Steps from any plan to any other, on a stand-in that refuses what cgroup v1 refuses."""
+    before = pod(*(one(was, was, name=f"c{i}") for i, (was, _) in enumerate(sizes)))
+    after = pod(*(one(now, now, name=f"c{i}") for i, (_, now) in enumerate(sizes)))
+    kernel = V1StandIn(tmp_path_factory.mktemp("v1") / "cgroup", ["cpu", "memory"])
+    cgroups = open_cgroups("r", mount=kernel.mount, kernel=kernel)
+    enforcement = Enforcement(SETTINGS)
+    cgroups.set_up()
+    start, goal = enforcement.plan(before), enforcement.plan(after)
+    assert cgroups.make_pod("u", start.qos, start.pod) == ()
+    for name, container in start.containers.items():
+        assert cgroups.make_container("u", name, resources_of(container)) == ()
+    plan = steps(before, after)
+    assert isinstance(plan, ResizePlan)
+    for step in plan.steps:
+        if isinstance(step.plan, PodPlan):
+            assert cgroups.make_pod("u", goal.qos, step.plan) == ()
+        else:
+            assert isinstance(step.plan, ContainerPlan)
+            assert cgroups.make_container("u", step.container, resources_of(step.plan)) == ()
+    fresh = open_cgroups("r", mount=kernel.mount, kernel=kernel)
+    fresh.make_pod("u", goal.qos, goal.pod)
+    for name, container in goal.containers.items():
+        fresh.make_container("u", name, resources_of(container))
+    assert {k: v for k, v in cgroups.plan().items() if k in fresh.plan()} == fresh.plan()
+
+
+# -- allocations
+
+
+def test_an_allocation_goes_to_a_file_and_back() -> None:
+    whole = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
+    before = pod(one(LOW, LOW), initContainers=[one({"cpu": "3"}, name="i")], resources=whole)
+    kept = Allocation.of(before)
+    again = Allocation.from_json(json.loads(json.dumps(kept.to_json())))
+    after = pod(
+        one(HIGH, HIGH), initContainers=[one({"cpu": "5"}, name="i")], resources={"requests": {"cpu": "9"}}
+    )
+    assert again.onto(after).spec.containers == before.spec.containers
+    assert again.onto(after).spec.init_containers == before.spec.init_containers
+    assert again.onto(after).spec.resources == before.spec.resources
+    assert Allocation.from_json(Allocation().to_json()) == Allocation()
+
+
+@pytest.mark.parametrize("value", [None, 5, [], {"containers": []}, {"containers": {"a": 5}}, {"pod": "x"}])
+def test_what_is_no_allocation_is_refused(value: object) -> None:
+    with pytest.raises(InputError):
+        Allocation.from_json(value)
+
+
+def test_other_resources_and_claims_are_those_of_the_spec() -> None:
+    before = pod(one({"cpu": "1", "example.com/x": "1"}))
+    after = pod(one({"cpu": "2", "example.com/x": "2"}), one({"cpu": "7"}, name="new"))
+    kept = Allocation.of(before).onto(after)
+    amounts = {name: str(amount) for name, amount in kept.spec.containers[0].resources.requests.items()}
+    assert amounts == {"cpu": "1", "example.com/x": "2"}
+    assert kept.spec.containers[1] == after.spec.containers[1]
+
+
+def test_an_allocation_in_a_status() -> None:
+    wanted = pod(one(HIGH, HIGH))
+    reported = {
+        "name": "a",
+        "allocatedResources": LOW,
+        "resources": {"requests": LOW, "limits": {"cpu": "1500m", "memory": "1Gi"}},
+    }
+    status = codec.convert({"status": {"containerStatuses": [reported]}}, Pod).status
+    told = Allocation.in_status(msgspec.structs.replace(wanted, status=status)).onto(wanted)
+    resources = told.spec.containers[0].resources
+    assert {name: str(amount) for name, amount in resources.requests.items()} == LOW
+    assert str(resources.limits["cpu"]) == "1500m"
+    assert Allocation.in_status(wanted) == Allocation.of(wanted)
