@@ -1,0 +1,108 @@
+"""Peers of an agent in processes of their own, made from the public `.proto` files alone.
+
+Owns `make_stubs` and `DriverProcess`, which runs `driver.py`: chaos, playbooks and smoke tests share it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpc_tools import protoc
+
+_PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "wire" / "proto"
+_SECONDS = 20.0
+
+
+def make_stubs(folder: Path, *names: str) -> Path:
+    """Copy `.proto` files into a folder and generate code there, as anybody would; if none is named, all that a
+    driver needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = names or ("registration", "dra_v1", "dra_v1beta1", "health_v1", "health_v1alpha1")
+    for name in names:
+        shutil.copy(_PROTOS / f"{name}.proto", folder)
+    files = [f"{name}.proto" for name in names]
+    options = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    assert protoc.main(["protoc", *options, *files]) == 0
+    return folder
+
+
+class DriverProcess:
+    """`driver.py` as a process. Every start is a new process with the same files."""
+
+    def __init__(self, root: Path, stubs: Path, folder: Path, *options: str, name: str = "peer.example.com"):
+        """`folder`: for its log and the files that tell it how to behave and how its devices are."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self._log = folder / "log.jsonl"
+        self._errors = folder / "errors.txt"
+        self._behave = folder / "behave.json"
+        self._health = folder / "health.json"
+        script = Path(__file__).with_name("driver.py")
+        self._command = [sys.executable, "-I", str(script), f"--stubs={stubs}", f"--root={root}"]
+        self._command += [f"--driver={name}", f"--log={self._log}", f"--behave={self._behave}"]
+        self._command += [f"--health={self._health}", *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> DriverProcess:
+        """Start it, and wait until it serves."""
+        before = len(self.events("start"))
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(self._command, stdout=errors, stderr=errors)
+        self.wait(lambda: len(self.events("start")) > before)
+        return self
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it, in good order or by any other signal; its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return process.wait(_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def behave(self, **how: Any) -> None:
+        """How it behaves from now on: see `driver.py`; nothing: as it should."""
+        _replace(self._behave, how)
+
+    def set_health(self, devices: Sequence[dict[str, Any]]) -> None:
+        _replace(self._health, list(devices))
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """What has happened to it since the first start, oldest first."""
+        try:
+            lines = self._log.read_bytes().splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        found = [json.loads(line) for line in lines if line.endswith(b"\n")]
+        return [event for event in found if not kinds or event["event"] in kinds]
+
+    def wait(self, fine: Callable[[], Any], seconds: float = _SECONDS) -> None:
+        """Wait until something is true, as long as the process lives; blocks."""
+        deadline = time.monotonic() + seconds
+        while not fine():
+            said = self._errors.read_text(errors="replace")[-2000:]
+            assert self.alive, f"the driver ended: {said}"
+            assert time.monotonic() < deadline, said
+            time.sleep(0.02)
+
+
+def _replace(path: Path, value: Any) -> None:
+    hidden = path.with_suffix(".new")
+    hidden.write_text(json.dumps(value))
+    hidden.rename(path)
