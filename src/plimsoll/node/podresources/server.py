@@ -80,6 +80,8 @@ class PodResourcesServer:
             "Get": self._get,
             "GetAllocatableResources": self._get_allocatable,
         }
+        # DIFF: a kubelet's socket is 0755, and only the folder around it keeps others out; here it is 0600
+        # (test_the_socket_belongs_to_its_owner_alone).
         self._server = await rpc.serve(
             self.path,
             (

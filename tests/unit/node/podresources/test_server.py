@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -383,5 +383,26 @@ def test_the_first_form_has_devices_of_plugins_and_no_sidecars() -> None:
             (found,) = await caller.list_alpha()
             assert [c.name for c in found.containers] == ["app"]
             assert list(found.containers[0].devices[0].device_ids) == ["a", "b"]
+
+    asyncio.run(story())
+
+
+def test_callers_find_the_server_again_after_a_restart() -> None:
+    async def story() -> None:
+        node = Node()
+        node.add(make_pod("p"))
+        async with serving(node) as (caller, server):
+            assert len(await caller.all()) == 1
+            await server.stop()
+            await server.stop()
+            assert (await refused(caller.all()))[0] == "UNAVAILABLE"
+            await server.start()
+            found = None
+            async with asyncio.timeout(10):
+                while found is None:
+                    with suppress(grpc.aio.AioRpcError):
+                        found = await caller.all()
+                    await asyncio.sleep(0.02)
+            assert [pod.name for pod in found] == ["p"]
 
     asyncio.run(story())
