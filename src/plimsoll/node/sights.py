@@ -39,7 +39,7 @@ class Sights(Source):
         self._machine = machine
         self._reservations = reservations
         self._changes = 0
-        self._sets: tuple[int, dict[tuple[str, str], frozenset[int]]] = (-1, {})
+        self._sets: tuple[int, dict[tuple[str, str], frozenset[int] | None]] = (-1, {})
 
     def stir(self) -> None:
         """Something about pods or containers has changed."""
@@ -58,12 +58,16 @@ class Sights(Source):
         return self._book.of_container(pod, container)
 
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
+        key = (pod.metadata.uid, container.name)
         sets = self._cpu_sets()
-        own = sets.get((pod.metadata.uid, container.name))
-        if not own:
-            return ()
-        others = (cpus for key, cpus in sets.items() if key != (pod.metadata.uid, container.name))
-        return () if any(own & cpus for cpus in others) else tuple(sorted(own))
+        own = sets.get(key)
+        if own is None:
+            return ()  # it runs where everybody runs
+        return (
+            ()
+            if any(own & self._cpus_used(cpus) for k, cpus in sets.items() if k != key)
+            else tuple(sorted(own))
+        )
 
     def memory_of(self, pod: Pod, container: Container) -> tuple[MemoryBlock, ...]:
         return ()  # nobody here gives memory of certain NUMA nodes to containers
@@ -73,16 +77,18 @@ class Sights(Source):
         cpus = tuple(cpu for cpu in machine.cpus if cpu not in self._reservations.cpus)
         return Allocatable(cpus=cpus, memory=tuple(_memory_blocks(machine)))
 
-    def _cpu_sets(self) -> dict[tuple[str, str], frozenset[int]]:
-        """The CPUs each running container may use, where that is not all of them."""
+    def _cpus_used(self, pinned: frozenset[int] | None) -> frozenset[int]:
+        return frozenset(self._machine().cpus) if pinned is None else pinned
+
+    def _cpu_sets(self) -> dict[tuple[str, str], frozenset[int] | None]:
+        """The CPUs each container is pinned to; None: it may use all."""
         changes, sets = self._sets
         if changes != self._changes:
-            everything = frozenset(self._machine().cpus)
-            sets = {}
-            for state in self._runtime.containers():
-                if state.phase is not Phase.EXITED:
-                    cpus = frozenset(parse_cpus(state.cpus)) if state.cpus else everything
-                    sets[state.pod, state.name] = cpus
+            sets = {
+                (state.pod, state.name): frozenset(parse_cpus(state.cpus)) if state.cpus else None
+                for state in self._runtime.containers()
+                if state.phase is not Phase.EXITED
+            }
             self._sets = (self._changes, sets)
         return sets
 
