@@ -1,0 +1,118 @@
+"""Pods, containers and a runtime's inventory for tests of NRI."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
+from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
+from plimsoll.ledger.containers import Role
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import Held, Inventory
+from plimsoll.node.nri import Eviction, NriServer
+from plimsoll.node.resources import LinuxResources
+from plimsoll.wire.nri import Event, NriPlugin
+
+POD = SandboxSpec(
+    uid="u1",
+    name="web",
+    namespace="default",
+    qos="Burstable",
+    labels={"app": "x"},
+    annotations={"note": "y"},
+    plan=PodPlan(cpu_shares=512),
+    sandbox=SandboxPlan(resources=RuntimeResources(cpu_shares=512)),
+)
+PLAN = ContainerPlan(name="app", role=Role.REGULAR, oom_score_adj=900)
+SPEC = ContainerSpec(
+    id="c1", pod="u1", name="app", command=("sleep", "1"), env={"A": "1", "B": "2"}, plan=PLAN
+)
+RESOURCES = LinuxResources(cpu_shares=512, memory_limit=1 << 20)
+
+
+def state(spec: ContainerSpec = SPEC, phase: Phase = Phase.RUNNING, **changes: Any) -> ContainerState:
+    return ContainerState(
+        id=spec.id, pod=spec.pod, name=spec.name, attempt=spec.attempt, phase=phase, **changes
+    )
+
+
+def held(id: str, phase: Phase = Phase.RUNNING, env: Mapping[str, str] | None = None) -> Held:
+    spec = replace(SPEC, id=id, name=id, env=env or {})
+    return Held(spec, state(spec, phase), RESOURCES)
+
+
+class World:
+    """A runtime's side: what it has, and what it was asked to change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pods: list[SandboxSpec] = [POD]
+        self.containers: dict[str, Held] = {}
+        self.applied: list[tuple[str, LinuxResources]] = []
+        self.faults: dict[str, RuntimeFault] = {}
+        self.evicted: list[Eviction] = []
+        self.before_apply: Callable[[], Any] | None = None
+        self.server: NriServer
+        self._serving: list[asyncio.Task[None]] = []
+
+    def inventory(self) -> Inventory:
+        return Inventory(tuple(self.pods), tuple(self.containers.values()))
+
+    async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
+        if self.before_apply is not None:
+            await self.before_apply()
+        self.applied.append((id, resources))
+        return self.faults.get(id)
+
+    async def add(self, name: str, index: str, handlers: Mapping[Event, Any], **options: Any) -> NriPlugin:
+        """A plugin that takes part."""
+        plugin = NriPlugin(name, index, handlers, socket=self.server.socket, **options)
+        before = len(self.server.plugins())
+        self._serving.append(asyncio.create_task(self._run(plugin)))
+        await until(lambda: len(self.server.plugins()) > before)
+        return plugin
+
+    @staticmethod
+    async def _run(plugin: NriPlugin) -> None:
+        await plugin.run()
+
+    async def end(self) -> None:
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self.server.stop()
+
+
+async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def world(**options: Any) -> AsyncIterator[World]:
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    here = World(folder)
+    here.server = NriServer(
+        folder / "nri" / "nri.sock",
+        "plimsoll",
+        "1.0",
+        here.inventory,
+        here.apply,
+        on_evict=here.evicted.append,
+        **options,
+    )
+    await here.server.start()
+    try:
+        async with asyncio.timeout(20):
+            yield here
+    finally:
+        await here.end()
+        shutil.rmtree(folder)
