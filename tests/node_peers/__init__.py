@@ -22,8 +22,8 @@ _SECONDS = 20.0
 
 
 def make_stubs(folder: Path, *names: str) -> Path:
-    """Copy `.proto` files into a folder and generate code there, as anybody would; if none is named, all that a
-    driver needs."""
+    """Copy `.proto` files into a folder and generate code there, as anybody would; all a driver needs, if
+    none is named."""
     folder.mkdir(parents=True, exist_ok=True)
     names = names or ("registration", "dra_v1", "dra_v1beta1", "health_v1", "health_v1alpha1")
     for name in names:
