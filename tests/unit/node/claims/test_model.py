@@ -1,0 +1,229 @@
+"""The book against a naive model: whatever happens in whatever order, nothing leaks and nothing is trusted
+that may not hold."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.checkpoint import claims_file
+from plimsoll.node.claims.faults import NOT_SAVED
+from plimsoll.node.layout import Layout
+from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
+from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+
+DRIVERS = (GPU, NIC)
+CLAIMS = {"a": (GPU,), "b": (NIC,), "c": (GPU, NIC), "d": ()}
+NAMES = tuple("pqrs")
+KINDS = ("refused", "timeout", "broken", "skipped", "malformed")
+
+
+class FullDisk(Disk):
+    """A disk that may be full; then files cannot be made to last."""
+
+    full = False
+
+    def fsync(self, file: int) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        super().fsync(file)
+
+
+class Books(RuleBasedStateMachine):
+    """`users` is the model: the pods of a claim whose calls came to an end, and those that may still have it
+    because a call did not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.mkdtemp(prefix="p-")
+        self.layout = Layout(Path(self.folder))
+        self.world = World()
+        for name, drivers in CLAIMS.items():
+            results = None if drivers else ()
+            self.world.add(make_claim(name, *drivers, users=NAMES, results=results))
+        self.steps = Steps(0)
+        self.disk = FullDisk(self.steps)
+        self.patches = [patch("plimsoll.node.records.os", self.disk), patch("asyncio.to_thread", at_once)]
+        for each in self.patches:
+            each.start()
+        self.world.hook = self._watch
+        self.specs: dict[str, tuple[str, ...]] = {}
+        self.users: dict[str, set[str]] = {name: set() for name in CLAIMS}
+        self.leaving: set[str] = set()
+        self.book = ClaimBook.open(self.layout, self.world)
+
+    @initialize(specs=st.tuples(*[st.sets(st.sampled_from(sorted(CLAIMS)), min_size=1)] * len(NAMES)))
+    def choose(self, specs: tuple[set[str], ...]) -> None:
+        self.specs = {pod: tuple(sorted(claims)) for pod, claims in zip(NAMES, specs, strict=True)}
+
+    # -- what drivers see
+
+    def _watch(self, step: str) -> None:
+        self.steps.step()
+        if step not in ("prepared", "unprepared"):
+            return
+        method, driver, uids = self.world.calls[-1]
+        for uid in uids:
+            claim = next(claim for claim in self.book.claims() if claim.ref.uid == uid)
+            assert driver in claim.pending, "nobody is asked before it is on the disk"
+            assert not claim.ready, "nobody is asked without need"
+            if method == "unprepare":
+                assert claim.pods <= self.leaving, "nobody is asked to let go of what others use"
+
+    # -- what happens
+
+    def _do(self, calls: Callable[[], list[Any]], crash_at: int) -> list[Any] | None:
+        """Make calls at the same time; None if the agent did not live to see their end."""
+
+        async def all_calls() -> list[Any]:
+            return list(await asyncio.gather(*calls()))
+
+        self.steps.count, self.steps.last = 0, crash_at
+        try:
+            return self.loop.run_until_complete(all_calls())
+        except Crash:
+            self._end_tasks()
+            self._reopen()
+            return None
+        finally:
+            self.steps.last = 0
+
+    def _end_tasks(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+            self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        self.world.busy.clear()
+
+    def _reopen(self) -> None:
+        self.book = ClaimBook.open(self.layout, self.world)
+        assert self.book.findings == ()
+
+    CRASHES = st.just(0) | st.integers(1, 25)
+
+    @rule(pods=st.sets(st.sampled_from(NAMES), min_size=1), crash_at=CRASHES)
+    def prepare(self, pods: set[str], crash_at: int) -> None:
+        order = sorted(pods)
+        for pod in order:
+            for name in self.specs[pod]:
+                self.users[name].add(pod)
+        answers = self._do(
+            lambda: [
+                self.book.prepare(make_pod(pod, *self.specs[pod]), self.world.named(*self.specs[pod]))
+                for pod in order
+            ],
+            crash_at,
+        )
+        for pod, faults in zip(order, answers or (), strict=False):
+            known = {claim.ref.name: claim for claim in self.book.of_pod(pod)}
+            if not faults:
+                assert {name for name, claim in known.items() if claim.ready} >= set(self.specs[pod])
+                pod_object = make_pod(pod, *self.specs[pod])
+                devices = self.book.cdi_ids(pod_object, pod_object.spec.containers[0])
+                assert len(devices) == len({(n, d) for n in self.specs[pod] for d in CLAIMS[n]})
+            else:
+                assert self.world.absent or self.world.faults or self.disk.full
+                assert all(fault.code != NOT_SAVED or self.disk.full for fault in faults)
+
+    def _leave(self, pods: set[str], calls: Callable[[], list[Any]], crash_at: int) -> None:
+        self.leaving = set(pods)
+        answers = self._do(calls, crash_at)
+        if answers is None:
+            return
+        if any(answers):
+            assert self.world.absent or self.world.faults or self.disk.full
+            return
+        for pod in pods:
+            assert self.book.of_pod(pod) == ()
+            for users in self.users.values():
+                users.discard(pod)
+
+    @rule(pods=st.sets(st.sampled_from(NAMES), min_size=1), crash_at=CRASHES)
+    def unprepare(self, pods: set[str], crash_at: int) -> None:
+        self._leave(pods, lambda: [self.book.unprepare(pod) for pod in sorted(pods)], crash_at)
+
+    @rule(left=st.sets(st.sampled_from(NAMES)), crash_at=CRASHES)
+    def reconcile(self, left: set[str], crash_at: int) -> None:
+        self._leave(set(NAMES) - left, lambda: [self.book.reconcile(left)], crash_at)
+
+    @rule()
+    def restart(self) -> None:
+        self._reopen()
+
+    @rule(driver=st.sampled_from(DRIVERS))
+    def driver_comes_or_goes(self, driver: str) -> None:
+        self.world.absent ^= {driver}
+
+    @rule(
+        method=st.sampled_from(["prepare", "unprepare"]),
+        driver=st.sampled_from(DRIVERS),
+        name=st.sampled_from(sorted(CLAIMS)),
+        kind=st.sampled_from(KINDS),
+    )
+    def driver_is_at_fault(self, method: str, driver: str, name: str, kind: str) -> None:
+        self.world.faults[method, driver, f"uid-{name}"] = kind
+
+    @precondition(lambda self: self.world.faults)
+    @rule()
+    def faults_end(self) -> None:
+        self.world.faults.clear()
+
+    @rule()
+    def disk_fills_or_empties(self) -> None:
+        self.disk.full = not self.disk.full
+
+    # -- what always holds
+
+    @invariant()
+    def disk_is_memory(self) -> None:
+        on_disk = {claim.ref.uid: claim for claim in claims_file(self.layout).look().value or ()}
+        assert on_disk == {claim.ref.uid: claim for claim in self.book.claims()}
+
+    @invariant()
+    def nothing_is_forgotten(self) -> None:
+        known = {claim.ref.uid: {*claim.drivers, *claim.pending} for claim in self.book.claims()}
+        for driver, held in self.world.held.items():
+            assert all(driver in known[uid] for uid in held)
+
+    @invariant()
+    def what_is_ready_is_held(self) -> None:
+        for claim in self.book.claims():
+            if claim.ready:
+                assert claim.pending == frozenset()
+                assert set(claim.drivers) == set(CLAIMS[claim.ref.name])
+                assert all(claim.ref.uid in self.world.held[driver] for driver in claim.drivers)
+
+    @invariant()
+    def users_are_those_of_the_model(self) -> None:
+        for claim in self.book.claims():
+            assert claim.pods <= self.users[claim.ref.name]
+
+    def teardown(self) -> None:
+        try:
+            self.world.absent.clear()
+            self.world.faults.clear()
+            self.disk.full = False
+            self._leave(set(NAMES), lambda: [self.book.reconcile([])], 0)
+            assert self.book.claims() == ()
+            assert not any(self.world.held.values())
+            assert not any(self.users.values())
+        finally:
+            self._end_tasks()
+            self.loop.close()
+            for each in self.patches:
+                each.stop()
+            shutil.rmtree(self.folder)
+
+
+Books.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestBooks = Books.TestCase

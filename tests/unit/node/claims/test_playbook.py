@@ -1,0 +1,238 @@
+"""Conversations with drivers that are cut short at every point, and taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.checkpoint import claims_file
+from plimsoll.node.layout import Layout
+from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+
+
+class Crash(Exception):
+    """The agent ends here."""
+
+
+class Steps:
+    """Counts what an agent does to drivers and files, and ends it at step number `last`."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.count = 0
+
+    def step(self, _: str = "") -> None:
+        self.count += 1
+        if self.count == self.last:
+            raise Crash
+
+
+class Disk:
+    """The calls that records make, each of which may be the last. A write cut short leaves half a file."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._begun = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def write(self, file: int, data: memoryview) -> int:
+        self._begun = not self._begun
+        if not self._begun:
+            return os.write(file, data)
+        self._steps.step()
+        return os.write(file, data[: len(data) // 2])
+
+    def fsync(self, file: int) -> None:
+        """What is synced looks no different to those who come after a crash."""
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._steps.step()
+        os.replace(source, target)
+        self._steps.step()
+
+
+async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    """As asyncio.to_thread, in steps that can be counted."""
+    await asyncio.sleep(0)
+    result = function(*arguments)
+    await asyncio.sleep(0)
+    return result
+
+
+@pytest.fixture(autouse=True)
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncio.to_thread", at_once)
+
+
+#: Claims of pods; a is shared, and served by two drivers.
+PODS = {"p": ("a", "b"), "q": ("a",), "r": ("c",)}
+
+
+def new_world() -> World:
+    world = World()
+    world.add(
+        make_claim("a", GPU, NIC, users=list(PODS)),
+        make_claim("b", NIC, users=list(PODS)),
+        make_claim("c", GPU, users=list(PODS)),
+    )
+    return world
+
+
+async def do(book: ClaimBook, world: World, line: str) -> Collection[object]:
+    """One line of a play: `+p q` prepare at the same time, `-p` unprepare, `=p` reconcile with these left,
+    `!gpu` a driver goes, `?gpu` it comes back."""
+    verb, names = line[0], line[1:].split()
+    if verb == "+":
+        calls = [book.prepare(make_pod(name, *PODS[name]), world.named(*PODS[name])) for name in names]
+    elif verb == "-":
+        calls = [book.unprepare(name) for name in names]
+    elif verb == "=":
+        calls = [book.reconcile(names)]
+    else:
+        drivers = {f"{name}.example.com" for name in names}
+        world.absent = world.absent | drivers if verb == "!" else world.absent - drivers
+        return ()
+    answers = await asyncio.gather(*calls)
+    return [fault for answer in answers for fault in answer]
+
+
+def verify(book: ClaimBook, world: World, layout: Layout) -> None:
+    """Nothing is forgotten, and nothing is trusted that may not hold."""
+    on_disk = {claim.ref.uid: claim for claim in claims_file(layout).look().value or ()}
+    assert on_disk == {claim.ref.uid: claim for claim in book.claims()}
+    for driver, held in world.held.items():
+        for uid in held:
+            assert driver in {*on_disk[uid].drivers, *on_disk[uid].pending}, (
+                "a driver holds what nobody knows"
+            )
+    for uid, claim in on_disk.items():
+        if claim.ready:
+            assert set(claim.drivers) == {driver for driver, held in world.held.items() if uid in held}
+
+
+PLAYS = [
+    ["+p", "-p"],
+    ["+p", "+q", "-p", "-q"],
+    ["+p q", "-p q"],
+    ["+p q r", "=q", "="],
+    ["+q", "+p", "-q", "+q", "=p", "-p"],
+    ["!nic", "+p", "?nic", "+p", "-p"],
+    ["+p", "!nic", "-p", "+q", "?nic", "-p", "+q", "-q"],
+    ["!gpu nic", "+p q", "-p", "?gpu nic", "+q", "-q", "="],
+    ["+r", "+p", "!gpu", "-r p", "?gpu", "="],
+]
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=" ".join)
+def test_an_agent_may_crash_at_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+) -> None:
+    async def perform(last: int, layout: Layout) -> bool:
+        """Play, crash at a step, start again where it was; whether there was a crash."""
+        world, steps = new_world(), Steps(last)
+        book, crashed = ClaimBook.open(layout, world), False
+        world.hook = steps.step
+        monkeypatch.setattr("plimsoll.node.records.os", Disk(steps))
+        for line in play:
+            try:
+                faults = await do(book, world, line)
+            except Crash:
+                crashed = True
+                await asyncio.sleep(0.0)
+                world.busy.clear()  # calls end with those who made them
+                book = ClaimBook.open(layout, world)
+                verify(book, world, layout)
+                ready = {claim.ref.uid for claim in book.claims() if claim.ready}
+                before = len(world.calls)
+                faults = await do(book, world, line)
+                if line[0] == "+":
+                    again = {uid for call in world.calls[before:] for uid in call[2]}
+                    assert not ready & again, "prepared again without need"
+            assert bool(faults) <= bool(world.absent)
+            verify(book, world, layout)
+        assert book.claims() == ()
+        assert not any(world.held.values())
+        return crashed
+
+    async def story() -> None:
+        last = 1
+        while await perform(last, Layout(tmp_path / str(last))):
+            shutil.rmtree(tmp_path / str(last), ignore_errors=True)
+            last += 1
+        assert last > 10
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=" ".join)
+def test_calls_may_be_cancelled_at_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+) -> None:
+    monkeypatch.setattr("plimsoll.node.records.os", Disk(Steps(0)))
+
+    async def perform(after: int, layout: Layout) -> bool:
+        """Play, cancel each call after so many turns of the loop and repeat it; whether one was cut."""
+        world, cut = new_world(), False
+        book = ClaimBook.open(layout, world)
+        for line in play:
+            task = asyncio.create_task(do(book, world, line))
+            for _ in range(after):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                cut = True
+                world.busy.clear()
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.sleep(0)
+            verify(book, world, layout)
+            faults = await do(book, world, line)
+            assert bool(faults) <= bool(world.absent)
+            verify(book, world, layout)
+        assert book.claims() == ()
+        assert not any(world.held.values())
+        assert not len(book._turns)
+        return cut
+
+    async def story() -> None:
+        after = 0
+        while await perform(after, Layout(tmp_path / str(after))):
+            after += 1
+        assert after > 5
+
+    asyncio.run(story())
+
+
+def test_changes_that_come_together_are_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, steps = World(), Steps(0)
+    pods = [f"p{number}" for number in range(50)]
+    world.add(*(make_claim(f"c{pod}", users=[pod]) for pod in pods))
+    saves = 0
+
+    def save(*_: Any) -> None:
+        nonlocal saves
+        saves += 1
+
+    monkeypatch.setattr("plimsoll.node.records._replace", save)
+    monkeypatch.setattr("plimsoll.node.records.os", Disk(steps))
+
+    async def story() -> None:
+        book = ClaimBook.open(Layout(tmp_path), world)
+        await asyncio.gather(*(book.prepare(make_pod(p, f"c{p}"), world.named(f"c{p}")) for p in pods))
+        assert len(book.claims()) == 50
+        assert all(claim.ready for claim in book.claims())
+        assert saves < 10
+
+    asyncio.run(story())
