@@ -11,8 +11,9 @@ everything of it is gone from the node; without an API server everything on the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
 
 from plimsoll.api.core import ContainerStatus, Pod
 from plimsoll.cluster.controllers.plans.moments import read_moment
@@ -40,6 +41,8 @@ from plimsoll.node.pods.situation import (
 )
 from plimsoll.node.pods.status import build_status, device_health, reject_status, tell
 from plimsoll.node.pods.writer import LOG, WARNING
+
+Work: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
 
 _REJECTED = "Pod was rejected: "
 
@@ -193,9 +196,9 @@ class PodWorker:
                 message = f"Back-off restarting failed container {name} in pod {name_pod(self.pod)}"
                 self.parts.events.say(self.pod, "BackOff", message, type=WARNING, container=name)
 
-    def _next_work(self, at: Situation, decision: Decision) -> Coroutine[Any, Any, None] | None:
+    def _next_work(self, at: Situation, decision: Decision) -> Work | None:
         if decision.ending is None:
-            return self._perform(decision.others) if decision.others else None
+            return partial(self._perform, decision.others) if decision.others else None
         if any(state.phase is Phase.RUNNING for state in at.states) or self._stops:
             return None
         if self._trouble is not None:
@@ -204,14 +207,14 @@ class PodWorker:
                 self._wake_at = again
                 return None
         if not self._closed:
-            return self._close()
+            return self._close
         if self._vanished or self.pod.metadata.deletion_timestamp is not None:
-            return self._bury()
+            return self._bury
         return None
 
-    async def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _do(self, work: Work) -> None:
         try:
-            await work
+            await work()
         except Exception as error:
             LOG.exception("pod %s: a step failed", name_pod(self.pod))
             self._trouble = fail(self._trouble, "Error", str(error), self.parts.clock())

@@ -1,0 +1,486 @@
+"""Pods live and die on a node with an API server, a runtime and a driver: conversations, in every order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client.endpoints import EVENTS, PODS
+from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.node.pods.situation import Order
+from plimsoll.node.pods.worker import reject
+from plimsoll.run.local import LocalCluster
+from tests.unit.node.pods.world import DRIVER, Node, node_of, until
+
+PLAIN = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}
+WITH_CLAIM = {
+    "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}],
+    "resourceClaims": [{"name": "gpu", "resourceClaimName": "PLACEHOLDER"}],
+    "terminationGracePeriodSeconds": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=False) as running:
+        yield running
+
+
+def play(cluster: LocalCluster, story: Callable[[Node], Awaitable[None]]) -> None:
+    async def tell() -> None:
+        async with asyncio.timeout(30), node_of(cluster) as node:
+            await story(node)
+            check_nothing_is_leaked(node)
+
+    asyncio.run(tell())
+
+
+def check_nothing_is_leaked(node: Node) -> None:
+    """A pod that is gone left nothing behind."""
+    if node.worker is not None and node.worker.finished:
+        assert node.machine.sandboxes() == []
+        assert node.machine.containers() == []
+        assert node.book.claims() == ()
+        assert not node.gpus.held
+
+
+async def is_phase(node: Node, phase: str) -> bool:
+    return bool((await node.status()).get("phase") == phase)
+
+
+async def has_reason(node: Node, reason: str) -> bool:
+    events = await node.admin.list(EVENTS, "default")
+    return any(f'"{reason}"'.encode() in raw and node.name.encode() in raw for raw in events.items)
+
+
+async def with_claim(node: Node) -> Any:
+    spec = {**WITH_CLAIM, "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{id(node)}"}]}
+    pod = await node.create(spec)
+    await node.create_claim(pod, f"claim-{id(node)}")
+    return pod
+
+
+async def gone(node: Node) -> None:
+    assert node.worker is not None
+    await until(lambda: node.worker is not None and node.worker.finished)
+    assert await node.get() is None
+
+
+# -- stories
+
+
+def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        assert node.log.lines == ["prepare", "prepared", "sandbox", f"create c 0 {DRIVER}/gpu=0", "start c"]
+        status = await node.status()
+        conditions = {c["type"]: c["status"] for c in status["conditions"]}
+        assert conditions == {
+            "PodReadyToStartContainers": "True",
+            "Initialized": "True",
+            "Ready": "True",
+            "ContainersReady": "True",
+            "PodScheduled": "True",
+        }
+        (own,) = status["containerStatuses"]
+        assert own["ready"] is own["started"] is True
+        assert own["containerID"].startswith("none://")
+        health = {"resourceID": f"{DRIVER}/gpu=0", "health": "Unknown"}
+        assert own["allocatedResourcesStatus"] == [{"name": "claim:gpu", "resources": [health]}]
+        assert (status["hostIP"], status["podIP"]) == ("10.0.0.1", "127.0.0.1")
+        await node.delete()
+        await gone(node)
+        tail = ["stop c", "stopped c", "stop-sandbox", "unprepare", "unprepared", "remove-sandbox"]
+        assert node.log.lines[5:] == tail
+
+    play(cluster, story)
+
+
+def test_what_others_wrote_is_not_touched(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node)
+        charge = {"resourceClaimName": f"claim-{id(node)}", "containers": ["c"], "resources": {"cpu": "1"}}
+        tree = await node.get()
+        assert tree is not None
+        tree["status"]["nodeAllocatableResourceClaimStatuses"] = [charge]
+        tree["status"]["conditions"] = [{"type": "example.com/mine", "status": "True"}]
+        before = await node.admin.update(PODS, tree, "default", subresource="status")
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.machine.crash(pod.metadata.uid, "c", 1)
+        await until(lambda: restarted(node, 1))
+        status = await node.status()
+        kept = "nodeAllocatableResourceClaimStatuses"
+        assert status.get(kept) == before["status"].get(kept)
+        assert {"type": "example.com/mine", "status": "True"}.items() <= next(
+            c for c in status["conditions"] if c["type"] == "example.com/mine"
+        ).items()
+
+    play(cluster, story)
+
+
+async def restarted(node: Node, count: int) -> bool:
+    (own,) = (await node.status()).get("containerStatuses") or [{}]
+    return own.get("restartCount") == count and "running" in own["state"]
+
+
+def test_a_container_that_crashes_is_restarted_without_a_new_prepare(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node)
+        await node.begin(pod)
+        for count in range(3):
+            await until(partial(restarted, node, count))
+            await node.machine.crash(pod.metadata.uid, "c", 7)
+        await until(lambda: restarted(node, 3))
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["lastState"]["terminated"]["exitCode"] == 7
+        assert own["lastState"]["terminated"]["reason"] == "Error"
+        assert node.log.count("prepared") == 1
+        assert len(node.machine.containers()) == 2
+        await until(lambda: has_reason(node, "BackOff"))
+
+    play(cluster, story)
+
+
+def test_prepare_fails_then_works(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.gpus.faults = ["no", "not yet"]
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        assert node.log.count("prepare") - node.log.count("prepared") == 3
+        await until(lambda: has_reason(node, "FailedPrepareDynamicResources"))
+
+    play(cluster, story)
+
+
+def test_deletion_while_preparing(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.gpus.gate = asyncio.Event()
+        await node.begin(await with_claim(node))
+        await until(lambda: node.log.count("prepare"))
+        await node.delete()
+        await until(lambda: node.worker is not None and node.worker.ending)
+        node.gpus.gate.set()
+        await gone(node)
+        assert node.log.lines == ["prepare", "prepared", "unprepare", "unprepared", "remove-sandbox"]
+
+    play(cluster, story)
+
+
+@pytest.mark.parametrize("step", ["sandbox", "create", "start"])
+def test_deletion_while_starting(cluster: LocalCluster, step: str) -> None:
+    async def story(node: Node) -> None:
+        gate = node.machine.held[step] = asyncio.Event()
+        await node.begin(await with_claim(node))
+        await until(lambda: node.log.count(step))
+        await node.delete()
+        await until(lambda: node.worker is not None and node.worker.ending)
+        gate.set()
+        await gone(node)
+        assert node.log.place("unprepared") < node.log.place("remove-sandbox")
+        assert node.log.count("create") <= 1
+
+    play(cluster, story)
+
+
+def test_force_deletion(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.machine.deaf = {"c"}
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete(grace=0)
+        assert await node.get() is None
+        await gone(node)
+        assert node.log.place("stopped c") < node.log.place("unprepare")
+
+    play(cluster, story)
+
+
+def test_the_same_name_again_after_a_force_deletion(cluster: LocalCluster) -> None:
+    """Another pod of the same name is not touched by the worker of the one before."""
+
+    async def story(node: Node) -> None:
+        node.machine.deaf = {"c"}
+        pod = await node.create(PLAIN)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete(grace=0)
+        tree = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": node.name, "namespace": "default"},
+            "spec": {"nodeName": "n1", **PLAIN},
+        }
+        await node.admin.create(PODS, tree, "default")
+        await until(lambda: node.worker is not None and node.worker.finished)
+        status = await node.status()
+        assert status["phase"] == "Pending"
+        assert "containerStatuses" not in status
+
+    play(cluster, story)
+
+
+def test_an_eviction(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        assert node.worker is not None
+        order = Order("Evicted", "The node was low on resource: memory.", 0.0, "TerminationByKubelet")
+        node.worker.end(order)
+        await until(lambda: is_phase(node, "Failed"))
+        status = await node.status()
+        assert (status["reason"], status["message"]) == ("Evicted", "The node was low on resource: memory.")
+        target = next(c for c in status["conditions"] if c["type"] == "DisruptionTarget")
+        assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+        assert not node.gpus.held, "claims are released though the pod is still in the API"
+        assert node.log.count("remove-sandbox") == 0
+        await node.delete()
+        await gone(node)
+
+    play(cluster, story)
+
+
+def test_run_once_to_the_end(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        annotations = {"plimsoll.dev/run-seconds": "0.05"}
+        pod = await node.create({**PLAIN, "restartPolicy": "Never"}, annotations=annotations)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Succeeded"))
+        status = await node.status()
+        (own,) = status["containerStatuses"]
+        assert own["state"]["terminated"]["reason"] == "Completed"
+        ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
+        # A new agent runs it no second time, and has nothing to tell.
+        await node.crash()
+        await node.begin(pod)
+        await asyncio.sleep(0.1)
+        assert node.log.count("create") == 1
+        assert await node.status() == status
+
+    play(cluster, story)
+
+
+def test_init_containers_and_sidecars(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        spec = {
+            "initContainers": [
+                {"name": "first", "image": "i"},
+                {"name": "side", "image": "i", "restartPolicy": "Always"},
+                {"name": "second", "image": "i"},
+            ],
+            **PLAIN,
+            "restartPolicy": "Never",
+        }
+        pod = await node.create(spec)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        starts = [line for line in node.log.lines if line.startswith("start")]
+        assert starts == ["start first", "start side", "start second", "start c"]
+        await node.machine.crash(pod.metadata.uid, "c", 0)
+        await until(lambda: is_phase(node, "Succeeded"))
+        assert node.log.lines[-3:] == ["stop side", "stopped side", "stop-sandbox"]
+
+    play(cluster, story)
+
+
+def test_faults_of_the_runtime_are_shown_and_overcome(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.machine.faults = {
+            "sandbox": [RuntimeFault("CreatePodSandboxError", "no sandbox")],
+            "create": [RuntimeFault("CreateContainerError", "no container")] * 3,
+            "start": [RuntimeFault("RunContainerError", "no start")],
+        }
+        await node.begin(await node.create(PLAIN))
+        await until(lambda: is_phase(node, "Running"))
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["restartCount"] == 1, "the attempt that could not be started counts"
+        await until(lambda: has_reason(node, "FailedCreatePodSandBox"))
+        await until(lambda: has_reason(node, "Failed"))
+
+    play(cluster, story)
+
+
+def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        reference = {"configMapKeyRef": {"name": f"map-{id(node)}", "key": "k"}}
+        container = {"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": reference}]}
+        await node.begin(await node.create({"containers": [container]}))
+
+        async def waits() -> bool:
+            (own,) = (await node.status()).get("containerStatuses") or [{}]
+            return bool(own.get("state", {}).get("waiting", {}).get("reason") == "CreateContainerConfigError")
+
+        await until(waits)
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["state"]["waiting"]["message"] == f'configmap "map-{id(node)}" not found'
+        tree = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"map-{id(node)}"},
+            "data": {"k": "v"},
+        }
+        from plimsoll.cluster.client.endpoints import CONFIG_MAPS  # noqa: PLC0415 - only here
+
+        await node.admin.create(CONFIG_MAPS, tree, "default")
+        await until(lambda: is_phase(node, "Running"))
+
+    play(cluster, story)
+
+
+def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        node.line.cut = True
+        for attempt in range(1, 4):
+            await node.machine.crash(pod.metadata.uid, "c", 1)
+            await until(partial(node.log.count, f"create c {attempt}"))
+            await until(lambda: node.machine.latest(pod.metadata.uid, "c").phase is Phase.RUNNING)
+        assert await restarted(node, 0), "nothing came through"
+        written = node.parts.writer.written
+        node.line.cut = False
+        await until(lambda: restarted(node, 3))
+        assert node.parts.writer.written - written <= 2, "only the latest status is written"
+
+    play(cluster, story)
+
+
+def test_a_deletion_while_the_server_goes_away(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.machine.deaf = {"c"}
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete()
+        await until(lambda: node.log.count("stop c"))
+        node.line.cut = True
+        await until(lambda: node.worker is not None and node.worker.closed)
+        assert not node.gpus.held
+        assert await node.get() is not None
+        node.line.cut = False
+        await gone(node)
+
+    play(cluster, story)
+
+
+def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        await node.begin(await with_claim(node))
+        await until(lambda: is_phase(node, "Running"))
+        node.gpus.release_faults = ["busy", "busy"]
+        await node.delete()
+        await gone(node)
+        assert node.log.count("unprepare") - node.log.count("unprepared") == 3
+
+    play(cluster, story)
+
+
+def test_finalizers_hold_the_pod_not_the_node(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        pod = await node.create(PLAIN, finalizers=["example.com/hold"])
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete()
+        await until(lambda: node.log.count("remove-sandbox"))
+        await asyncio.sleep(0.05)
+        assert node.worker is not None
+        assert not node.worker.finished
+        await node.admin.patch(PODS, node.name, {"metadata": {"finalizers": None}}, "default")
+        await gone(node)
+
+    play(cluster, story)
+
+
+def test_rejected(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        pod = await node.create(PLAIN)
+        message = "Node didn't have enough resource: cpu, requested: 2, used: 1, capacity: 2"
+        worker = reject(pod, "OutOfcpu", message, node.parts)
+        await until(lambda: is_phase(node, "Failed"))
+        status = await node.status()
+        assert (status["reason"], status["message"]) == ("OutOfcpu", f"Pod was rejected: {message}")
+        assert "containerStatuses" not in status
+        assert node.log.lines == []
+        await until(lambda: has_reason(node, "OutOfcpu"))
+        await worker.stop()
+
+    play(cluster, story)
+
+
+# -- the agent dies at every step
+
+
+LIFE = (
+    "prepare",
+    "prepared",
+    "sandbox",
+    "create",
+    "start",
+    "crashed",
+    "create c 1",
+    "stop c",
+    "stopped c",
+    "stop-sandbox",
+    "unprepare",
+    "unprepared",
+    "remove-sandbox",
+)
+
+
+@pytest.mark.parametrize("step", LIFE)
+def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step: str) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node)
+        died = asyncio.Event()
+
+        def die(line: str) -> None:
+            if line.startswith(step) and not died.is_set():
+                died.set()
+                node.kill()
+                raise asyncio.CancelledError
+
+        node.log.hook = die
+
+        async def live() -> None:
+            """A pod's life, begun anew wherever the agent died."""
+            await node.begin(pod)
+            await until(lambda: died.is_set() or running(node, 0))
+            if not died.is_set():
+                await crash_once()
+                await until(lambda: died.is_set() or running(node, 1))
+            if not died.is_set():
+                await node.delete()
+                await until(lambda: died.is_set() or (node.worker is not None and node.worker.finished))
+
+        async def crash_once() -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await node.machine.crash(pod.metadata.uid, "c", 1)
+
+        await live()
+        await until(died.is_set)
+        ran = [s.id for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        await node.crash()
+        await node.begin(pod)
+        if LIFE.index(step) < LIFE.index("stop c"):
+            await until(lambda: is_phase(node, "Running"))
+            await until(lambda: any(s.phase is Phase.RUNNING for s in node.machine.containers()))
+            assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is Phase.RUNNING}
+            await node.delete()
+        await gone(node)
+        assert node.log.count("prepared") <= 2
+        assert node.log.lines[-1] == "remove-sandbox"
+
+    play(cluster, story)
+
+
+async def running(node: Node, attempt: int) -> bool:
+    states = node.machine.containers()
+    ready = any(s.phase is Phase.RUNNING and s.attempt == attempt for s in states)
+    return ready and await is_phase(node, "Running")
