@@ -8,15 +8,50 @@ what their processes have resident, which counts memory that processes share mor
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.node.cgroups.figures import number
 from plimsoll.node.cgroups.values import Cgroups
-from plimsoll.node.pressure import Measure, PodMeasure
-from plimsoll.node.thresholds import MEMORY_AVAILABLE, NODEFS_AVAILABLE, NODEFS_INODES, PID_AVAILABLE
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pressure import Available, Measure, PodMeasure
+from plimsoll.node.thresholds import (
+    ALLOCATABLE_MEMORY,
+    MEMORY_AVAILABLE,
+    NODEFS_AVAILABLE,
+    NODEFS_INODES,
+    PID_AVAILABLE,
+)
 
 PROC = Path("/proc")
+
+
+def look(
+    cgroups: Cgroups,
+    running: Mapping[str, Sequence[ContainerState]],
+    *,
+    folder: Path | None = None,
+    pods_memory: int = 0,
+    proc: Path = PROC,
+) -> Available:
+    """A look at the machine and at these pods, by UID; reads files, so call it from a thread.
+
+    `pods_memory` is what all pods together may have, 0 if that is not limited.
+    """
+    pods: dict[str, PodMeasure] = {}
+    for uid, states in running.items():
+        alive = [state for state in states if state.phase is Phase.RUNNING]
+        measured = measure_pod(cgroups, uid, {state.name: state.id for state in alive})
+        if measured is None and cgroups.version == 0:
+            pids = {state.name: [state.pid] if state.pid > 0 else [] for state in alive}
+            measured = measure_processes(pids, proc)
+        if measured is not None:
+            pods[uid] = measured
+    signals = measure_machine(proc, folder)
+    if pods_memory > 0:
+        used = sum(measured.used.get("memory", 0) for measured in pods.values())
+        signals[ALLOCATABLE_MEMORY] = Measure(max(0, pods_memory - used), pods_memory)
+    return Available(signals, pods)
 
 
 def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, Measure]:

@@ -249,13 +249,14 @@ class SetCondition(Protocol):
 class PressureWatch:
     """Looks at a machine every now and then and does what has to be done: one pod at a time.
 
-    `read` may take its time: it is called in a thread. `evict` returns when the pod was told to go; the watch
-    then waits, but not for ever, until `pods` has it no more before the next one goes.
+    `read` may return something to wait for, so that files are read in threads (`measures.look`). `evict`
+    returns when the pod was told to go; the watch then waits, but not for ever, until `pods` has it no more
+    before the next one goes.
     """
 
     def __init__(
         self,
-        read: Callable[[], Available],
+        read: Callable[[], Available | Awaitable[Available]],
         pods: Callable[[], Sequence[Pod]],
         evict: Callable[[Pod, Eviction], Awaitable[None]],
         set_condition: SetCondition,
@@ -292,7 +293,7 @@ class PressureWatch:
     async def step(self) -> Pod | None:
         """One look, and at most one eviction: of the pod that is returned."""
         try:
-            look = await asyncio.to_thread(self._read)
+            look = await self._look()
         except OSError as error:
             _log.warning("the machine could not be measured: %s", error)
             return None
@@ -314,6 +315,10 @@ class PressureWatch:
         await self._evict(pod, eviction)
         self.evictions[eviction.signal] = self.evictions.get(eviction.signal, 0) + 1
         return pod
+
+    async def _look(self) -> Available:
+        look = self._read()
+        return await look if isinstance(look, Awaitable) else look
 
     async def _wait_for(self, evicted: Pod) -> None:
         """Wait until a pod is gone; what it frees is not seen before."""

@@ -3,6 +3,9 @@
 Owns eviction thresholds as the kubelet has them: hard ones that count at once, soft ones that count after a
 grace period, how much more is to be reclaimed than is missing (minimum reclaim), and what each signal is
 about.
+
+DIFF: disks are only watched if thresholds for them are given; the kubelet evicts pods from a disk that is 90%
+full (test_disks_are_watched_if_asked_for).
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ PID_PRESSURE = "PIDPressure"
 CONDITIONS = (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)
 
 _MEMORY = (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY)
+#: What is watched if nothing is said. There are no images here that could be deleted in place of pods.
+DEFAULTS: Mapping[str, str] = {MEMORY_AVAILABLE: EVICTION_HARD[MEMORY_AVAILABLE]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Threshold:
 
 
 def parse_thresholds(
-    hard: Mapping[str, str] = EVICTION_HARD,
+    hard: Mapping[str, str] = DEFAULTS,
     soft: Mapping[str, str] | None = None,
     soft_grace: Mapping[str, float] | None = None,
     min_reclaim: Mapping[str, str] | None = None,

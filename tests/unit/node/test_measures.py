@@ -9,7 +9,8 @@ import pytest
 
 from plimsoll.ledger.cgroups import PodPlan
 from plimsoll.node.cgroups import open_cgroups
-from plimsoll.node.measures import measure_machine, measure_pod, measure_processes
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.measures import look, measure_machine, measure_pod, measure_processes
 from plimsoll.node.pressure import Measure, PodMeasure
 from plimsoll.node.resources import LinuxResources
 from tests.unit.node.cgroups.stand_in import V1StandIn
@@ -69,3 +70,25 @@ def test_processes_that_are_gone_count_nothing() -> None:
     assert found.used["pids"] == 1
     assert found.containers["a"] == found.used["memory"] > 0
     assert found.containers["b"] == 0
+
+
+def test_a_look_at_everything(tmp_path: Path) -> None:
+    kernel = V1StandIn(tmp_path / "cgroup")
+    cgroups = open_cgroups("r", mount=kernel.mount, kernel=kernel)
+    cgroups.set_up()
+    cgroups.make_pod("u", "Guaranteed", PodPlan(cpu_shares=2))
+    kernel.put(kernel.mount / "memory/r/podu/memory.usage_in_bytes", "900")
+    states = [
+        ContainerState(id=name, pod="u", name=name, attempt=0, phase=phase, pid=os.getpid())
+        for name, phase in (("a", Phase.RUNNING), ("b", Phase.EXITED))
+    ]
+    found = look(cgroups, {"u": states, "v": ()}, pods_memory=1000)
+    assert found.pods["u"].used["memory"] == 900
+    assert "v" not in found.pods
+    assert found.signals["allocatableMemory.available"] == Measure(100, 1000)
+    assert "memory.available" in found.signals
+    # Where cgroups are a plan, processes are measured.
+    found = look(open_cgroups("r", want="plan"), {"u": states})
+    assert set(found.pods["u"].containers) == {"a"}
+    assert found.pods["u"].used["memory"] > 1 << 20
+    assert "allocatableMemory.available" not in found.signals

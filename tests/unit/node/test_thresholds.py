@@ -7,17 +7,23 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import ConfigError
+from plimsoll.node.machine import EVICTION_HARD
 from plimsoll.node.thresholds import ALLOCATABLE_MEMORY, Threshold, most_urgent, parse_thresholds
 
 GI = 1 << 30
 
 
-def test_the_defaults_are_the_kubelets() -> None:
-    found = {t.signal: t for t in parse_thresholds()}
-    assert found["memory.available"] == Threshold("memory.available", "100Mi")
-    assert found["nodefs.available"].value == "10%"
-    assert found[ALLOCATABLE_MEMORY].value == "100Mi"
-    assert all(t.is_hard for t in found.values())
+def test_memory_is_watched_as_the_kubelet_does() -> None:
+    memory, all_pods = parse_thresholds()
+    assert memory == Threshold("memory.available", "100Mi")
+    assert all_pods == Threshold(ALLOCATABLE_MEMORY, "100Mi")
+    assert memory.is_hard
+
+
+def test_disks_are_watched_if_asked_for() -> None:
+    assert all("fs." not in threshold.signal for threshold in parse_thresholds())
+    found = {threshold.signal for threshold in parse_thresholds(EVICTION_HARD)}
+    assert "nodefs.available" in found
 
 
 def test_soft_thresholds_have_a_grace_period() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -118,30 +119,35 @@ class NoKernel:
     """No machine: everything succeeds and is remembered."""
 
     def __init__(self) -> None:
-        self._folders: set[Path] = set()
-        self._files: dict[Path, str] = {}
+        self._lock = threading.Lock()
+        self._files: dict[Path, dict[str, str]] = {}  #: folder -> its files
 
     def make(self, folder: Path) -> int:
-        self._folders.add(folder)
+        with self._lock:
+            self._files.setdefault(folder, {})
         return 0
 
     def remove(self, folder: Path) -> int:
-        self._folders.discard(folder)
-        self._files = {file: value for file, value in self._files.items() if file.parent != folder}
+        with self._lock:
+            self._files.pop(folder, None)
         return 0
 
     def write(self, file: Path, value: str) -> int:
-        self._files[file] = value
+        with self._lock:
+            self._files.setdefault(file.parent, {})[file.name] = value
         return 0
 
     def read(self, file: Path) -> str | None:
-        return self._files.get(file)
+        with self._lock:
+            return self._files.get(file.parent, {}).get(file.name)
 
     def exists(self, path: Path) -> bool:
-        return path in self._folders or path in self._files
+        with self._lock:
+            return path in self._files or path.name in self._files.get(path.parent, {})
 
     def folders(self, folder: Path) -> tuple[str, ...]:
-        return tuple(sorted(path.name for path in self._folders if path.parent == folder))
+        with self._lock:
+            return tuple(sorted(path.name for path in self._files if path.parent == folder))
 
     def may_write(self, folder: Path) -> bool:
         return True

@@ -9,12 +9,13 @@ Owns the names, which are the kubelet's cgroupfs names below a root of our own:
 
 Promises: nothing outside ROOT is made, written, killed or removed (on v2 the cgroups above it are told to
 hand controllers down, and nothing else); a ROOT that somebody else has made is left alone; a value that was
-not set is a CgroupFault, and stands in the plan all the same.
+not set is a CgroupFault, and stands in the plan all the same. Calls may come from several threads.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -84,6 +85,8 @@ class Tree:
         self._owner = _OWNER + part(owner)
         self._patience = patience
         self._tiers: dict[str, str] = {}
+        # Calls come from threads, several at a time; what is remembered is guarded, the kernel guards itself.
+        self._lock = threading.Lock()
         self._plan: dict[str, str] = {}
         self._unapplied: dict[str, CgroupFault] = {}
         self.version = 0 if plan_only else hierarchies.version
@@ -192,9 +195,10 @@ class Tree:
     def _forget(self, cgroup: str) -> None:
         inside = f"{cgroup}/"
         # On v1 names in plans begin with the controller.
-        for names in (self._plan, self._unapplied):
-            for name in [name for name in names if name.startswith(inside) or f"/{inside}" in name]:
-                del names[name]
+        with self._lock:
+            for names in (self._plan, self._unapplied):
+                for name in [name for name in names if name.startswith(inside) or f"/{inside}" in name]:
+                    del names[name]
 
     # -- looking
 
@@ -224,10 +228,12 @@ class Tree:
         return tuple(sorted({name for folder in folders for name in self._kernel.folders(folder)}))
 
     def plan(self) -> Mapping[str, str]:
-        return dict(sorted(self._plan.items()))
+        with self._lock:
+            return dict(sorted(self._plan.items()))
 
     def unapplied(self) -> Mapping[str, CgroupFault]:
-        return dict(sorted(self._unapplied.items()))
+        with self._lock:
+            return dict(sorted(self._unapplied.items()))
 
     # -- inside
 
@@ -303,11 +309,15 @@ class Tree:
         for write in writes:
             name = self._hierarchies.shown(cgroup, write)
             fault = self._write(cgroup, name, write)
-            if fault is None or not write.optional:
+            with self._lock:
+                self._unapplied.pop(name, None)
+                if fault is not None and write.optional:
+                    self._plan.pop(name, None)
+                    continue
                 self._plan[name] = write.value
-            self._unapplied.pop(name, None)
-            if fault is not None and not write.optional:
-                self._unapplied[name] = fault
+                if fault is not None:
+                    self._unapplied[name] = fault
+            if fault is not None:
                 yield fault
 
     def _write(self, cgroup: str, name: str, write: Write) -> CgroupFault | None:

@@ -7,12 +7,12 @@ containers; one whose runtime is `process` runs everything for real.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from plimsoll.api.core import Node, NodeAddress
 from plimsoll.api.forms import Form
@@ -29,7 +29,7 @@ from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine import Machine
-from plimsoll.node.measures import measure_machine, measure_pod
+from plimsoll.node.measures import look
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.plugins.metrics import DraMetrics
@@ -241,16 +241,15 @@ class _Bench:
             clock=time.time,
         )
 
-    def _look(self, cgroups: Cgroups) -> Available:
-        agent = self._agent()
-        pods: dict[str, Any] = {}
-        for pod in agent.running():
-            uid = pod.metadata.uid
-            states = agent.equipment.runtime.containers(uid)
-            measured = measure_pod(cgroups, uid, {state.name: state.id for state in states})
-            if measured is not None:
-                pods[uid] = measured
-        return Available(measure_machine(folder=self.layout.root), pods)
+    async def _look(self, cgroups: Cgroups) -> Available:
+        """What is known is gathered here, and measured in a thread."""
+        agent, machine = self._agent(), self.presence.machine
+        uids = [pod.metadata.uid for pod in agent.running()]
+        running = {uid: tuple(agent.equipment.runtime.containers(uid)) for uid in uids}
+        rest = machine.memory - self.settings.reservations.of("memory").value()
+        return await asyncio.to_thread(
+            look, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
+        )
 
     # -- between parts
 

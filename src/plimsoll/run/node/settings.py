@@ -24,7 +24,7 @@ from plimsoll.node.machine import MOST_PODS, Machine, Reservations, parse_cpus
 from plimsoll.node.machine_file import parse_taint, read_amounts, read_labels, read_taints
 from plimsoll.node.podresources.limits import Limit
 from plimsoll.node.presence import Timing
-from plimsoll.node.thresholds import Threshold, parse_thresholds
+from plimsoll.node.thresholds import DEFAULTS, Threshold, parse_thresholds
 from plimsoll.run.scheduler.logs import FORMATS
 from plimsoll.run.scheduler.settings import read_address
 
@@ -179,7 +179,8 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
     default = NodeSettings()
     log, cgroups, nri = top.section("log"), top.section("cgroups"), top.section("nri")
     eviction = top.section("eviction")
-    hard = _texts(eviction.section("hard")) or dict(default.reservations.eviction_hard)
+    given = _texts(eviction.section("hard"))
+    hard = given or dict(default.reservations.eviction_hard)
     found = NodeSettings(
         name=top.text("name", ""),
         count=top.number("count", 1, most=MOST_NODES),
@@ -198,7 +199,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
             eviction_hard=hard,
             cpus=_cpus(top.text("reservedCPUs", ""), f"{where}: reservedCPUs"),
         ),
-        thresholds=_eviction(eviction, hard),
+        thresholds=_eviction(eviction, given or DEFAULTS),
         cdi=tuple(map(Path, _list(top, "cdiFolders"))),
         nri=_nri(nri),
         nri_config=_path(nri, "config"),
