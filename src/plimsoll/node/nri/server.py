@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import stat
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from socket import socket as Socket
 from typing import Any, TypeVar
 
-from plimsoll.errors import ConfigError
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import Adjusted, Inventory
 from plimsoll.node.nri import checks, messages
+from plimsoll.node.nri.doorway import Doorway, read_config
 from plimsoll.node.nri.merge import Changes, Creation, Owners, put_resources
 from plimsoll.node.nri.required import required_fault
 from plimsoll.node.nri.session import Session
@@ -36,7 +36,6 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.wire.messages import nri
 from plimsoll.wire.nri.events import Event
 from plimsoll.wire.nri.names import quote
-from plimsoll.wire.rpc import answers, check_path
 from plimsoll.wire.ttrpc import UNIMPLEMENTED, Fault, end_tasks
 
 logger = logging.getLogger(__name__)
@@ -111,32 +110,21 @@ class NriServer:
         self._changing = asyncio.Lock()
         self._connections: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._server: asyncio.Server | None = None
-        self._stopped = False
+        self._doorway: Doorway | None = None
 
     # -- coming and going
 
     async def start(self) -> None:
         """Serve; ConfigError if the socket cannot be had."""
-        await asyncio.to_thread(_prepare, self.socket)
-        before = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(self._connected, str(self.socket))
-        except OSError as error:
-            raise ConfigError(f"{self.socket}: no socket can be opened here: {error.strerror}") from None
-        finally:
-            os.umask(before)
+        self._doorway = await asyncio.to_thread(Doorway, self.socket)
+        self._doorway.open(self._arrived)
 
     async def stop(self) -> None:
         """Let go of all plugins; containers stay as they are."""
-        self._stopped = True
-        if self._server is not None:
-            self._server.close()
+        if self._doorway is not None:
+            self._doorway.close()
         await asyncio.gather(*(plugin.shut_down() for plugin in self._present()))
         await end_tasks([*self._connections, *self._tasks])
-        if self._server is not None:
-            await self._server.wait_closed()
-            self.socket.unlink(missing_ok=True)
 
     def plugins(self) -> tuple[PluginInfo, ...]:
         """The plugins that take part, in the order in which they are asked."""
@@ -146,14 +134,21 @@ class NriServer:
             if not p.closed
         )
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if self._stopped or len(self._connections) >= self._most:
+    def _arrived(self, connection: Socket) -> None:
+        if len(self._connections) >= self._most:
             logger.warning("an NRI plugin is turned away: %d are connected", len(self._connections))
-            writer.close()
+            connection.close()
             return
+        task = asyncio.create_task(self._serve(connection))
         self._connections.add(task)
+        task.add_done_callback(partial(self._left, connection))
+
+    def _left(self, connection: Socket, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        connection.close()
+
+    async def _serve(self, connection: Socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
         session = Session(
             reader,
             writer,
@@ -168,11 +163,7 @@ class NriServer:
                 return
             await session.wait_closed()
             logger.info("NRI plugin %s is gone", session.name)
-        except asyncio.CancelledError:
-            if not self._stopped:
-                raise
         finally:
-            self._connections.discard(task)
             if session in self._plugins:
                 self._plugins.remove(session)
             await session.close()
@@ -180,12 +171,13 @@ class NriServer:
     async def _admit(self, session: Session) -> Fault | None:
         """Registered, configured, synchronised: from then on the plugin is told of events."""
         if fault := await session.wait_registered():
-            # The plugin waits for the answer that says what is wrong; it goes when it has it.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await session.wait_closed()
+            if not fault.fatal:
+                # The plugin waits for the answer that says what is wrong; it goes when it has it.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await session.wait_closed()
             return fault
-        config = await asyncio.to_thread(_read_config, self._config, session.index, session.base)
+        config = await asyncio.to_thread(read_config, self._config, session.index, session.base)
         if fault := await session.configure(*self._runtime, config):
             return fault
         async with self._events:
@@ -504,45 +496,3 @@ def _read_changes(changes: Changes) -> dict[str, LinuxResources]:
 def _tell_left_out(plugin: str, names: Sequence[str]) -> None:
     if names:
         logger.warning("NRI plugin %s asked for what is not done here: %s", plugin, ", ".join(names))
-
-
-def _prepare(socket: Path) -> None:
-    """A folder for the socket that only its owner can enter, and no socket of one who is gone."""
-    check_path(socket)
-    folder = socket.parent
-    try:
-        if not folder.exists():
-            folder.mkdir(mode=0o700, parents=True)
-        with suppress(FileNotFoundError):
-            found = socket.lstat()
-            if not stat.S_ISSOCK(found.st_mode):
-                raise ConfigError(f"{socket}: is in the way: it is no socket")
-            if answers(socket):
-                raise ConfigError(f"{socket}: somebody serves on this socket already")
-            socket.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{socket}: {error.strerror}") from None
-
-
-#: Bytes of a plugin's configuration.
-_LARGEST_CONFIG = 1024 * 1024
-
-
-def _read_config(folder: Path | None, index: str, base: str) -> str:
-    """The drop-in file of a plugin; an empty text if there is none that can be read."""
-    if folder is None:
-        return ""
-    for name in (f"{index}-{base}.conf", f"{base}.conf"):
-        try:
-            with (folder / name).open("rb") as file:
-                data = file.read(_LARGEST_CONFIG + 1)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            logger.warning("%s: %s", folder / name, error.strerror)
-            return ""
-        if len(data) > _LARGEST_CONFIG:
-            logger.warning("%s: longer than %d bytes", folder / name, _LARGEST_CONFIG)
-            return ""
-        return data.decode(errors="replace")
-    return ""

@@ -1,0 +1,692 @@
+"""Plugins that have a say in containers, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.node.hooks import Adjusted, Hooks
+from plimsoll.node.nri import Eviction, NriServer
+from plimsoll.node.resources import LinuxResources
+from plimsoll.wire.messages import nri
+from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.wire.nri import ALL_EVENTS, Event, NriPlugin, edits
+from plimsoll.wire.nri.events import PLUGIN, RUNTIME
+from plimsoll.wire.ttrpc import UNIMPLEMENTED, Client, Fault, Handler, Server
+from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
+
+
+def run(story: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def whole() -> None:
+        async with world(**options) as here:
+            await story(here)
+
+    asyncio.run(whole())
+
+
+def answering(answer: Any, seen: list[Any] | None = None) -> Any:
+    async def handle(request: Any) -> Any:
+        if seen is not None:
+            seen.append(request)
+        return answer
+
+    return handle
+
+
+async def hang(request: Any) -> None:
+    await asyncio.sleep(30)
+
+
+async def create(here: World, id: str = "c1") -> Adjusted | RuntimeFault:
+    return await here.server.create(POD, replace(SPEC, id=id), RESOURCES)
+
+
+# -- coming and going
+
+
+def test_the_server_is_a_runtimes_hooks() -> None:
+    async def story(here: World) -> None:
+        hooks: Hooks = here.server
+        assert hooks is not None
+
+    run(story)
+
+
+def test_only_the_owner_reaches_the_socket() -> None:
+    async def story(here: World) -> None:
+        assert stat.S_IMODE(here.server.socket.stat().st_mode) == 0o600
+        assert stat.S_IMODE(here.server.socket.parent.stat().st_mode) == 0o700
+        again = NriServer(here.server.socket, "x", "1", here.inventory, here.apply)
+        with pytest.raises(ConfigError, match="somebody serves"):
+            await again.start()
+        await here.server.stop()
+        assert not here.server.socket.exists()
+        (here.folder / "file").write_text("")
+        blocked = NriServer(here.folder / "file", "x", "1", here.inventory, here.apply)
+        with pytest.raises(ConfigError, match="it is no socket"):
+            await blocked.start()
+        with pytest.raises(ConfigError, match="at most 107 bytes"):
+            await NriServer(Path("/tmp/" + "x" * 120), "x", "1", here.inventory, here.apply).start()
+
+    run(story)
+
+
+def test_a_plugin_is_told_whom_it_works_for() -> None:
+    async def story(here: World) -> None:
+        (here.folder / "conf").mkdir()
+        (here.folder / "conf" / "cpu.conf").write_text("general")
+        (here.folder / "conf" / "10-cpu.conf").write_text("special")
+        here.containers = {"a": held("a"), "b": held("b", Phase.EXITED)}
+        told: list[Any] = []
+
+        async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
+            told.append(([pod.uid for pod in pods], [container.id for container in containers]))
+            return [edits.update("a", edits.cpu_resources("3"))]
+
+        first = await here.add("cpu", "10", {}, synchronize=synchronize)
+        assert first.runtime == nri.ConfigureRequest(
+            config="special",
+            runtime_name="plimsoll",
+            runtime_version="1.0",
+            registration_timeout=5000,
+            request_timeout=2000,
+            NRI_version="v0.12.2",
+        )
+        assert told == [(["u1"], ["a"])]
+        await until(lambda: here.applied == [("a", LinuxResources(cpus="3"))])
+        second = await here.add("cpu", "11", {})
+        assert second.runtime is not None
+        assert second.runtime.config == "general"
+        assert [(p.index, p.name) for p in here.server.plugins()] == [("10", "cpu"), ("11", "cpu")]
+
+    async def whole() -> None:
+        async with world() as here:
+            here.server._config = here.folder / "conf"
+            await story(here)
+
+    asyncio.run(whole())
+
+
+def test_long_lists_are_told_in_parts() -> None:
+    async def story(here: World) -> None:
+        here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
+        told: list[int] = []
+
+        async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
+            told.append(len(containers))
+            return []
+
+        await here.add("x", "10", {}, synchronize=synchronize)
+        assert told == [20]
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "text"),
+    [
+        ("", "10", "invalid plugin name: invalid plugin name: name is empty"),
+        ("a/b", "10", "invalid plugin name: invalid plugin name \"a/b\": contains invalid character '/'"),
+        ("x", "1", 'invalid plugin index: invalid plugin index "1", must be 2 digits'),
+        ("x", "ab", 'invalid plugin index: invalid plugin index "ab" (not [0-9][0-9])'),
+    ],
+)
+def test_plugins_with_bad_names_are_refused(name: str, index: str, text: str) -> None:
+    async def story(here: World) -> None:
+        fault = await NriPlugin(name, index, {}, socket=here.server.socket).run()
+        assert fault == Fault(2, text)
+
+    run(story)
+
+
+def test_a_plugin_that_does_not_register_in_time_is_closed() -> None:
+    async def story(here: World) -> None:
+        reader, writer = await asyncio.open_unix_connection(str(here.server.socket))
+        assert await reader.read() == b""
+        writer.close()
+
+    run(story, registration_timeout=0.05)
+
+
+def test_events_that_are_none_are_refused() -> None:
+    async def story(here: World) -> None:
+        for events in (1 << 14, -1):
+            plugin = NriPlugin("x", "10", {}, socket=here.server.socket, events=events)
+            assert await plugin.run() is None
+            assert not plugin.synchronized
+            assert here.server.plugins() == ()
+
+    run(story)
+
+
+def test_no_more_plugins_than_there_may_be() -> None:
+    async def story(here: World) -> None:
+        await here.add("x", "10", {})
+        fault = await NriPlugin("y", "20", {}, socket=here.server.socket).run()
+        assert fault is not None
+        assert fault.kind == "closed"
+
+    run(story, most_plugins=1)
+
+
+def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
+    async def story(here: World) -> None:
+        here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
+        old = OldPlugin(here.server.socket, split=False)
+        await old.start()
+        await old.gone()
+        assert here.server.plugins() == ()
+        await old.stop()
+
+    run(story)
+
+
+# -- creations
+
+
+def test_adjustments_are_put_together_in_order() -> None:
+    async def story(here: World) -> None:
+        seen: list[Any] = []
+        here.containers = {"other": held("other")}
+        late = _adjust(env=[{"key": "B", "value": "9"}, {"key": "-A"}], args=["run"], annotations={"k": "v"})
+        late.update.append(edits.update("other", edits.cpu_resources("7")))
+        early = _adjust(
+            mounts=[{"destination": "/m", "source": "/s", "options": ["ro"]}],
+            CDI_devices=[{"name": "v/c=d"}],
+            linux={
+                "devices": [{"path": "/dev/x", "type": "c"}],
+                "oom_score_adj": {"value": -5},
+                "resources": {"cpu": {"cpus": "0-1"}, "memory": {"limit": {"value": 77}}},
+            },
+        )
+        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(late, seen)})
+        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(early, seen)})
+        adjusted = await create(here)
+        assert isinstance(adjusted, Adjusted)
+        assert adjusted.resources == LinuxResources(cpu_shares=512, memory_limit=77, cpus="0-1")
+        assert adjusted.env == {"B": "9"}
+        assert adjusted.unset == {"A"}
+        assert adjusted.command == ("run",)
+        assert adjusted.cdi == ("v/c=d",)
+        assert [(m.source, m.target, m.options) for m in adjusted.mounts] == [("/s", "/m", ("ro",))]
+        assert [d.path for d in adjusted.devices] == ["/dev/x"]
+        assert adjusted.oom_score_adj == -5
+        assert adjusted.annotations == {"k": "v"}
+        assert adjusted.others == {"other": LinuxResources(cpus="7")}
+        # The second has seen what the first did.
+        assert [request.container.linux.resources.cpu.cpus for request in seen] == ["", "0-1"]
+        assert seen[0].pod.name == "web"
+
+    run(story)
+
+
+def _adjust(**fields: Any) -> nri.CreateContainerResponse:
+    return nri.CreateContainerResponse(adjust=nri.ContainerAdjustment(**fields))
+
+
+def test_without_plugins_nothing_changes() -> None:
+    async def story(here: World) -> None:
+        assert await create(here) == Adjusted(resources=RESOURCES)
+        assert await here.server.update(POD, state(), RESOURCES) == Adjusted(resources=RESOURCES)
+        assert await here.server.stopped(POD, state()) == {}
+
+    run(story)
+
+
+def test_a_conflict_fails_the_creation_and_is_undone() -> None:
+    async def story(here: World) -> None:
+        news: list[Any] = []
+        handlers = {
+            Event.CREATE_CONTAINER: answering(edits.pin("1")),
+            Event.STOP_CONTAINER: answering(None, news),
+            Event.REMOVE_CONTAINER: answering(None, news),
+        }
+        await here.add("a", "10", handlers)
+        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
+        assert await create(here) == RuntimeFault(
+            "CreateContainerError", 'plugins "20-b" and "10-a" both tried to set CPUSetCPUs'
+        )
+        assert [type(request).__name__ for request in news] == [
+            "StopContainerRequest",
+            "RemoveContainerRequest",
+        ]
+        assert {request.container.id for request in news} == {"c1"}
+
+    run(story)
+
+
+def test_an_error_fails_the_creation_with_its_text() -> None:
+    async def story(here: World) -> None:
+        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(Fault(2, "no room for you"))})
+        assert await create(here) == RuntimeFault("CreateContainerError", "no room for you")
+        assert len(here.server.plugins()) == 1
+
+    run(story)
+
+
+def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
+    async def story(here: World) -> None:
+        await here.add("a", "10", {Event.CREATE_CONTAINER: hang})
+        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
+        adjusted = await create(here)
+        assert isinstance(adjusted, Adjusted)
+        assert adjusted.resources.cpus == "1"
+        assert [plugin.name for plugin in here.server.plugins()] == ["b"]
+        assert isinstance(await create(here, "c2"), Adjusted)
+
+    run(story, request_timeout=0.05)
+
+
+def test_a_validator_that_hangs_fails_the_creation() -> None:
+    async def story(here: World) -> None:
+        # Mask 0 is every event, validation too.
+        await here.add("a", "10", {Event.CREATE_CONTAINER: hang}, events=0)
+        assert await create(here) == RuntimeFault(
+            "CreateContainerError", "validator plugin 10-a failed: ttrpc: closed"
+        )
+        assert isinstance(await create(here, "c2"), Adjusted)
+        await here.add("b", "10", {Event.VALIDATE_CONTAINER_ADJUSTMENT: hang})
+        assert await create(here) == RuntimeFault(
+            "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
+        )
+
+    run(story, request_timeout=0.05)
+
+
+def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
+    async def story(here: World) -> None:
+        seen: list[Any] = []
+        verdict = nri.ValidateContainerAdjustmentResponse()
+        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("v", "90", {Event.VALIDATE_CONTAINER_ADJUSTMENT: answering(verdict, seen)})
+        assert isinstance(await create(here), Adjusted)
+        request = seen[0]
+        assert request.container.linux.resources.cpu.cpus == ""
+        assert request.adjust.linux.resources.cpu.cpus == "1"
+        assert request.owners.owners["c1"].simple == {21: "10-a"}
+        assert [(p.index, p.name) for p in request.plugins] == [("10", "a"), ("90", "v")]
+        verdict.reject = True
+        assert await create(here) == RuntimeFault(
+            "CreateContainerError",
+            'validator "90-v" rejected container adjustment, reason: unknown rejection reason',
+        )
+        verdict.reason = "too hot"
+        fault = await create(here)
+        assert isinstance(fault, RuntimeFault)
+        assert fault.message.endswith("reason: too hot")
+
+    run(story)
+
+
+def test_plugins_that_must_be_there() -> None:
+    async def story(here: World) -> None:
+        assert await create(here) == RuntimeFault(
+            "CreateContainerError",
+            'validator "00-default-validator" rejected container adjustment,'
+            ' reason: validation error: required plugin "cpu" not present',
+        )
+        await here.add("cpu", "10", {})
+        assert isinstance(await create(here), Adjusted)
+        pod = replace(POD, annotations={"required-plugins.noderesource.dev": "[gpu]"})
+        fault = await here.server.create(pod, SPEC, RESOURCES)
+        assert isinstance(fault, RuntimeFault)
+        assert 'required plugin "gpu" not present' in fault.message
+
+    run(story, required=["cpu"])
+
+
+def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(here: World) -> None:
+        answer = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
+        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(answer)})
+        assert isinstance(await create(here), Adjusted)
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+    assert "10-a asked for what is not done here: hooks, rlimits" in caplog.text
+
+
+def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
+    async def story(here: World) -> None:
+        plugin = OldPlugin(here.server.socket, garbage=True)
+        await plugin.start()
+        await until(lambda: len(here.server.plugins()) == 1)
+        fault = await create(here)
+        assert isinstance(fault, RuntimeFault)
+        assert "protocol error" in fault.message
+        await plugin.stop()
+
+    run(story)
+
+
+# -- the life of a container
+
+
+def test_events_reach_those_that_asked_for_them() -> None:
+    async def story(here: World) -> None:
+        news: list[Any] = []
+        some: list[Any] = []
+        everything = {event: answering(None, news) for event in Event}
+        await here.add("all", "10", everything, events=ALL_EVENTS & ~Event.VALIDATE_CONTAINER_ADJUSTMENT.bit)
+        await here.add("some", "05", {Event.START_CONTAINER: answering(None, some)})
+        server = here.server
+        await server.sandbox_run(POD)
+        await server.create(POD, SPEC, RESOURCES)
+        await server.created(POD, state(phase=Phase.CREATED))
+        await server.starting(POD, state(phase=Phase.CREATED))
+        await server.started(POD, state(pid=7))
+        await server.update(POD, state(), RESOURCES)
+        await server.updated(POD, state())
+        await server.stopped(POD, state(phase=Phase.EXITED, exit_code=3))
+        await server.removed(POD, state(phase=Phase.EXITED))
+        await server.sandbox_update(POD)
+        await server.sandbox_updated(POD)
+        await server.sandbox_stopped(POD)
+        await server.sandbox_removed(POD)
+        assert [type(request).__name__.removesuffix("Request") for request in news] == [
+            "RunPodSandbox",
+            "CreateContainer",
+            "PostCreateContainer",
+            "StartContainer",
+            "PostStartContainer",
+            "UpdateContainer",
+            "PostUpdateContainer",
+            "StopContainer",
+            "RemoveContainer",
+            "UpdatePodSandbox",
+            "PostUpdatePodSandbox",
+            "StopPodSandbox",
+            "RemovePodSandbox",
+        ]
+        assert news[4].container.pid == 7
+        assert list(news[4].container.env) == ["A=1", "B=2"]
+        assert (news[7].container.state, news[7].container.exit_code) == (nri.CONTAINER_STOPPED, 3)
+        assert len(some) == 1
+        assert server._known == server._pending == {}
+
+    run(story)
+
+
+def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
+    async def story(here: World) -> None:
+        news: list[Any] = []
+        refusal = answering(Fault(2, "not mine"))
+        await here.add("a", "10", {Event.REMOVE_CONTAINER: refusal, Event.RUN_POD_SANDBOX: refusal})
+        await here.add("b", "20", {Event.REMOVE_CONTAINER: answering(None, news)})
+        await here.server.removed(POD, state())
+        assert len(news) == 1
+        assert await here.server.sandbox_run(POD) == RuntimeFault("CreatePodSandboxError", "not mine")
+        assert len(here.server.plugins()) == 2
+
+    run(story)
+
+
+def test_an_update_is_what_plugins_make_of_it() -> None:
+    async def story(here: World) -> None:
+        seen: list[Any] = []
+        first = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("2"))])
+        second = nri.UpdateContainerResponse(
+            update=[
+                edits.update("c1", edits.cpu_resources("", "0")),
+                edits.update("x", edits.cpu_resources("3")),
+            ]
+        )
+        await here.add("a", "10", {Event.UPDATE_CONTAINER: answering(first)})
+        await here.add("b", "20", {Event.UPDATE_CONTAINER: answering(second, seen)})
+        adjusted = await here.server.update(POD, state(), LinuxResources(cpu_shares=2))
+        assert adjusted == Adjusted(
+            resources=LinuxResources(cpu_shares=2, cpus="2", mems="0"),
+            others={"x": LinuxResources(cpus="3")},
+        )
+        assert seen[0].linux_resources.cpu.cpus == "2"
+        await here.add("c", "30", {Event.UPDATE_CONTAINER: answering(first)})
+        assert await here.server.update(POD, state(), LinuxResources()) == RuntimeFault(
+            "UpdateContainerError", 'plugins "30-c" and "10-a" both tried to set CPUSetCPUs'
+        )
+
+    run(story)
+
+
+def test_what_a_container_leaves_is_given_to_others() -> None:
+    async def story(here: World) -> None:
+        answer = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
+        await here.add("a", "10", {Event.STOP_CONTAINER: answering(answer)})
+        assert await here.server.stopped(POD, state()) == {"x": LinuxResources(cpus="0-3")}
+
+    run(story)
+
+
+def test_evictions() -> None:
+    async def story(here: World) -> None:
+        evict = [nri.ContainerEviction(container_id="x", reason="noisy")]
+        create_answer = nri.CreateContainerResponse(evict=evict)
+        update_answer = nri.UpdateContainerResponse(evict=evict)
+        handlers = {
+            Event.CREATE_CONTAINER: answering(create_answer),
+            Event.UPDATE_CONTAINER: answering(update_answer),
+        }
+        plugin = await here.add("a", "10", handlers)
+        await create(here)
+        await here.server.update(POD, state(), RESOURCES)
+        await plugin.update_containers([], evict)
+        assert here.evicted == [Eviction("x", "noisy", "10-a")] * 3
+
+    run(story)
+
+
+# -- updates that plugins ask for by themselves
+
+
+def test_updates_are_applied_and_failures_told() -> None:
+    async def story(here: World) -> None:
+        here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", Phase.EXITED)}
+        here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
+        plugin = await here.add("p", "10", {})
+        updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b", "nobody", "e")]
+        updates.append(edits.update("c", edits.cpu_resources("1"), ignore_failure=True))
+        updates.append(edits.update("a", edits.cpu_resources("garbage")))
+        failed = await plugin.update_containers(updates)
+        assert not isinstance(failed, Fault)
+        assert [update.container_id for update in failed] == ["b", "a"]
+        assert [id for id, _ in here.applied] == ["a", "b", "c"]
+
+    run(story)
+
+
+def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
+    async def story(here: World) -> None:
+        here.containers = {"a": held("a")}
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def slow(request: Any) -> None:
+            entered.set()
+            await leave.wait()
+
+        plugin = await here.add("p", "10", {Event.CREATE_CONTAINER: slow})
+        creating = asyncio.create_task(create(here))
+        await entered.wait()
+        updating = asyncio.create_task(
+            plugin.update_containers([edits.update("a", edits.cpu_resources("1"))])
+        )
+        await asyncio.wait([updating], timeout=0.05)
+        assert here.applied == []
+        leave.set()
+        assert isinstance(await creating, Adjusted)
+        assert await updating == ()
+        assert [id for id, _ in here.applied] == ["a"]
+
+    run(story)
+
+
+def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
+    async def story(here: World) -> None:
+        here.containers = {"a": held("a")}
+        results: list[Any] = []
+
+        async def foolish(request: Any) -> None:
+            try:
+                results.append(await plugin.update_containers([edits.update("a", edits.cpu_resources("1"))]))
+            except asyncio.CancelledError:
+                results.append("given up")
+                raise
+
+        plugin = await here.add("p", "10", {Event.CREATE_CONTAINER: foolish})
+        assert isinstance(await create(here), Adjusted)
+        assert here.server.plugins() == ()
+        await until(lambda: len(results) == 1)
+        assert here.applied == [] or isinstance(results[0], Fault)
+
+    run(story, request_timeout=0.1)
+
+
+def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
+    """A runtime holds a container while hooks are asked about it; a plugin changes the same one meanwhile."""
+
+    async def story(here: World) -> None:
+        here.containers = {"c1": held("c1")}
+        container = asyncio.Lock()
+
+        async def locked() -> None:
+            async with container:
+                pass
+
+        here.before_apply = locked
+        plugin = await here.add("p", "10", {Event.UPDATE_CONTAINER: answering(None)})
+        for _ in range(20):
+            async with container:
+                updating = asyncio.create_task(
+                    plugin.update_containers([edits.update("c1", edits.cpu_resources("1"))])
+                )
+                await asyncio.sleep(0.002)
+                assert isinstance(await here.server.update(POD, state(), RESOURCES), Adjusted)
+            assert await updating == ()
+
+    run(story)
+
+
+def test_plugins_see_what_updates_have_made_of_a_container() -> None:
+    async def story(here: World) -> None:
+        news: list[Any] = []
+        plugin = await here.add("p", "10", {Event.POST_UPDATE_CONTAINER: answering(None, news)})
+        await create(here)
+        here.containers = {"c1": held("c1")}
+        assert await plugin.update_containers([edits.update("c1", edits.cpu_resources("5"))]) == ()
+        await here.server.updated(POD, state())
+        assert news[0].container.linux.resources.cpu.cpus == "5"
+        assert news[0].container.linux.resources.cpu.shares.value == 512
+
+    run(story)
+
+
+def test_a_plugin_that_comes_during_a_creation_hears_of_the_container() -> None:
+    async def story(here: World) -> None:
+        told: list[list[str]] = []
+
+        async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
+            told.append([container.id for container in containers])
+            return []
+
+        await create(here)  # the runtime has not listed it yet
+        await here.add("a", "10", {}, synchronize=synchronize)
+        here.containers = {"c1": held("c1")}
+        await here.server.created(POD, state(phase=Phase.CREATED))
+        await here.add("b", "20", {}, synchronize=synchronize)
+        await here.server.removed(POD, state())
+        here.containers = {}
+        await here.add("c", "30", {}, synchronize=synchronize)
+        assert told == [["c1"], ["c1"], []]
+
+    run(story)
+
+
+# -- plugins of the older kind
+
+
+class OldPlugin:
+    """A plugin made by hand: answers what it knows, the rest is unimplemented."""
+
+    def __init__(self, socket: Path, *, split: bool = True, garbage: bool = False) -> None:
+        self.socket = socket
+        self.split = split
+        self.garbage = garbage
+        self.calls: list[str] = []
+        self.events: list[int] = []
+
+    async def start(self) -> None:
+        self.mux = Mux(*await asyncio.open_unix_connection(str(self.socket)))
+        handlers: dict[str, Handler] = {
+            "Configure": self._configure,
+            "Synchronize": self._synchronize,
+            "StateChange": self._state_change,
+            "RunPodSandbox": self._unknown,
+            "StartContainer": self._unknown,
+            "CreateContainer": self._create,
+        }
+        self.server = Server(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
+        self.client = Client(self.mux.open(RUNTIME_SERVICE))
+        request = nri.RegisterPluginRequest(plugin_name="old", plugin_idx="10")
+        self.answer = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
+
+    async def register_again(self) -> Any:
+        request = nri.RegisterPluginRequest(plugin_name="new", plugin_idx="20")
+        return await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
+
+    async def _configure(self, request: Any) -> nri.ConfigureResponse:
+        return nri.ConfigureResponse(events=ALL_EVENTS & ~Event.VALIDATE_CONTAINER_ADJUSTMENT.bit)
+
+    async def _synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse:
+        return nri.SynchronizeResponse(more=request.more and self.split)
+
+    async def _state_change(self, request: nri.StateChangeEvent) -> None:
+        self.events.append(request.event)
+
+    async def _unknown(self, request: Any) -> Fault:
+        self.calls.append(type(request).__name__)
+        return Fault(UNIMPLEMENTED, "method unknown")
+
+    async def _create(self, request: Any) -> Any:
+        if self.garbage:
+            return nri.RegisterPluginRequest(plugin_name="\x07\x07\x07")
+        return None
+
+    async def gone(self) -> None:
+        await self.mux.wait_closed()
+
+    async def stop(self) -> None:
+        await self.server.close()
+        await self.client.close()
+        await self.mux.close()
+
+
+def test_a_plugin_of_the_older_kind_is_told_by_state_changes_for_good() -> None:
+    async def story(here: World) -> None:
+        plugin = OldPlugin(here.server.socket)
+        await plugin.start()
+        await until(lambda: len(here.server.plugins()) == 1)
+        assert not here.server.plugins()[0].state_change
+        server = here.server
+        assert await server.sandbox_run(POD) is None
+        assert here.server.plugins()[0].state_change
+        await server.create(POD, SPEC, RESOURCES)
+        await server.created(POD, state())
+        await server.starting(POD, state())
+        await server.started(POD, state())
+        await server.removed(POD, state())
+        await server.sandbox_stopped(POD)
+        await server.sandbox_removed(POD)
+        assert plugin.calls == ["RunPodSandboxRequest"]
+        assert plugin.events == [1, 5, 6, 7, 11, 2, 3]
+        again = await plugin.register_again()
+        assert again == Fault(2, 'plugin "10-old" is registered already')
+        await plugin.stop()
+
+    run(story)
