@@ -11,8 +11,7 @@ commands.py  what a container runs
 folder.py    what is kept of pods and containers on disk
 """
 
-from plimsoll.node.runtime.making import Made, make
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
 
-__all__ = ["Made", "NoneRuntime", "ProcessRuntime", "ProcessSettings", "make"]
+__all__ = ["NoneRuntime", "ProcessRuntime", "ProcessSettings"]

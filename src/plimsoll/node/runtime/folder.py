@@ -26,6 +26,7 @@ from typing import TypeVar
 
 import msgspec
 
+from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec, SandboxState
 from plimsoll.node.records import Finding, Severity
 from plimsoll.node.resources import LinuxResources
@@ -143,12 +144,18 @@ def reason_of(exit: Exit) -> str:
 
 
 def save(path: Path, value: object) -> None:
-    """Replace a file; OSError if that cannot be done."""
+    """Replace a file; StoreError if that cannot be done."""
     temporary = path.with_name(f".{path.name}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(value))
-    os.replace(temporary, path)
+    try:
+        data = msgspec.json.encode(value)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    except (ValueError, OverflowError, TypeError, RecursionError) as error:  # such as half a character
+        raise StoreError(f"cannot write {path}: {error}") from error
 
 
 def load(path: Path, kind: type[T]) -> T | Finding | None:

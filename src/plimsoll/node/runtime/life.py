@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.records import Finding
 from plimsoll.node.runtime import shims
@@ -48,7 +49,7 @@ class Life:
     # -- files
 
     def keep(self, record: ContainerRecord) -> None:
-        """Remember what has changed, on disk first; OSError if that cannot be done."""
+        """Remember what has changed, on disk first; StoreError if that cannot be done."""
         save(self.folder / "state.json", record)
         self.record = record
         self._look()
@@ -68,7 +69,7 @@ class Life:
     def lose(self, exit: Exit) -> None:
         """Say how a container ended whose shim cannot."""
         self.exit = exit
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(StoreError):
             save(self.folder / "exit.json", exit)
         self._look()
 
@@ -91,7 +92,7 @@ class Life:
             pid, said = shims.spawn(
                 program, self.folder / "spec.json", self.folder / "lock", self.folder / "shim.err"
             )
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
+        except (OSError, ValueError, StoreError) as error:
             self.lose(Exit(exit_code=START_ERROR, finished_at=time.time(), error=f"no shim: {error}"))
             return f"no shim: {error}"
         try:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.containers import ContainerSpec, ContainerState, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import Adjusted, DeviceEdit, Hooks, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.wire.cdi import CdiFault, CdiFolders, Edits
@@ -34,32 +34,43 @@ class Made:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a container cannot be made; `told`: hooks have agreed to it already, and have to be told."""
+
+    fault: RuntimeFault
+    told: bool = False
+
+
 async def make(
     pod: SandboxSpec,
     spec: ContainerSpec,
     resources: LinuxResources,
     cdi: CdiFolders | None,
     hooks: Hooks,
-) -> Made | RuntimeFault:
+) -> Made | Refusal:
     """Ask CDI files and hooks about a container."""
     edits = await _edits(cdi, spec.cdi)
     if isinstance(edits, RuntimeFault):
-        return edits
+        return Refusal(edits)
     seen = replace(spec, env={**spec.env, **edits.variables})
     adjusted = await hooks.create(pod, seen, resources)
     if isinstance(adjusted, RuntimeFault):
-        return adjusted
+        return Refusal(adjusted)
     names = tuple(dict.fromkeys((*spec.cdi, *adjusted.cdi)))
     if names != spec.cdi:
         edits = await _edits(cdi, names)
         if isinstance(edits, RuntimeFault):
-            return edits
+            return Refusal(edits, told=True)
     return combine(replace(spec, cdi=names), edits, adjusted)
 
 
 def combine(spec: ContainerSpec, edits: Edits, adjusted: Adjusted) -> Made:
     """A container with edits and adjustments in it."""
     score = spec.plan.oom_score_adj if adjusted.oom_score_adj is None else adjusted.oom_score_adj
+    env = {**spec.env, **edits.variables}
+    for name in adjusted.unset:
+        env.pop(name, None)
     notes = []
     if edits.hooks:
         notes.append(f"{len(edits.hooks)} CDI hooks are not run: there is no OCI runtime here")
@@ -70,7 +81,7 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: Adjusted) -> Made:
     return Made(
         spec=replace(
             spec,
-            env={**spec.env, **edits.variables, **adjusted.env},
+            env={**env, **adjusted.env},
             command=adjusted.command or spec.command,
         ),
         resources=adjusted.resources,
@@ -93,6 +104,13 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
         DeviceEdit(n.path, n.host_path, n.type, n.major, n.minor, n.file_mode, n.uid, n.gid)
         for n in edits.device_nodes
     )
+
+
+async def undo(hooks: Hooks, pod: SandboxSpec, state: ContainerState) -> Mapping[str, LinuxResources]:
+    """Tell hooks that a container they have agreed to is not made; changes of others."""
+    changes = await hooks.stopped(pod, state)
+    await hooks.removed(pod, state)
+    return changes
 
 
 async def _edits(cdi: CdiFolders | None, names: Sequence[str]) -> Edits | RuntimeFault:

@@ -32,7 +32,7 @@ from plimsoll.node.containers import (
 )
 from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
 from plimsoll.node.resources import LinuxResources, resources_of
-from plimsoll.node.runtime.making import CREATE_ERROR, make
+from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
 from plimsoll.wire.cdi import CdiFolders
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
@@ -130,8 +130,7 @@ class NoneRuntime:
     async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         known = self._pods.get(spec.uid)
         if known is not None and known.state.running:
-            known.spec = spec
-            return None
+            return await self.update_sandbox(spec)
         state = SandboxState(
             uid=spec.uid,
             name=spec.name,
@@ -148,9 +147,15 @@ class NoneRuntime:
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         pod = self._pods.get(spec.uid)
-        if pod is not None:
+        if pod is None or not pod.state.running:
+            return RuntimeFault("UpdateContainerError", f"pod {spec.uid!r} has no running sandbox")
+        if pod.spec == spec:
+            return None
+        fault = await self.hooks.sandbox_update(spec)
+        if fault is None:
             pod.spec = spec
-        return None
+            await self.hooks.sandbox_updated(spec)
+        return fault
 
     async def stop_sandbox(self, uid: str) -> None:
         pod = self._pods.get(uid)
@@ -181,8 +186,6 @@ class NoneRuntime:
         if pod is None or not pod.state.running:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
         made = await make(pod.spec, spec, resources_of(spec.plan), self._cdi, self.hooks)
-        if isinstance(made, RuntimeFault):
-            return made
         state = ContainerState(
             id=spec.id,
             pod=spec.pod,
@@ -190,8 +193,12 @@ class NoneRuntime:
             attempt=spec.attempt,
             phase=Phase.CREATED,
             created_at=self._clock(),
-            cpus=made.resources.cpus,
         )
+        if isinstance(made, Refusal):
+            if made.told:
+                await self._apply_all(await undo(self.hooks, pod.spec, state))
+            return made.fault
+        state = replace(state, cpus=made.resources.cpus)
         script = script_of(pod.spec.annotations, spec.name, spec.plan.role)
         self._containers[spec.id] = _Container(Held(made.spec, state, made.resources), script)
         pod.containers[spec.id] = None

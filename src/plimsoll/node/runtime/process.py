@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from plimsoll.errors import InputError
+from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups
 from plimsoll.node.containers import (
@@ -53,7 +53,7 @@ from plimsoll.node.runtime.folder import (
     save,
 )
 from plimsoll.node.runtime.life import KILLED, Life
-from plimsoll.node.runtime.making import CREATE_ERROR, Made, make
+from plimsoll.node.runtime.making import CREATE_ERROR, Made, Refusal, make, undo
 from plimsoll.wire.cdi import CdiFolders
 
 _log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class ProcessRuntime:
     async def _run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         known = self._pods.get(spec.uid)
         if known is not None and known.running:
-            return await self.update_sandbox(spec)
+            return await self._update_sandbox(spec)
         try:
             folder = self.layout.pod(spec.uid)
         except InputError as error:
@@ -159,8 +159,8 @@ class ProcessRuntime:
             try:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 save(folder / "sandbox.json", record)
-            except OSError as error:
-                fault = RuntimeFault(SANDBOX_ERROR, f"cannot write {folder}: {error.strerror}")
+            except (OSError, StoreError) as error:
+                fault = RuntimeFault(SANDBOX_ERROR, str(error))
         if fault is None:
             self._pods[spec.uid] = record
             fault = await self.hooks.sandbox_run(spec)
@@ -171,14 +171,23 @@ class ProcessRuntime:
         return fault
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        return await self._own(self._update_sandbox(spec))
+
+    async def _update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         known = self._pods.get(spec.uid)
         if known is None or not known.running:
             return RuntimeFault(UPDATE_ERROR, f"pod {spec.uid!r} has no running sandbox")
         if known.spec == spec:
             return None
+        fault = await self.hooks.sandbox_update(spec)
+        if fault is not None:
+            return fault
         faults = await self._call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
         fault = _first(faults, UPDATE_ERROR)
-        return fault if fault is not None else self._keep_pod(replace(known, spec=spec))
+        if fault is None:
+            fault = self._keep_pod(replace(known, spec=spec))
+            await self.hooks.sandbox_updated(spec)
+        return fault
 
     async def stop_sandbox(self, uid: str) -> None:
         await self._own(self._stop_sandbox(uid))
@@ -211,8 +220,8 @@ class ProcessRuntime:
         path = self.layout.pod(record.spec.uid) / "sandbox.json"
         try:
             save(path, record)
-        except OSError as error:
-            return RuntimeFault(UPDATE_ERROR, f"cannot write {path}: {error.strerror}")
+        except StoreError as error:
+            return RuntimeFault(UPDATE_ERROR, str(error))
         return None
 
     # -- containers
@@ -248,19 +257,23 @@ class ProcessRuntime:
     ) -> RuntimeFault | None:
         wanted = replace(spec, command=command.argv)
         made = await make(pod.spec, wanted, resources_of(spec.plan), self._cdi, self.hooks)
-        if isinstance(made, RuntimeFault):
-            return made
+        if isinstance(made, Refusal):
+            if made.told:
+                await self._undo(pod, Life(folder, self._record(_unmade(wanted), command)))
+            return made.fault
         life = Life(folder, self._record(made, command))
         fault = await self._build(life)
         if fault is not None:
-            # Hooks have given something away already: they get it back.
-            await self._apply_all(await self.hooks.stopped(pod.spec, life.state))
-            await self.hooks.removed(pod.spec, life.state)
+            await self._undo(pod, life)
             return fault
         self._lives[spec.id] = life
         await self._apply_all(made.others)
         await self.hooks.created(pod.spec, life.state)
         return None
+
+    async def _undo(self, pod: PodRecord, life: Life) -> None:
+        """Hooks have given something away already: they get it back."""
+        await self._apply_all(await undo(self.hooks, pod.spec, life.state))
 
     def _record(self, made: Made, command: Command) -> ContainerRecord:
         return ContainerRecord(
@@ -291,8 +304,8 @@ class ProcessRuntime:
                 await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
                 (life.folder / "work").mkdir(parents=True, mode=0o700)
                 life.keep(replace(record, notes=(*record.notes, *notes)))
-            except OSError as error:
-                fault = RuntimeFault(CREATE_ERROR, f"cannot write {life.folder}: {error.strerror}")
+            except (OSError, StoreError) as error:
+                fault = RuntimeFault(CREATE_ERROR, str(error))
         if fault is not None:
             await self._call(self._cgroups.remove_container, spec.pod, spec.id)
             await asyncio.to_thread(remove_tree, life.folder)
@@ -389,8 +402,8 @@ class ProcessRuntime:
         try:
             spec = old.spec if plan is None else replace(old.spec, plan=plan)
             life.keep(replace(life.record, resources=merged, spec=spec))
-        except OSError as error:
-            return RuntimeFault(UPDATE_ERROR, f"cannot write {life.folder}: {error.strerror}")
+        except StoreError as error:
+            return RuntimeFault(UPDATE_ERROR, str(error))
         return None
 
     async def _pin(self, life: Life, cpus: str) -> RuntimeFault | None:
@@ -494,7 +507,7 @@ class ProcessRuntime:
     async def _adopt(self, life: Life) -> None:
         try:
             self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))
-        except OSError as error:
+        except (OSError, StoreError) as error:
             self._find(Severity.ERROR, f"container {life.state.id} cannot be adopted: {error}")
         if life.state.phase is Phase.CREATED:
             await self._call(
@@ -544,6 +557,10 @@ class ProcessRuntime:
         for finding in findings:
             _log.warning("%s", finding.what)
         self.findings += findings
+
+
+def _unmade(spec: ContainerSpec) -> Made:
+    return Made(spec=spec, resources=resources_of(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

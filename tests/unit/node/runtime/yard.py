@@ -1,0 +1,235 @@
+"""A place to run containers in: folders, cgroups, hooks that remember, and pods to ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
+from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
+from plimsoll.ledger.containers import Role
+from plimsoll.node.cgroups import Cgroups, open_cgroups
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import NO_HOOKS, Adjusted, Hooks
+from plimsoll.node.layout import Layout
+from plimsoll.node.resources import LinuxResources
+from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
+from plimsoll.wire.cdi import CdiFolders
+
+PATIENCE = 30.0
+
+
+def a_pod(uid: str = "pod-1", **changes: Any) -> SandboxSpec:
+    fields: dict[str, Any] = {
+        "uid": uid,
+        "name": f"name-{uid}",
+        "namespace": "default",
+        "qos": "Burstable",
+        "plan": PodPlan(cpu_shares=102),
+        "sandbox": SandboxPlan(resources=RuntimeResources()),
+        **changes,
+    }
+    return SandboxSpec(**fields)
+
+
+def a_plan(name: str = "main", role: Role = Role.REGULAR, **changes: Any) -> ContainerPlan:
+    return ContainerPlan(name=name, role=role, oom_score_adj=changes.pop("oom_score_adj", 900), **changes)
+
+
+def a_container(
+    *command: str,
+    id: str = "c1",
+    pod: str = "pod-1",
+    name: str = "",
+    role: Role = Role.REGULAR,
+    **changes: Any,
+) -> ContainerSpec:
+    name = name or id
+    plan = changes.pop("plan", None) or a_plan(name, role)
+    return ContainerSpec(id=id, pod=pod, name=name, command=command, plan=plan, **changes)
+
+
+def shell(text: str, **changes: Any) -> ContainerSpec:
+    return a_container("/bin/sh", "-c", text, **changes)
+
+
+class Witness:
+    """Hooks that remember what they were told, and do as told before."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.seen_env: dict[str, Mapping[str, str]] = {}
+        self.adjust: Callable[[ContainerSpec, LinuxResources], Adjusted | RuntimeFault] = (
+            lambda container, resources: Adjusted(resources=resources)
+        )
+        self.refuse_sandbox: RuntimeFault | None = None
+        self.on_stopped: dict[str, LinuxResources] = {}
+
+    async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
+        self.calls.append(f"sandbox_run {pod.uid}")
+        return self.refuse_sandbox
+
+    async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
+        self.calls.append(f"sandbox_update {pod.uid}")
+        return self.refuse_sandbox
+
+    async def sandbox_updated(self, pod: SandboxSpec) -> None:
+        self.calls.append(f"sandbox_updated {pod.uid}")
+
+    async def sandbox_stopped(self, pod: SandboxSpec) -> None:
+        self.calls.append(f"sandbox_stopped {pod.uid}")
+
+    async def sandbox_removed(self, pod: SandboxSpec) -> None:
+        self.calls.append(f"sandbox_removed {pod.uid}")
+
+    async def create(
+        self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
+    ) -> Adjusted | RuntimeFault:
+        self.calls.append(f"create {container.id}")
+        self.seen_env[container.id] = container.env
+        return self.adjust(container, resources)
+
+    async def created(self, pod: SandboxSpec, container: ContainerState) -> None:
+        self._told("created", container)
+
+    async def starting(self, pod: SandboxSpec, container: ContainerState) -> None:
+        self._told("starting", container)
+
+    async def started(self, pod: SandboxSpec, container: ContainerState) -> None:
+        self._told("started", container)
+
+    async def update(
+        self, pod: SandboxSpec, container: ContainerState, resources: LinuxResources
+    ) -> Adjusted | RuntimeFault:
+        self._told("update", container)
+        return Adjusted(resources=resources)
+
+    async def updated(self, pod: SandboxSpec, container: ContainerState) -> None:
+        self._told("updated", container)
+
+    async def stopped(self, pod: SandboxSpec, container: ContainerState) -> Mapping[str, LinuxResources]:
+        self._told("stopped", container)
+        return self.on_stopped
+
+    async def removed(self, pod: SandboxSpec, container: ContainerState) -> None:
+        self._told("removed", container)
+
+    def _told(self, what: str, container: ContainerState) -> None:
+        self.calls.append(f"{what} {container.id} {container.phase}")
+
+
+class Yard:
+    """One agent's folder, and the runtimes that come and go in it."""
+
+    def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
+        self.layout = Layout(root)
+        self.cdi = CdiFolders([self.layout.cdi])
+        self.cgroups = cgroups or open_cgroups("plimsoll-test", want="plan")
+        self.changed: list[str] = []
+        self.woken = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def runtime(self, hooks: Hooks = NO_HOOKS, **settings: Any) -> AsyncIterator[ProcessRuntime]:
+        settings.setdefault("adopt_patience", PATIENCE)
+        runtime = ProcessRuntime(
+            self.layout, self.cgroups, self.cdi, hooks, settings=ProcessSettings(**settings)
+        )
+        await runtime.start(self._on_change)
+        try:
+            yield runtime
+        finally:
+            await runtime.stop()
+
+    def _on_change(self, uid: str) -> None:
+        self.changed.append(uid)
+        self.woken.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        await until(condition)
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def a_yard(cgroups: Cgroups | None = None) -> AsyncIterator[Yard]:
+    """A yard in which nothing is left at the end: what still runs is killed."""
+    with short_folder() as root:
+        yard = Yard(root, cgroups)
+        try:
+            yield yard
+        finally:
+            async with yard.runtime() as runtime:
+                for sandbox in runtime.sandboxes():
+                    await runtime.remove_sandbox(sandbox.uid)
+
+
+async def until(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait for something to become true."""
+    for _ in range(int(patience / 0.005)):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come true in time")
+
+
+def state(runtime: ProcessRuntime, id: str = "c1") -> ContainerState:
+    return next(found for found in runtime.containers() if found.id == id)
+
+
+async def run(runtime: ProcessRuntime, spec: ContainerSpec) -> ContainerState:
+    """Create and start a container in its pod, which is made if need be."""
+    assert await runtime.run_sandbox(a_pod(spec.pod)) is None
+    assert await runtime.create(spec) is None
+    assert await runtime.start_container(spec.id) is None
+    return state(runtime, spec.id)
+
+
+async def ended(runtime: ProcessRuntime, id: str = "c1") -> ContainerState:
+    await until(lambda: state(runtime, id).phase is Phase.EXITED)
+    return state(runtime, id)
+
+
+def lines(state: ContainerState) -> list[str]:
+    """A container's output, without times and marks."""
+    path = Path(state.log)
+    if not path.exists():
+        return []
+    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives; a dead one that nobody has collected does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def kernel_cgroups(name: str) -> Cgroups | None:
+    """Cgroups of this machine that can hold processes and CPUs, if it has and gives them."""
+    if os.getuid() != 0:
+        return None
+    cgroups = open_cgroups(f"plimsoll-test-{os.getpid()}-{name}")
+    faults = cgroups.set_up()
+    if cgroups.version == 0 or any(not fault.absent for fault in faults):
+        return None
+    return cgroups
+
+
+def with_attempt(spec: ContainerSpec, attempt: int) -> ContainerSpec:
+    return replace(spec, id=f"{spec.name}-{attempt}", attempt=attempt)
