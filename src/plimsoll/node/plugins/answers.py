@@ -14,6 +14,7 @@ from typing import Any
 
 from plimsoll.node.plugins.offers import cut, quote
 from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedDevice
+from plimsoll.wire.cdi.names import parse_name
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
@@ -30,11 +31,6 @@ _REQUEST = re.compile(f"{_LABEL}(/{_LABEL})?")
 _POOL = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*")
 _LONGEST_POOL = 253
 _SHARE = re.compile(r"[A-Za-z0-9-]{1,64}")
-_CDI = re.compile(
-    r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"  # vendor
-    r"/[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"  # class
-    r"=[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"  # device
-)
 
 
 def read_prepared(
@@ -123,7 +119,7 @@ def _read_device(device: Any) -> PreparedDevice | str:
         if not _REQUEST.fullmatch(request):
             return f"{quote(request)} is not the name of a request"
     for qualified in cdi:
-        if len(qualified) > _LONGEST_CDI or not _CDI.fullmatch(qualified):
+        if len(qualified) > _LONGEST_CDI or parse_name(qualified) is None:
             return f"{quote(qualified)} is not the name of a CDI device"
     share = _share_id(device)
     if share is not None and not _SHARE.fullmatch(share):
