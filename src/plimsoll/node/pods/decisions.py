@@ -177,6 +177,8 @@ class _Plan:
 
     def _restarts(self, container: Container, known: ContainerState, *, renewed: bool) -> bool:
         """In a new sandbox init containers run again, whatever they did in the one before."""
+        if container.name in self.at.forced:
+            return True
         if container in self.at.pod.spec.init_containers:
             return renewed or should_restart_init(self.at.pod, container, known.exit_code)
         return should_restart(self.at.pod, container, known.exit_code)
@@ -184,7 +186,7 @@ class _Plan:
     def _restart(self, container: Container, ended: ContainerState) -> None:
         wait = self.at.waits.get(container.name)
         when = restart_at(wait, ended.finished_at, self.at.timing)
-        if wait is not None and when > self.at.now:
+        if wait is not None and when > self.at.now and container.name not in self.at.forced:
             text = f"back-off {_span(wait.seconds)} restarting failed container={container.name}"
             self.waiting[container.name] = Waiting(CRASH_LOOP, f"{text} pod={name_pod(self.at.pod)}")
             self._wake(when)

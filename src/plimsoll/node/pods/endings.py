@@ -51,7 +51,7 @@ def _find_cause(at: Situation, latest: dict[str, ContainerState]) -> tuple[Cause
         return Cause.DEADLINE, DEADLINE_REASON, DEADLINE_MESSAGE
     if any(_failed_for_good(pod, container, latest) for container in pod.spec.init_containers):
         return Cause.FAILED, "", ""
-    if pod.spec.containers and all(_ended_for_good(pod, c, latest) for c in pod.spec.containers):
+    if pod.spec.containers and all(_ended_for_good(at, c, latest) for c in pod.spec.containers):
         return Cause.FINISHED, "", ""
     return None
 
@@ -70,11 +70,11 @@ def _failed_for_good(pod: Pod, container: Container, latest: dict[str, Container
     return not should_restart_init(pod, container, state.exit_code)
 
 
-def _ended_for_good(pod: Pod, container: Container, latest: dict[str, ContainerState]) -> bool:
+def _ended_for_good(at: Situation, container: Container, latest: dict[str, ContainerState]) -> bool:
     state = latest.get(container.name)
-    if state is None or state.phase is not Phase.EXITED:
+    if state is None or state.phase is not Phase.EXITED or container.name in at.forced:
         return False
-    return not should_restart(pod, container, state.exit_code)
+    return not should_restart(at.pod, container, state.exit_code)
 
 
 def pod_grace(pod: Pod, default: float) -> float:

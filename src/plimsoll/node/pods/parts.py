@@ -10,6 +10,7 @@ from typing import Protocol
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
 from plimsoll.node.enforcement import Enforced
@@ -72,6 +73,10 @@ def _nothing(driver: str, pool: str, device: str) -> DeviceHealth | None:
     return None
 
 
+def _unmeasured(uid: str) -> PodUsage | None:
+    return None
+
+
 @dataclass(slots=True, kw_only=True)
 class Parts:
     """The parts of an agent that the life of a pod needs."""
@@ -87,4 +92,6 @@ class Parts:
     facts: Callable[[], NodeFacts] = NodeFacts
     health: Callable[[str, str, str], DeviceHealth | None] = _nothing
     resizes: Resizes | None = None
+    #: What a pod uses, by UID, so that no limit is set below it.
+    usage: Callable[[str], PodUsage | None] = _unmeasured
     new_id: Callable[[], str] = new_id

@@ -6,7 +6,7 @@ A Situation holds everything a decision depends on, so that deciding is a functi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -79,6 +79,8 @@ class Situation:
     vanished: bool = False
     started_at: float | None = None
     ending: Ending | None = None
+    #: Containers to be started again however they ended: a resize asks for it.
+    forced: Collection[str] = ()
     #: Stops under way: container id -> when it will be killed.
     stopping: Mapping[str, float] = field(default_factory=dict)
 

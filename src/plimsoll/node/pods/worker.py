@@ -21,8 +21,9 @@ from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, Sandbo
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
 from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
-from plimsoll.node.pods.endings import TERMINAL
+from plimsoll.node.pods.endings import TERMINAL, pod_grace
 from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.resizing import PodResize
 from plimsoll.node.pods.seen import Seen, Tree, text
 from plimsoll.node.pods.situation import (
     Action,
@@ -69,6 +70,7 @@ class PodWorker:
         self._waits: dict[str, Wait] = {}
         self._failures: dict[str, Failure] = {}
         self._trouble: Failure | None = None  #: of the end
+        self._resize = PodResize(pod, parts)
         self._probes: dict[str, Probed] = {}
         self._waiting: dict[str, Waiting] = {}
         self._stopping: dict[str, float] = {}
@@ -97,6 +99,7 @@ class PodWorker:
         """The API has the pod like this."""
         self.pod = pod
         self.parts.writer.observe(pod)
+        self._resize.stir()
         self._wake.set()
 
     def vanish(self) -> None:
@@ -106,6 +109,7 @@ class PodWorker:
 
     def poke(self) -> None:
         """Something may have changed: a container, the health of a device, room for a resize."""
+        self._resize.stir()
         self._wake.set()
 
     def end(self, order: Order) -> None:
@@ -184,6 +188,7 @@ class PodWorker:
             vanished=self._vanished,
             started_at=read_moment(started),
             ending=self._ending,
+            forced=self._resize.restarting,
             stopping=self._stopping,
         )
 
@@ -198,7 +203,9 @@ class PodWorker:
 
     def _next_work(self, at: Situation, decision: Decision) -> Work | None:
         if decision.ending is None:
-            return partial(self._perform, decision.others) if decision.others else None
+            if decision.others:
+                return partial(self._perform, decision.others)
+            return self._next_resize(at)
         if any(state.phase is Phase.RUNNING for state in at.states) or self._stops:
             return None
         if self._trouble is not None:
@@ -211,6 +218,21 @@ class PodWorker:
         if self._vanished or self.pod.metadata.deletion_timestamp is not None:
             return self._bury
         return None
+
+    def _next_resize(self, at: Situation) -> Work | None:
+        self._resize.settle(self.pod, at.states)
+        if at.sandbox is not None and self._resize.wants(self.pod, at.states, at.now):
+            return partial(self._apply_resize, at)
+        if self._resize.again_at is not None:
+            again = self._resize.again_at
+            self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
+        return None
+
+    async def _apply_resize(self, at: Situation) -> None:
+        for state in await self._resize.work(self.pod, at.states):
+            grace = pod_grace(self.pod, self.parts.timing.grace_default)
+            message = f"Container {state.name} resize requires restart"
+            self._start_stop(Stop(state.id, state.name, grace, message))
 
     async def _do(self, work: Work) -> None:
         try:
@@ -273,6 +295,7 @@ class PodWorker:
         if action.ended_at is not None:
             known = self._waits.get(name)
             self._waits[name] = next_wait(known, action.ended_at, self.parts.clock(), self.parts.timing)
+        self._resize.restarting.discard(name)
         self.parts.events.say(self.pod, "Created", "Container created", container=name)
         await self._start(name, spec.id)
 
@@ -406,7 +429,9 @@ class PodWorker:
             runtime=self.parts.runtime.name,
             host_ips=self.parts.facts().host_ips,
             allocated={c.name: c.resources for c in _containers(self._given())},
+            actual=self._resize.actual,
             health=self._health(),
+            resize=self._resize.conditions,
         )
 
     def _health(self) -> dict[str, list[Tree]]:

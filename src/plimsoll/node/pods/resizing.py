@@ -1,0 +1,149 @@
+"""The resize of one pod in place: judged, applied step by step, and told.
+
+Owns `PodResize`. What a pod was given may differ from what its spec asks for (then it is judged), and what
+its containers run with may differ from what it was given (then it is applied). Promises: nothing is applied
+that was not granted before, and a grant that was not applied when an agent died is applied by the next one.
+`resize.py` says how; the books (`parts.Resizes`) say whether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.core import Pod, ResourceRequirements
+from plimsoll.api.meta import Condition
+from plimsoll.ledger.cgroups import ContainerPlan
+from plimsoll.node.allocation import Allocation
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.enforcement import Enforced
+from plimsoll.node.pods.parts import Parts, Resizes
+from plimsoll.node.pods.steps import sandbox_spec
+from plimsoll.node.pods.writer import WARNING
+from plimsoll.node.resize import (
+    Outcome,
+    Resize,
+    ResizePlan,
+    event_text,
+    in_progress,
+    is_resized,
+    pending,
+    plan_resize,
+)
+
+
+class PodResize:
+    """Where a pod's resize stands."""
+
+    def __init__(self, pod: Pod, parts: Parts) -> None:
+        self.conditions: tuple[Condition, ...] = ()
+        #: Containers to be started anew, whatever their restart policy says.
+        self.restarting: set[str] = set()
+        #: What was granted is judged, or applied, again at this time.
+        self.again_at: float | None = None
+        self._parts = parts
+        self._due = True
+        self._judged: Resize | None = None
+        self._applied = _applied(pod)
+
+    @property
+    def actual(self) -> dict[str, ResourceRequirements]:
+        """What containers run with, where that is known to differ from what they were given."""
+        return dict(self._applied.containers)
+
+    def stir(self) -> None:
+        """Something may have changed that a judgement depends on."""
+        self._due = True
+
+    def settle(self, pod: Pod, states: Sequence[ContainerState]) -> None:
+        """Containers that do not run are started with what they are given."""
+        running = _running(states)
+        kept = {name: own for name, own in self._applied.containers.items() if name in running}
+        self._applied = Allocation(kept, self._applied.whole)
+
+    def wants(self, pod: Pod, states: Sequence[ContainerState], now: float) -> bool:
+        """Whether there is something to judge or to apply now."""
+        resizes = self._parts.resizes
+        if resizes is None:
+            return False
+        timely = self._due or (self.again_at is not None and self.again_at <= now)
+        if not timely:
+            return False
+        given = resizes.given(pod)
+        if is_resized(pod, given) or is_resized(given, self._applied.onto(given)):
+            return True
+        self.conditions, self._due, self.again_at = (), False, None
+        return False
+
+    async def work(self, pod: Pod, states: Sequence[ContainerState]) -> tuple[ContainerState, ...]:
+        """Judge and apply; returns the containers to be stopped and started anew."""
+        resizes = self._parts.resizes
+        assert resizes is not None
+        self._due, self.again_at = False, None
+        before = self._applied.onto(resizes.given(pod))
+        if is_resized(pod, resizes.given(pod)) and not await self._grant(pod, resizes):
+            return ()
+        given = resizes.given(pod)
+        self._applied = Allocation.of(before)
+        self.conditions = (in_progress(pod),)
+        plan = self._plan(given, before, states)
+        error = plan if isinstance(plan, str) else await self._apply(given, plan, states)
+        if error:
+            self._fail(pod, error)
+            return ()
+        assert isinstance(plan, ResizePlan)
+        self._applied = Allocation({}, given.spec.resources)
+        self.conditions = ()
+        self._parts.events.say(pod, "ResizeCompleted", event_text(given, "completed"))
+        self.restarting |= set(plan.restart)
+        running = _running(states)
+        return tuple(running[name] for name in plan.restart if name in running)
+
+    async def _grant(self, pod: Pod, resizes: Resizes) -> bool:
+        judged = await resizes.judge(pod)
+        if judged is None or judged.accepted:
+            self._judged = None
+            self._parts.events.say(pod, "ResizeStarted", event_text(pod, "started"))
+            return True
+        if judged != self._judged:
+            text = event_text(pod, judged.outcome.value, judged.message)
+            self._parts.events.say(pod, f"Resize{judged.outcome.value}", text, type=WARNING)
+        self._judged = judged
+        self.conditions = (pending(pod, judged),)
+        if judged.outcome is Outcome.DEFERRED:
+            self.again_at = self._parts.clock() + self._parts.timing.retry_most
+        return False
+
+    def _plan(self, given: Pod, before: Pod, states: Sequence[ContainerState]) -> ResizePlan | str:
+        plans = self._parts.plans
+        was = Allocation.of(before)
+        usage = self._parts.usage(given.metadata.uid)
+        return plan_resize(given, was, plans.plan(before), plans.plan(given), _running(states), usage)
+
+    async def _apply(self, given: Pod, plan: ResizePlan, states: Sequence[ContainerState]) -> str:
+        running = _running(states)
+        enforced = self._parts.plans.plan(given)
+        for step in plan.steps:
+            if isinstance(step.plan, ContainerPlan):
+                fault = await self._parts.runtime.update(running[step.container].id, step.plan)
+            else:
+                whole = Enforced(enforced.qos, step.plan, enforced.sandbox, enforced.containers)
+                fault = await self._parts.runtime.update_sandbox(sandbox_spec(given, whole))
+            if fault is not None:
+                return fault.message
+        return ""
+
+    def _fail(self, pod: Pod, error: str) -> None:
+        self.conditions = (in_progress(pod, error),)
+        self._parts.events.say(pod, "ResizeError", event_text(pod, "error", error), type=WARNING)
+        self.again_at = self._parts.clock() + self._parts.timing.retry_most
+
+
+def _running(states: Sequence[ContainerState]) -> dict[str, ContainerState]:
+    return {state.name: state for state in states if state.phase is Phase.RUNNING}
+
+
+def _applied(pod: Pod) -> Allocation:
+    """What containers ran with when their status was told last."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    told = {s.name: s.resources for s in statuses if s.resources is not None and "running" in s.state}
+    return Allocation(told, None)
