@@ -177,6 +177,25 @@ def test_a_pod_whose_driver_never_came_can_be_deleted(layout: Layout, world: Wor
     asyncio.run(story())
 
 
+def test_a_driver_that_went_away_with_a_claim_is_not_forgotten(layout: Layout, world: World) -> None:
+    world.add(make_claim("a", users=["p"]))
+    world.faults["prepare", GPU] = "timeout"
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world)
+        for absent in (False, True, True):
+            world.absent = {GPU} if absent else set()
+            (fault,) = await book.prepare(make_pod("p", "a"), world.named("a"))
+            assert fault.code == ("absent" if absent else "timeout")
+            assert book.claims()[0].pending == {GPU}
+        assert [fault.code for fault in await book.unprepare("p")] == ["absent"]
+        world.absent.clear()
+        assert await book.unprepare("p") == ()
+        assert not world.held[GPU]
+
+    asyncio.run(story())
+
+
 def test_what_a_driver_keeps_stays_in_the_book(layout: Layout, world: World) -> None:
     world.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 

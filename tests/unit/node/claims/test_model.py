@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.claims.checkpoint import claims_file
 from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
+from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
 
@@ -46,7 +46,7 @@ class Books(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.mkdtemp(prefix="p-")
+        self.folder = memory_folder()
         self.layout = Layout(Path(self.folder))
         self.world = World()
         for name, drivers in CLAIMS.items():
@@ -225,5 +225,5 @@ class Books(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-Books.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Books.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 TestBooks = Books.TestCase

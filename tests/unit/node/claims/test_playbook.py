@@ -134,7 +134,7 @@ PLAYS = [
 
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_an_agent_may_crash_at_any_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
     async def perform(last: int, layout: Layout) -> bool:
         """Play, crash at a step, start again where it was; whether there was a crash."""
@@ -165,8 +165,8 @@ def test_an_agent_may_crash_at_any_step(
 
     async def story() -> None:
         last = 1
-        while await perform(last, Layout(tmp_path / str(last))):
-            shutil.rmtree(tmp_path / str(last), ignore_errors=True)
+        while await perform(last, Layout(folder / str(last))):
+            shutil.rmtree(folder / str(last), ignore_errors=True)
             last += 1
         assert last > 10
 
@@ -175,7 +175,7 @@ def test_an_agent_may_crash_at_any_step(
 
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_calls_may_be_cancelled_at_any_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
     monkeypatch.setattr("plimsoll.node.records.os", Disk(Steps(0)))
 
@@ -206,7 +206,7 @@ def test_calls_may_be_cancelled_at_any_step(
 
     async def story() -> None:
         after = 0
-        while await perform(after, Layout(tmp_path / str(after))):
+        while await perform(after, Layout(folder / str(after))):
             after += 1
         assert after > 5
 
@@ -214,7 +214,7 @@ def test_calls_may_be_cancelled_at_any_step(
 
 
 def test_changes_that_come_together_are_written_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, steps = World(), Steps(0)
     pods = [f"p{number}" for number in range(50)]
@@ -229,10 +229,29 @@ def test_changes_that_come_together_are_written_together(
     monkeypatch.setattr("plimsoll.node.records.os", Disk(steps))
 
     async def story() -> None:
-        book = ClaimBook.open(Layout(tmp_path), world)
+        book = ClaimBook.open(Layout(folder), world)
         await asyncio.gather(*(book.prepare(make_pod(p, f"c{p}"), world.named(f"c{p}")) for p in pods))
         assert len(book.claims()) == 50
         assert all(claim.ready for claim in book.claims())
         assert saves < 10
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_call_does_not_leave_before_its_change_is_made(folder: Path) -> None:
+    world = new_world()
+
+    async def story() -> None:
+        book = ClaimBook.open(Layout(folder), world)
+        first = asyncio.create_task(do(book, world, "+p"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.create_task(do(book, world, "+q"))
+        first.cancel()
+        assert await second == []
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert {claim.ref.name: set(claim.pods) for claim in book.claims()} == {"a": {"p", "q"}, "b": {"p"}}
+        verify(book, world, Layout(folder))
 
     asyncio.run(story())

@@ -1,0 +1,27 @@
+"""A folder for plays that save thousands of times."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+#: Many times faster than a disk; any folder will do.
+SHARED_MEMORY = "/dev/shm"
+
+
+def memory_folder() -> str:
+    """A new folder, in memory where possible."""
+    fast = os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK)
+    return tempfile.mkdtemp(prefix="p-", dir=SHARED_MEMORY if fast else None)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = memory_folder()
+    yield Path(path)
+    shutil.rmtree(path)
