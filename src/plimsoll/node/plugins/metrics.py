@@ -6,10 +6,6 @@ Owns `dra_operations_duration_seconds` (one pod's claims, all drivers) and
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import grpc
 from prometheus_client import CollectorRegistry, Histogram
 
@@ -37,22 +33,9 @@ class DraMetrics:
             buckets=BUCKETS,
         )
 
-    def operation(self, name: str, seconds: float, *, failed: bool) -> None:
+    def operation(self, name: str, seconds: float, failed: bool) -> None:
         """Count what was done for a pod: PrepareResources or UnprepareResources."""
         self._operations.labels(name, "true" if failed else "false").observe(seconds)
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[list[bool]]:
-        """Count what the block does; it has failed if the block says so (`failed.append(True)`) or raises."""
-        failed: list[bool] = []
-        start = time.monotonic()
-        try:
-            yield failed
-        except BaseException:
-            failed.append(True)
-            raise
-        finally:
-            self.operation(name, time.monotonic() - start, failed=any(failed))
 
     def call(self, driver: str, method: str, code: grpc.StatusCode, seconds: float) -> None:
         """Count a call to a driver; `method` is the full name on the wire."""

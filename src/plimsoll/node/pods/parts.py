@@ -73,6 +73,10 @@ def _nothing(driver: str, pool: str, device: str) -> DeviceHealth | None:
     return None
 
 
+def _unobserved(operation: str, seconds: float, failed: bool) -> None:
+    return None
+
+
 def _unmeasured(uid: str) -> PodUsage | None:
     return None
 
@@ -95,3 +99,5 @@ class Parts:
     #: What a pod uses, by UID, so that no limit is set below it.
     usage: Callable[[str], PodUsage | None] = _unmeasured
     new_id: Callable[[], str] = new_id
+    #: Told of every PrepareResources and UnprepareResources: the seconds it took, and whether it failed.
+    observe: Callable[[str, float, bool], None] = _unobserved

@@ -7,6 +7,7 @@ that a status or an event shows; nothing here raises for what drivers, runtimes 
 from __future__ import annotations
 
 import asyncio
+import time
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
@@ -41,6 +42,13 @@ async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | Runt
 
 async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
     """Have a pod's claims prepared; nothing is asked of drivers that have answered before."""
+    start = time.monotonic()
+    fault = await _prepare_claims(pod, parts)
+    parts.observe("PrepareResources", time.monotonic() - start, fault is not None)
+    return fault
+
+
+async def _prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
     claims = await read_claims(pod, parts)
     if isinstance(claims, RuntimeFault):
         return claims
@@ -58,7 +66,9 @@ def _unprepared(message: str) -> RuntimeFault:
 
 async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:
     """Let go of a pod's claims, after its containers are gone."""
+    start = time.monotonic()
     faults = await parts.book.unprepare(uid)
+    parts.observe("UnprepareResources", time.monotonic() - start, bool(faults))
     if not faults:
         return None
     text = "; ".join(dict.fromkeys(fault.message for fault in faults))

@@ -165,6 +165,7 @@ class _Bench:
         )
         if plugins is not None:
             parts.health = plugins.health
+            parts.observe = plugins.metrics.operation
         self.agent = Agent(
             Equipment(
                 presence=self.presence,
