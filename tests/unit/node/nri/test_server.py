@@ -283,7 +283,7 @@ def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
         assert [plugin.name for plugin in here.server.plugins()] == ["b"]
         assert isinstance(await create(here, "c2"), Adjusted)
 
-    run(story, request_timeout=0.05)
+    run(story, request_timeout=0.4)
 
 
 def test_a_validator_that_hangs_fails_the_creation() -> None:
@@ -299,7 +299,7 @@ def test_a_validator_that_hangs_fails_the_creation() -> None:
             "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
         )
 
-    run(story, request_timeout=0.05)
+    run(story, request_timeout=0.4)
 
 
 def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
@@ -545,7 +545,7 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
         await until(lambda: len(results) == 1)
         assert here.applied == [] or isinstance(results[0], Fault)
 
-    run(story, request_timeout=0.1)
+    run(story, request_timeout=0.4)
 
 
 def test_an_update_that_meets_an_update_locks_nothing_up() -> None:

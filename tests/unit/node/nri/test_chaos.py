@@ -1,0 +1,248 @@
+"""Plugins that come, go, hang, die and talk nonsense, against a naive account of what must come of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.node.containers import RuntimeFault
+from plimsoll.node.hooks import Adjusted
+from plimsoll.wire.messages import nri
+from plimsoll.wire.mux import encode_frame
+from plimsoll.wire.nri import Event, NriPlugin, edits
+from plimsoll.wire.ttrpc import Fault
+from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
+
+KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
+
+
+@dataclass(eq=False)
+class Guest:
+    """A plugin in the test, and its task."""
+
+    kind: str
+    index: str
+    name: str
+    task: asyncio.Task[Any] | None = None
+    plugin: NriPlugin | None = None
+
+    async def on_create(
+        self, request: nri.CreateContainerRequest
+    ) -> nri.CreateContainerResponse | Fault | None:
+        if self.kind == "mark":
+            return edits.creation(edits.adjustment(env={f"BY_{self.name}": self.index}))
+        if self.kind == "pin":
+            return edits.pin("1")
+        if self.kind == "error":
+            return Fault(2, f"{self.name} says no")
+        if self.kind == "wild":
+            return edits.pin("not a set")
+        if self.kind in ("hang", "dead validator"):
+            await asyncio.sleep(30)
+        if self.kind == "die":
+            assert self.task is not None
+            self.task.cancel()
+            await asyncio.sleep(30)
+        return None
+
+    @property
+    def is_validator(self) -> bool:
+        return "validator" in self.kind
+
+    @property
+    def falls(self) -> bool:
+        """Whether it does not live to see the end of a creation."""
+        return self.kind in ("hang", "die", "dead validator")
+
+
+class Party:
+    """The guests that should be there, and what a creation should come to."""
+
+    def __init__(self, here: World) -> None:
+        self.here = here
+        self.guests: list[Guest] = []
+        self.count = 0
+
+    async def come(self, kind: str, index: int) -> None:
+        self.count += 1
+        guest = Guest(kind, f"{index:02}", f"g{self.count}")
+        handlers: dict[Event, Any] = {Event.CREATE_CONTAINER: guest.on_create}
+        if guest.is_validator:
+            handlers[Event.VALIDATE_CONTAINER_ADJUSTMENT] = _nothing
+        guest.plugin = NriPlugin(guest.name, guest.index, handlers, socket=self.here.server.socket)
+        guest.task = asyncio.create_task(guest.plugin.run())
+        self.guests.append(guest)
+        await self.settle()
+
+    async def go(self, which: int) -> None:
+        if self.guests:
+            guest = self.guests.pop(which % len(self.guests))
+            await _end(guest)
+        await self.settle()
+
+    def in_order(self) -> list[Guest]:
+        return sorted(self.guests, key=lambda guest: guest.index)
+
+    async def settle(self) -> None:
+        want = [guest.name for guest in self.in_order()]
+        await until(lambda: [plugin.name for plugin in self.here.server.plugins()] == want)
+
+    def expected(self) -> tuple[str, set[Guest]]:
+        """How a creation ends: ok or why not; and who falls by it."""
+        fallen: set[Guest] = set()
+        pinned = ""
+        for guest in self.in_order():
+            if guest.falls:
+                fallen.add(guest)
+            elif guest.kind == "error":
+                return f"{guest.name} says no", fallen
+            elif guest.kind == "wild":
+                return f'plugin "{guest.index}-{guest.name}": cpus', fallen
+            elif guest.kind == "pin":
+                if pinned:
+                    return f'plugins "{guest.index}-{guest.name}" and "{pinned}" both', fallen
+                pinned = f"{guest.index}-{guest.name}"
+        if any(guest.is_validator for guest in fallen):
+            return "validator plugin", fallen
+        return "ok", fallen
+
+    async def create(self) -> None:
+        self.count += 1
+        want, fallen = self.expected()
+        marks = {f"BY_{g.name}": g.index for g in self.guests if g.kind == "mark"}
+        pinned = any(g.kind == "pin" for g in self.guests)
+        spec = replace(SPEC, id=f"c{self.count}")
+        result = await self.here.server.create(POD, spec, RESOURCES)
+        if want == "ok":
+            assert isinstance(result, Adjusted), (result, self.guests)
+            assert result.env == marks
+            assert result.resources.cpus == ("1" if pinned else "")
+            await self.here.server.stopped(POD, state(spec))
+            await self.here.server.removed(POD, state(spec))
+        else:
+            assert isinstance(result, RuntimeFault), (want, result)
+            assert result.message.startswith(want)
+        for guest in fallen:
+            self.guests.remove(guest)
+            await _end(guest)
+        await self.settle()
+
+    async def update(self, which: int) -> None:
+        living = [guest for guest in self.guests if guest.plugin is not None]
+        if living:
+            plugin = living[which % len(living)].plugin
+            assert plugin is not None
+            before = len(self.here.applied)
+            assert await plugin.update_containers([edits.update("x", edits.cpu_resources("2"))]) == ()
+            assert len(self.here.applied) == before + 1
+
+
+async def _nothing(request: Any) -> None:
+    return None
+
+
+async def _end(guest: Guest) -> None:
+    assert guest.task is not None
+    guest.task.cancel()
+    await asyncio.gather(guest.task, return_exceptions=True)
+
+
+async def _noise(here: World, data: bytes) -> None:
+    """A connection that is no plugin's."""
+    reader, writer = await asyncio.open_unix_connection(str(here.server.socket))
+    writer.write(data)
+    writer.write_eof()
+    await reader.read()
+    writer.close()
+
+
+actions = st.lists(
+    st.tuples(st.just("come"), st.sampled_from(KINDS), st.integers(0, 99))
+    | st.tuples(st.just("go"), st.integers(0, 9))
+    | st.tuples(st.just("create"))
+    | st.tuples(st.just("update"), st.integers(0, 9))
+    | st.tuples(
+        st.just("noise"),
+        st.binary(max_size=60)
+        | st.builds(encode_frame, st.integers(0, 3), st.binary(max_size=60))
+        | st.builds(
+            lambda channel, kind, rest: encode_frame(
+                channel, b"\0\0\0\x05\0\0\0\x01" + bytes([kind, 0]) + rest
+            ),
+            st.integers(1, 2),
+            st.integers(0, 4),
+            st.binary(min_size=5, max_size=5),
+        ),
+    ),
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=15)
+@given(actions)
+def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
+    script: list[tuple[Any, ...]],
+) -> None:
+    async def story() -> None:
+        async with world(request_timeout=0.4) as here:
+            here.containers = {"x": held("x")}
+            party = Party(here)
+            try:
+                for name, *arguments in script:
+                    if name == "noise":
+                        await _noise(here, *arguments)
+                    else:
+                        await getattr(party, name)(*arguments)
+                await party.create()
+            finally:
+                for guest in party.guests:
+                    await _end(guest)
+            await until(lambda: here.server.plugins() == ())
+            assert here.server._known.keys() <= {"x"}
+            assert here.server._pending == {}
+
+    asyncio.run(story())
+
+
+def test_events_and_plugins_at_once() -> None:
+    """Creations, endings and updates side by side, while plugins come and go: none of them waits for ever."""
+
+    async def story() -> None:
+        async with world(request_timeout=0.3) as here:
+            here.containers = {"x": held("x")}
+
+            async def live(number: int) -> None:
+                for turn in range(6):
+                    spec = replace(SPEC, id=f"c{number}-{turn}")
+                    made = await here.server.create(POD, spec, RESOURCES)
+                    if isinstance(made, Adjusted):
+                        await here.server.created(POD, state(spec))
+                        await here.server.update(POD, state(spec), RESOURCES)
+                        await here.server.stopped(POD, state(spec))
+                    await here.server.removed(POD, state(spec))
+
+            async def visit(number: int) -> None:
+                for _ in range(3):
+                    plugin = NriPlugin(
+                        f"p{number}",
+                        f"{number:02}",
+                        dict.fromkeys(Event, _nothing),
+                        socket=here.server.socket,
+                        events=Event.CREATE_CONTAINER.bit | Event.STOP_CONTAINER.bit,
+                    )
+                    task = asyncio.create_task(plugin.run())
+                    await until(lambda plugin=plugin: plugin.synchronized)  # type: ignore[misc]
+                    await plugin.update_containers([edits.update("x", edits.cpu_resources("1"))])
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+
+            await asyncio.gather(*(live(n) for n in range(5)), *(visit(n) for n in range(4)))
+            await until(lambda: here.server.plugins() == ())
+            assert here.server._pending == {}
+            assert here.server._known.keys() <= {"x"}
+
+    asyncio.run(story())
