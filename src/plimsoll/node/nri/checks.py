@@ -1,6 +1,9 @@
 """Whether what a plugin asks for can be handed on: nothing that it says may harm the runtime. Pure.
 
 Owns the rules for texts and numbers from plugins, and the list of wishes that are not carried out here.
+
+DIFF: upstream hands on whatever a plugin asks for; here sets, names, paths and numbers that are none fail the
+container (test_what_would_do_harm_is_refused).
 """
 
 from __future__ import annotations
