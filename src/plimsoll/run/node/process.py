@@ -313,10 +313,11 @@ class _NodesOf(Handler[dict[str, Any]]):
 
     def _tell(self, of: Mapping[str, Any], tree: Mapping[str, Any] | None) -> None:
         metadata = of.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, Mapping) else None
-        agent = self._process.agents.get(str(name))
-        if agent is not None:
-            agent.presence.heard(tree)
+        meta = metadata if isinstance(metadata, Mapping) else {}
+        agent = self._process.agents.get(str(meta.get("name")))
+        if agent is None or (tree is None and meta.get("uid") != agent.presence.uid):
+            return  # not ours, or the end of one that we have replaced already
+        agent.presence.heard(tree)
 
 
 async def _wait(event: asyncio.Event) -> None:
