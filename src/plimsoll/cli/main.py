@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from plimsoll.api.gates import Gates
+from plimsoll.cli.cgroups import show_cgroups
 from plimsoll.cli.node import run_node
 from plimsoll.cli.podresources import podresources_commands
 from plimsoll.cli.scheduler import run_scheduler
@@ -177,6 +178,7 @@ def run_gates(gates: str) -> None:
 plimsoll.add_command(run_server)
 plimsoll.add_command(run_scheduler)
 plimsoll.add_command(run_node)
+plimsoll.add_command(show_cgroups)
 plimsoll.add_command(run_kubeconfig)
 plimsoll.add_command(store_commands)
 plimsoll.add_command(podresources_commands)

@@ -18,13 +18,22 @@ from typing import Literal
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.detect import CONTROLLERS, Detected, detect
 from plimsoll.node.cgroups.kernel import Kernel, LinuxKernel, NoKernel
-from plimsoll.node.cgroups.tree import Tree
+from plimsoll.node.cgroups.tree import Hierarchies, Tree
 from plimsoll.node.cgroups.v1 import V1
 from plimsoll.node.cgroups.v2 import V2
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups, PodUsage
 from plimsoll.node.cgroups.writes import resources_of_pod
 
-__all__ = ["CgroupFault", "Cgroups", "Detected", "PodUsage", "detect", "open_cgroups", "resources_of_pod"]
+__all__ = [
+    "CgroupFault",
+    "Cgroups",
+    "Detected",
+    "PodUsage",
+    "detect",
+    "open_cgroups",
+    "plan_cgroups",
+    "resources_of_pod",
+]
 
 MOUNT = Path("/sys/fs/cgroup")
 
@@ -62,6 +71,15 @@ def open_cgroups(
 
 
 def _plan(root_name: str, owner: str, note: str) -> Cgroups:
+    return plan_cgroups(root_name, owner=owner, note=note)
+
+
+def plan_cgroups(
+    root_name: str, *, version: Literal[1, 2] = 2, owner: str = "plimsoll", note: str = ""
+) -> Cgroups:
+    """Cgroups that are only a plan, in the files of a version; every controller is there."""
     nothing = NoKernel()
-    v2 = V2(Path("/"), CONTROLLERS, nothing)
-    return Tree(root_name, v2, nothing, owner=owner, note=note, plan_only=True)
+    hierarchies: Hierarchies = V2(Path("/"), CONTROLLERS, nothing)
+    if version == 1:
+        hierarchies = V1({name: Path("/", name) for name in CONTROLLERS}, nothing)
+    return Tree(root_name, hierarchies, nothing, owner=owner, note=note, plan_only=True)
