@@ -54,7 +54,10 @@ class Books(RuleBasedStateMachine):
             self.world.add(make_claim(name, *drivers, users=NAMES, results=results))
         self.steps = Steps(0)
         self.disk = FullDisk(self.steps)
-        self.patches = [patch("plimsoll.node.records.os", self.disk), patch("asyncio.to_thread", at_once)]
+        self.patches: list[Any] = [
+            patch("plimsoll.node.records.os", self.disk),
+            patch("asyncio.to_thread", at_once),
+        ]
         for each in self.patches:
             each.start()
         self.world.hook = self._watch
