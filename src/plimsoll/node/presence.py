@@ -4,6 +4,12 @@ Owns `Presence`. It creates the Node or adopts the one there is, renews the Leas
 status when something has changed, and every 5 minutes in any case. Promises: an API server that is away is
 waited for, with growing pauses; a Node that somebody deletes is registered again; nothing of what others
 wrote into the Node is undone. Everything it may write as `system:node:NAME` passes NodeRestriction.
+
+DIFF: a Node that was deleted is registered again; a kubelet does so only after it is restarted
+(test_a_node_that_is_deleted_comes_back_with_its_lease).
+
+DIFF: huge pages, memory and cpus that come or go change the Node within seconds; a kubelet reads them once
+(test_a_machine_that_changes_is_noticed).
 """
 
 from __future__ import annotations

@@ -1,0 +1,406 @@
+"""Which pods a node takes, and in which order after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.gates import Gates
+from plimsoll.ledger.claims import bills_in_status
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.node.admit import KIND, Admitter, host_ports, matches_node
+from plimsoll.node.allocation import Allocation
+from plimsoll.node.preemption import CRITICAL
+from plimsoll.node.records import RecordFile
+from tests.unit.ledger.books import container, node, pod
+
+NODE = node("n", cpu="4", memory="8Gi", pods="10")
+
+
+def record(folder: Path) -> RecordFile:
+    return RecordFile(folder / "admitted.json", KIND, folder / "quarantine")
+
+
+def cpu(name: str, amount: str, *, at: str = "", **spec: Any) -> Pod:
+    made = pod(name, container("c", cpu=amount), nodeName="n", **spec)
+    if at:
+        made = msgspec.structs.replace(
+            made, metadata=msgspec.structs.replace(made.metadata, creation_timestamp=at)
+        )
+    return made
+
+
+def charged(name: str, request: str, *entries: Any, claims: Sequence[str] = ("c",)) -> Pod:
+    """A pod whose claims charge something, as its status says."""
+    status = {"nodeAllocatableResourceClaimStatuses": list(entries)}
+    return pod(name, container("c", *claims, cpu=request), status=status, nodeName="n")
+
+
+def pool(claim: str, whole: str, drawn: str) -> Any:
+    return {
+        "resourceClaimName": claim,
+        "containers": ["c"],
+        "resources": {"cpu": whole},
+        "accountingPolicies": {"cpu": "ConsumeFrom"},
+        "drawn": {"cpu": drawn},
+    }
+
+
+def names(pods: Sequence[Pod]) -> list[str]:
+    return [each.metadata.name for each in pods]
+
+
+# -- room
+
+
+def test_pods_are_let_in_while_there_is_room() -> None:
+    admitter = Admitter(NODE)
+    assert admitter.admit(cpu("a", "3")).admit
+    answer = admitter.admit(cpu("b", "1500m"))
+    assert (answer.reason, answer.message) == (
+        "OutOfcpu",
+        "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000",
+    )
+    assert "uid-b" not in admitter
+    assert admitter.admit(cpu("a", "3")).admit, "who is in stays in"
+    assert len(admitter) == 1
+    admitter.remove("uid-a")
+    admitter.remove("uid-a")
+    assert admitter.admit(cpu("b", "1500m")).admit
+    assert not admitter.ledger.verify()
+
+
+def test_the_number_of_pods_is_limited_too() -> None:
+    admitter = Admitter(node("n", pods="1"))
+    assert admitter.admit(cpu("a", "0")).admit
+    answer = admitter.admit(cpu("b", "0"))
+    assert (answer.reason, answer.message) == (
+        "OutOfpods",
+        "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1",
+    )
+
+
+def test_claims_are_charged_as_the_status_says() -> None:
+    entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
+    admitter = Admitter(NODE)
+    assert admitter.admit(charged("a", "1", entry)).admit
+    assert admitter.ledger.requested["cpu"] == 3000
+    assert admitter.admit(cpu("b", "2")).reason == "OutOfcpu"
+    without = Admitter(NODE, gates=Gates.of({"DRANodeAllocatableResources": False}))
+    assert without.admit(charged("a", "1", entry)).admit
+    assert without.admit(cpu("b", "2")).admit
+
+
+def test_pools_are_not_overdrawn() -> None:
+    admitter = Admitter(NODE)
+    assert admitter.admit(charged("a", "2", pool("c", "3", "2"))).admit
+    assert admitter.ledger.requested["cpu"] == 3000
+    assert admitter.admit(charged("b", "1", pool("c", "3", "1"))).admit, "the pool is paid for already"
+    answer = admitter.admit(charged("d", "1", pool("c", "3", "1")))
+    assert (answer.reason, answer.message) == (
+        "OutOfcpu",
+        "Node didn't have enough resource: cpu in claim c, requested: 1000, used: 3000, capacity: 3000",
+    )
+
+
+# -- other rules
+
+
+def labelled(**spec: Any) -> Node:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+    return codec.convert(
+        {"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": spec, "status": status}, Node
+    )
+
+
+def affinity(*terms: Any) -> Any:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"nodeAffinity": required}
+
+
+def expression(value: str) -> Any:
+    return {"matchExpressions": [{"key": "zone", "operator": "In", "values": [value]}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "text"),
+    [
+        (
+            {"nodeSelector": {"zone": "b"}},
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        ),
+        (
+            {"affinity": affinity(expression("b"))},
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        ),
+        ({"affinity": affinity()}, "NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+        ({"nodeName": "m"}, "NodeName", "node(s) didn't match the requested node name"),
+    ],
+)
+def test_rules_that_have_nothing_to_do_with_room(change: dict[str, Any], reason: str, text: str) -> None:
+    answer = Admitter(labelled()).admit(pod("p", container("c"), **change))
+    assert (answer.admit, answer.reason, answer.message) == (
+        False,
+        reason,
+        f"Predicate {reason} failed: {text}",
+    )
+
+
+def test_taints_and_tolerations() -> None:
+    admitter = Admitter(
+        labelled(taints=[{"key": "t", "effect": "NoExecute"}, {"key": "s", "effect": "NoSchedule"}])
+    )
+    answer = admitter.admit(pod("p", container("c")))
+    text = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+    assert (answer.reason, answer.message) == ("TaintToleration", text)
+    assert admitter.admit(pod("q", container("c"), tolerations=[{"key": "t", "operator": "Exists"}])).admit
+
+
+def test_fine_pods_pass_all_rules() -> None:
+    assert matches_node(pod("p", affinity=affinity(expression("b"), expression("a"))), labelled())
+    assert matches_node(pod("p", nodeSelector={"zone": "a"}), labelled())
+    windows = msgspec.structs.replace(
+        pod("p"), metadata=msgspec.structs.replace(pod("p").metadata, labels={"kubernetes.io/os": "windows"})
+    )
+    assert Admitter(labelled()).admit(windows).reason == "PodOSSelectorNodeLabelDoesNotMatch"
+
+
+def port(number: int, **more: Any) -> Any:
+    return {"name": "c", "ports": [{"containerPort": 80, "hostPort": number, **more}]}
+
+
+def test_ports_of_the_host() -> None:
+    admitter = Admitter(labelled())
+    assert admitter.admit(pod("a", port(80))).admit
+    assert admitter.admit(pod("b", port(80))).message == (
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    )
+    assert admitter.admit(pod("c", port(80, protocol="UDP"))).admit
+    assert admitter.admit(pod("d", port(81, hostIP="10.0.0.1"))).admit
+    assert admitter.admit(pod("e", port(81, hostIP="10.0.0.2"))).admit
+    assert not admitter.admit(pod("f", port(81, hostIP="0.0.0.0"))).admit
+    on_host = pod("g", {"name": "c", "ports": [{"containerPort": 80}]}, hostNetwork=True)
+    assert list(host_ports(on_host)) == [("", "TCP", 80)]
+
+
+# -- a restart
+
+
+def test_who_was_let_in_stays_in(tmp_path: Path) -> None:
+    young, old = cpu("young", "3", at="2025-02-01T00:00:00Z"), cpu("old", "2", at="2025-01-01T00:00:00Z")
+    older = cpu("older", "1", at="2024-01-01T00:00:00Z")
+    first = Admitter(NODE, record=record(tmp_path))
+    assert first.admit(young).admit
+    assert not first.admit(old).admit
+    assert first.save() is None
+    second = Admitter(node("n", cpu="2"), record=record(tmp_path))
+    assert second.findings == ()
+    others = second.restore([old, older, young])
+    assert second.order == ("uid-young",), "the line is lower now, and still it is in"
+    assert names(others) == ["older", "old"]
+    assert not second.admit(old).admit
+
+
+def test_the_order_is_kept_and_who_is_gone_is_forgotten(tmp_path: Path) -> None:
+    first = Admitter(NODE, record=record(tmp_path))
+    pods = [cpu(name, "1") for name in ("c", "a", "d", "b")]
+    for each in pods:
+        assert first.admit(each).admit
+    first.save()
+    second = Admitter(NODE, record=record(tmp_path))
+    ended = msgspec.structs.replace(pods[2], status=codec.convert({"phase": "Failed"}, type(pods[2].status)))
+    assert second.restore([pods[3], pods[1], ended, pods[0]]) == ()
+    assert second.order == ("uid-c", "uid-a", "uid-b")
+    assert asyncio.run(second.flush()) is None
+    body = json.loads((tmp_path / "admitted.json").read_text())["body"]
+    assert [entry["uid"] for entry in body["pods"]] == ["uid-c", "uid-a", "uid-b"]
+    third = Admitter(NODE, record=record(tmp_path))
+    third.restore(pods)
+    assert third.order == ("uid-c", "uid-a", "uid-b")
+
+
+def test_a_record_is_not_lost_before_pods_are_listed(tmp_path: Path) -> None:
+    first = Admitter(NODE, record=record(tmp_path))
+    first.admit(cpu("a", "1"))
+    first.save()
+    second = Admitter(NODE, record=record(tmp_path))
+    second.admit(cpu("b", "1"))
+    second.save()
+    third = Admitter(NODE, record=record(tmp_path))
+    third.restore([cpu("a", "1"), cpu("b", "1")])
+    assert set(third.order) == {"uid-a", "uid-b"}
+
+
+def test_what_was_given_is_remembered(tmp_path: Path) -> None:
+    first = Admitter(NODE, record=record(tmp_path))
+    first.admit(cpu("a", "1"))
+    wanted = cpu("a", "3")
+    first.update(wanted)
+    assert first.ledger.requested["cpu"] == 1000, "a resize that is asked for has no effect"
+    assert first.allocated(wanted).spec == cpu("a", "1").spec
+    first.allocate(wanted, Allocation.of(cpu("a", "2")))
+    assert first.ledger.requested["cpu"] == 2000
+    first.save()
+    second = Admitter(NODE, record=record(tmp_path))
+    second.restore([wanted])
+    assert second.ledger.requested["cpu"] == 2000
+    assert second.allocation("uid-a") == first.allocation("uid-a")
+    assert second.allocation("uid-b") is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"pods": 3},
+        {"pods": [1, {}, {"uid": 5}, {"uid": ""}]},
+        {"pods": [{"uid": "uid-a", "allocation": {"containers": {"c": {"requests": {"cpu": "x"}}}}}]},
+        {"pods": [{"uid": "uid-a", "allocation": []}]},
+    ],
+)
+def test_records_that_say_something_else(tmp_path: Path, body: Any) -> None:
+    record(tmp_path).save(body)
+    admitter = Admitter(NODE, record=record(tmp_path))
+    for each in admitter.restore([cpu("a", "1")]):
+        assert admitter.admit(each).admit
+    assert admitter.order == ("uid-a",)
+    assert admitter.ledger.requested["cpu"] == 1000
+
+
+def test_a_damaged_record_is_reported_and_the_node_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "admitted.json").write_text("{")
+    admitter = Admitter(NODE, record=record(tmp_path))
+    assert len(admitter.findings) == 1
+    assert names(admitter.restore([cpu("a", "1")])) == ["a"]
+
+
+def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -> None:
+    blocked = tmp_path / "folder"
+    blocked.write_text("a file")
+    admitter = Admitter(NODE, record=RecordFile(blocked / "admitted.json", KIND, tmp_path / "quarantine"))
+    admitter.admit(cpu("a", "1"))
+    finding = admitter.save()
+    assert finding is not None
+    assert str(blocked) in finding.what
+    blocked.unlink()
+    blocked.mkdir()
+    assert admitter.save() is None
+    assert (blocked / "admitted.json").exists()
+
+
+# -- critical pods
+
+
+def test_a_critical_pod_has_room_made_for_it() -> None:
+    admitter = Admitter(NODE)
+    for each in (cpu("a", "1"), cpu("b", "2"), cpu("c", "1")):
+        admitter.admit(each)
+    boss = cpu("boss", "2", priority=CRITICAL)
+    assert not admitter.admit(boss).admit
+    victims = admitter.victims(boss)
+    assert names(victims) == ["b"]
+    for victim in victims:
+        admitter.remove(victim.metadata.uid)
+    assert admitter.admit(boss).admit
+    assert admitter.victims(cpu("plain", "4")) == ()
+    assert admitter.victims(cpu("too-big", "5", priority=CRITICAL)) == (), "nobody goes in vain"
+    stranger = cpu("stranger", "4", priority=CRITICAL + 1, nodeSelector={"zone": "b"})
+    assert admitter.admit(stranger).reason == "NodeAffinity"
+    assert admitter.victims(stranger) == ()
+
+
+def test_claims_count_as_freed() -> None:
+    entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
+    admitter = Admitter(NODE)
+    admitter.admit(charged("claims", "1", entry))
+    admitter.admit(cpu("plain", "1"))
+    assert names(admitter.victims(cpu("boss", "3", priority=CRITICAL))) == ["claims"]
+
+
+def test_all_users_of_a_pool_go_together_if_they_must() -> None:
+    admitter = Admitter(NODE)
+    assert admitter.admit(charged("a", "1", pool("c", "3", "1"))).admit
+    assert admitter.admit(charged("b", "1", pool("c", "3", "1"))).admit
+    assert admitter.admit(cpu("d", "1")).admit
+    boss = cpu("boss", "3", priority=CRITICAL)
+    assert sorted(names(admitter.victims(boss))) == ["a", "b"]
+    late = charged("late", "2", pool("c", "3", "2"))
+    late = msgspec.structs.replace(late, spec=msgspec.structs.replace(late.spec, priority=CRITICAL))
+    assert len(admitter.victims(late)) == 1, "one place in the pool is enough"
+
+
+# -- what always holds
+
+PODS = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 3000), st.booleans(), st.integers(0, 2)),
+    max_size=8,
+    unique_by=lambda each: each[0],
+)
+
+
+def build(pods: list[tuple[int, int, bool, int]]) -> list[Pod]:
+    made = []
+    for number, milli, drawing, day in pods:
+        request = f"{milli}m"
+        one = cpu(f"p{number}", request, at=f"2025-01-0{day + 1}T00:00:00Z")
+        if drawing:
+            status = charged("x", request, pool("c", "2", request)).status
+            spec = charged("x", request, pool("c", "2", request)).spec
+            one = msgspec.structs.replace(one, status=status, spec=spec)
+        made.append(one)
+    return made
+
+
+@given(PODS, st.randoms(use_true_random=False))
+def test_who_is_in_never_comes_to_more_than_the_line(
+    pods: list[tuple[int, int, bool, int]], dice: Any
+) -> None:
+    admitter = Admitter(NODE)
+    for one in build(pods):
+        admitter.admit(one)
+        if dice.random() < 0.3 and admitter.order:
+            admitter.remove(dice.choice(admitter.order))
+        assert all(left >= 0 for left in admitter.ledger.headroom().values())
+        state = admitter.ledger.claim_state("default", "c")
+        assert state is None or state.consumed["cpu"] <= state.allocated["cpu"]
+    again = NodeLedger(NODE)
+    for one in admitter.pods():
+        again.add(one, bills_in_status(one))
+    assert again.requested.get("cpu", 0) == admitter.ledger.requested.get("cpu", 0)
+    assert not admitter.ledger.verify()
+
+
+@settings(max_examples=50)
+@given(PODS, st.randoms(use_true_random=False))
+def test_after_a_restart_nothing_depends_on_the_order_of_the_list(
+    pods: list[tuple[int, int, bool, int]], dice: Any
+) -> None:
+    made = build(pods)
+    with tempfile.TemporaryDirectory() as folder:
+        first = Admitter(NODE, record=record(Path(folder)))
+        for one in made[: len(made) // 2]:
+            first.admit(one)
+        first.save()
+        orders = []
+        for _ in range(2):
+            dice.shuffle(made)
+            after = Admitter(NODE, record=record(Path(folder)))
+            for one in after.restore(made):
+                after.admit(one)
+            orders.append(after.order)
+            assert after.order[: len(first.order)] == first.order
+    assert orders[0] == orders[1]
