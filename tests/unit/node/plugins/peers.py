@@ -105,6 +105,9 @@ class Peer:
         self.calls: list[tuple[str, str, tuple[str, ...]]] = []
         self.infos = 0
         self.delay = 0.0
+        #: Nothing is answered while it is closed.
+        self.gate = asyncio.Event()
+        self.gate.set()
         #: Answers in place of the usual ones, from the request.
         self.answer: Callable[[Any], Any] | None = None
         self.notify_fails = False
@@ -184,6 +187,7 @@ class Peer:
         async def prepare(request: Any, context: Any) -> Any:
             self.calls.append(("prepare", version, tuple(claim.name for claim in request.claims)))
             await asyncio.sleep(self.delay)
+            await self.gate.wait()
             if self.answer is not None:
                 return self.answer(request)
             answer = messages.NodePrepareResourcesResponse()
@@ -199,6 +203,7 @@ class Peer:
         async def unprepare(request: Any, context: Any) -> Any:
             self.calls.append(("unprepare", version, tuple(claim.name for claim in request.claims)))
             await asyncio.sleep(self.delay)
+            await self.gate.wait()
             if self.answer is not None:
                 return self.answer(request)
             answer = messages.NodeUnprepareResourcesResponse()

@@ -166,12 +166,13 @@ def test_a_driver_that_leaves_may_finish_its_answer() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
-            peer.delay = 0.3
+            peer.gate.clear()
             call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
             await until(lambda: peer.calls)
             await peer.stop(peer.socket)
             await until(lambda: not plugins.drivers())
             assert not call.done()
+            peer.gate.set()
             assert await call == {"uid-a": device()}
             await peer.stop()
 
@@ -216,10 +217,10 @@ def test_a_caller_that_is_cancelled_is() -> None:
 def test_a_driver_that_answers_late() -> None:
     async def story() -> None:
         registry = CollectorRegistry()
-        async with node(Times(scan=0.02, call=0.1), metrics=DraMetrics(registry)) as (layout, plugins):
+        async with node(Times(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
-            peer.delay = 1
+            peer.gate.clear()
             fault = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
             assert isinstance(fault, DriverFault)
             assert fault.kind == "timeout"
@@ -229,7 +230,7 @@ def test_a_driver_that_answers_late() -> None:
             released = (await plugins.unprepare(DRIVER, [claim("a")]))["uid-a"]
             assert released is not None
             assert released.kind == "timeout"
-            peer.delay = 0
+            peer.gate.set()
             assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
             await peer.stop()
         assert 'grpc_status_code="DeadlineExceeded"' in page(registry).decode()

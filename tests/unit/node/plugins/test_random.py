@@ -75,7 +75,7 @@ async def act(chance: random.Random, step: int, one: Instance) -> None:
     """One thing happens to one plugin."""
     match chance.choice(["register", "register", "leave", "serve", "serve", "fail", "restart"]):
         case "register" if not one.registers:
-            await asyncio.sleep(0.01)  # the clock of files ticks that slowly
+            await asyncio.sleep(0.02)  # the clock of files ticks that slowly
             await one.peer.register()
             one.registers, one.made = True, step
         case "leave":
@@ -89,6 +89,6 @@ async def act(chance: random.Random, step: int, one: Instance) -> None:
             one.serves = False
         case "restart":
             await one.peer.stop()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
             await one.peer.start()
             one.registers, one.serves, one.made = True, True, step
