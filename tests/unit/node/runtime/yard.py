@@ -132,6 +132,7 @@ class Yard:
         self.layout = Layout(root)
         self.cdi = CdiFolders([self.layout.cdi])
         self.cgroups = cgroups or open_cgroups("plimsoll-test", want="plan")
+        self.cgroups.set_up()
         self.changed: list[str] = []
         self.woken = asyncio.Event()
 

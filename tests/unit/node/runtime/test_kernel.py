@@ -1,0 +1,149 @@
+"""What only the kernel can show: cpusets, and the end of memory. Skipped where it gives us no cgroups."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.containers import RuntimeFault
+from plimsoll.node.hooks import Adjusted
+from plimsoll.node.resources import LinuxResources
+
+from .yard import (
+    Witness,
+    a_container,
+    a_plan,
+    a_yard,
+    alive,
+    ended,
+    kernel_cgroups,
+    lines,
+    run,
+    shell,
+    state,
+    until,
+)
+
+
+@pytest.fixture
+def cgroups() -> Iterator[Cgroups]:
+    found = kernel_cgroups("kernel")
+    if found is None:
+        pytest.skip("needs root and cgroups that can be written")
+    try:
+        yield found
+    finally:
+        assert found.tear_down()
+
+
+@pytest.fixture
+def cpus(cgroups: Cgroups) -> list[int]:
+    found = sorted(os.sched_getaffinity(0))
+    if len(found) < 2:
+        pytest.skip("needs cpusets and two CPUs")
+    return found
+
+
+def allowed(pid: int) -> str:
+    with open(f"/proc/{pid}/status") as file:
+        return next(line.split()[1] for line in file if line.startswith("Cpus_allowed_list"))
+
+
+def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: list[int]) -> None:
+    first, last = str(cpus[0]), str(cpus[-1])
+
+    async def story() -> None:
+        hooks = Witness()
+        hooks.adjust = lambda container, resources: Adjusted(
+            resources=resources.merged(LinuxResources(cpus=last))
+        )
+        async with a_yard(cgroups) as yard:
+            async with yard.runtime(hooks) as runtime:
+                text = "grep Cpus_allowed_list /proc/self/status; sleep 1000 & wait"
+                pid = (await run(runtime, shell(text))).pid
+                await until(lambda: lines(state(runtime)) == [f"Cpus_allowed_list:\t{last}"])
+                await until(lambda: len(cgroups.pids("pod-1", "c1")) == 2)
+                assert cgroups.cpus("pod-1", "c1") == last
+                assert await runtime.apply("c1", LinuxResources(cpus=first)) is None
+                assert [allowed(each) for each in cgroups.pids("pod-1", "c1")] == [first, first]
+                assert state(runtime).cpus == first
+                fault = await runtime.apply("c1", LinuxResources(cpus="4000"))
+                assert isinstance(fault, RuntimeFault)
+                assert (allowed(pid), state(runtime).cpus) == (first, first)
+            async with yard.runtime() as runtime:
+                assert state(runtime).cpus == first
+                assert await runtime.apply("c1", LinuxResources(cpus=last)) is None
+                assert allowed(pid) == last
+
+    asyncio.run(story())
+
+
+def test_a_set_that_cannot_be_given_is_a_fault(cgroups: Cgroups, cpus: list[int]) -> None:
+    async def story() -> None:
+        hooks = Witness()
+        hooks.adjust = lambda container, resources: Adjusted(resources=LinuxResources(cpus="4000"))
+        async with a_yard(cgroups) as yard, yard.runtime(hooks) as runtime:
+            with pytest.raises(AssertionError):
+                await run(runtime, shell("true"))
+            assert runtime.containers() == []
+            assert cgroups.containers("pod-1") == ()
+            assert hooks.calls[-2:] == ["stopped c1 created", "removed c1 created"]
+
+    asyncio.run(story())
+
+
+def test_out_of_memory(cgroups: Cgroups) -> None:
+    if not any("memory" in str(path) for path in cgroups.join_files("pod-1", "c1")) and cgroups.version == 1:
+        pytest.skip("needs the memory controller")
+
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            greedy = "x = bytearray(300 << 20); x[::4096] = b'x' * len(x[::4096]); print('still here')"
+            spec = a_container(
+                "python3",
+                "-c",
+                greedy,
+                plan=a_plan("c1", memory_limit=32 << 20),
+                env={"PATH": os.environ["PATH"]},
+            )
+            await run(runtime, spec)
+            found = await ended(runtime)
+            assert (found.exit_code, found.signal, found.reason) == (137, signal.SIGKILL, "OOMKilled")
+            assert lines(found) == []
+
+    asyncio.run(story())
+
+
+def test_nothing_is_left(cgroups: Cgroups) -> None:
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            for number in range(5):
+                await run(runtime, shell("setsid sleep 1000 & sleep 1000", id=f"c{number}"))
+            await until(lambda: len(cgroups.pids("pod-1")) == 15)
+            pids = cgroups.pids("pod-1")
+            await asyncio.gather(*(runtime.stop_container(f"c{n}", 0) for n in range(5)))
+            assert not any(alive(pid) for pid in pids)
+            assert cgroups.containers("pod-1") == ()
+            await runtime.remove_sandbox("pod-1")
+            assert cgroups.pods() == ()
+
+    asyncio.run(story())
+
+
+def test_without_a_cgroup_to_join_nothing_runs(cgroups: Cgroups) -> None:
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            await run(runtime, shell("sleep 1000", id="c0"))
+            assert await runtime.create(shell("echo never")) is None
+            assert cgroups.remove_container("pod-1", "c1")
+            fault = await runtime.start_container("c1")
+            assert fault is not None
+            assert "cgroup cannot be joined" in fault.message
+            assert lines(state(runtime)) == []
+
+    asyncio.run(story())

@@ -1,0 +1,146 @@
+"""The parts of a shim that are functions of values: logs, lines, names of errors."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.node.runtime import shim, shims
+
+from .yard import short_folder
+
+
+def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:
+    """(mark, text), taken byte by byte."""
+    result, line = [], b""
+    for at in range(len(data)):
+        byte = data[at : at + 1]
+        if byte == b"\n":
+            result.append((b"F", line))
+            line = b""
+            continue
+        if len(line) == shim.LINE_MAX:
+            result.append((b"P", line))
+            line = b""
+        line += byte
+    if line:
+        result.append((b"P", line))
+    return result
+
+
+_chunks = st.lists(
+    st.one_of(
+        st.binary(max_size=20),
+        st.sampled_from([b"\n", b"\n\n", b"x" * 16384, b"y" * 16383, b"z" * 40000, b"end\n"]),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60)
+@given(_chunks)
+def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> None:
+    with short_folder() as folder:
+        log = shim.Log(str(folder / "log"), 1 << 30, 1)
+        for chunk in chunks:
+            log.feed(b"stdout", chunk)
+        log.close()
+        written = (folder / "log").read_bytes()
+    text = b"".join(chunks)
+    parts = [line.split(b" ", 3) for line in written.split(b"\n")[:-1]]
+    assert [(mark, text) for _, _, mark, text in parts] == naive_log(text)
+    assert {stream for _, stream, _, _ in parts} <= {b"stdout"}
+
+
+@given(st.lists(st.integers(1, 400), max_size=30), st.integers(100, 500), st.integers(1, 4))
+def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int) -> None:
+    with short_folder() as folder:
+        log = shim.Log(str(folder / "log"), limit, files)
+        written = []
+        for number, size in enumerate(sizes):
+            line = (b"%d-" % number).ljust(size, b"x")
+            written.append(line)
+            log.feed(b"stderr", line + b"\n")
+        log.close()
+        found = sorted(folder.glob("log*"), key=lambda path: path.name, reverse=True)
+        assert len(found) <= files
+        assert all(path.stat().st_size <= max(limit, 500) for path in found)
+        kept = [line.split(b" ", 3)[3] for path in found for line in path.read_bytes().splitlines()]
+    # the newest, in order, without holes
+    assert kept == written[len(written) - len(kept) :]
+    assert kept or not written
+
+
+def test_a_log_without_room_does_not_stop_anything(tmp_path: Path) -> None:
+    log = shim.Log(str(tmp_path / "absent" / "log"), 1000, 2)
+    log.feed(b"stdout", b"lost\n")
+    log.close()
+    assert log.lost > 0
+
+
+def test_it_imports_nothing_of_ours_and_little_else() -> None:
+    tree = ast.parse(shims.SOURCE.read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert names <= {*sys.stdlib_module_names}
+    assert not {name for name in names if "plimsoll" in name}
+
+
+def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
+    program = shims.compile_shim(tmp_path)
+    assert program == tmp_path / "shim.pyc"
+    code = (
+        "import sys, runpy; runpy.run_path(sys.argv[1], run_name='shim');"
+        "print(*sorted(n for n in sys.modules if n.split('.')[0] not in sys.stdlib_module_names))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(program)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["__main__"]
+    (tmp_path / "file").write_text("")
+    assert shims.compile_shim(tmp_path / "file") == shims.SOURCE
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [(["ro"], 1), (["rbind"], 4096 | 16384), (["bind", "nosuid", "nodev", "noexec"], 4096 | 14)],
+)
+def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    class Recording(shim.Kernel):
+        def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+            calls.append((source, target, kind, flags, data))
+
+    shim.mount_one(
+        {"source": "/src", "target": str(tmp_path), "type": "tmpfs", "options": [*options, "size=1m", "rw"]},
+        Recording(),
+    )
+    bind = bool(flags & 4096)
+    if not bind:
+        assert calls == [("/src", str(tmp_path), "tmpfs", flags, "size=1m")]
+        return
+    assert calls[0] == ("/src", str(tmp_path), "", 4096 | (flags & 16384), "")
+    more = flags & ~(4096 | 16384)
+    assert calls[1:] == ([("none", str(tmp_path), "", 32 | 4096 | more, "")] if more else [])
+
+
+def test_memory_that_ended_is_read_from_the_cgroup(tmp_path: Path) -> None:
+    for version, name, other in (
+        ("v1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
+        ("v2", "memory.events", "low 0\noom 1\n"),
+    ):
+        folder = tmp_path / version
+        folder.mkdir()
+        join = [str(tmp_path / "cpu" / "cgroup.procs"), str(folder / "cgroup.procs")]
+        assert not shim.out_of_memory(join)
+        (folder / name).write_text(other + "oom_kill 0\n")
+        assert not shim.out_of_memory(join)
+        (folder / name).write_text(other + "oom_kill 2\n")
+        assert shim.out_of_memory(join)
