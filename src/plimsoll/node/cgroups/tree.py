@@ -64,6 +64,14 @@ def root_parts(name: str) -> tuple[str, ...]:
     return parts
 
 
+def _is_name(text: str) -> bool:
+    """Whether this can be a UID or an id; others may have made folders that are neither."""
+    try:
+        return bool(part(text))
+    except InputError:
+        return False
+
+
 class Tree:
     """`Cgroups`, for either version and for plans."""
 
@@ -225,7 +233,8 @@ class Tree:
 
     def containers(self, pod: str) -> tuple[str, ...]:
         folders = self._folders(self._cgroup(pod))
-        return tuple(sorted({name for folder in folders for name in self._kernel.folders(folder)}))
+        names = {name for folder in folders for name in self._kernel.folders(folder)}
+        return tuple(sorted(filter(_is_name, names)))
 
     def plan(self) -> Mapping[str, str]:
         with self._lock:
@@ -253,8 +262,9 @@ class Tree:
             cgroup = "/".join(filter(None, (self._root, tier)))
             names = {name for folder in self._folders(cgroup) for name in self._kernel.folders(folder)}
             for name in sorted(names):
-                if name.startswith(_POD) and name != _POD:
-                    yield name.removeprefix(_POD), tier
+                uid = name.removeprefix(_POD)
+                if uid != name and _is_name(uid):
+                    yield uid, tier
 
     def _leaves(self) -> Iterator[str]:
         for uid, _ in self._pods():

@@ -411,6 +411,20 @@ def test_leftovers_are_found_and_removed_by_the_next_agent(kernel: StandIn) -> N
     assert after.pods() == ()
 
 
+def test_folders_that_are_no_pods_are_passed_over(kernel: StandIn) -> None:
+    cgroups = opened(kernel)
+    cgroups.set_up()
+    cgroups.make_pod("u", "Burstable", POD)
+    mount = kernel.mount / ("memory" if cgroups.version == 1 else "")
+    for name in ("pod", "pod-", "pod..", "pod ", "system"):
+        kernel.make(mount / "plimsoll" / name)
+    kernel.make(mount / "plimsoll/burstable/podu/.scope")
+    assert cgroups.pods() == ("u",)
+    assert cgroups.containers("u") == ()
+    assert cgroups.set_up() == ()
+    assert cgroups.remove_pod("u")
+
+
 def test_tear_down_leaves_nothing(kernel: StandIn) -> None:
     before = set(kernel.mount.rglob("*"))
     cgroups = opened(kernel)
