@@ -223,7 +223,10 @@ class NriServer:
     async def _change(self, updates: Iterable[nri.ContainerUpdate], plugin: str) -> list[nri.ContainerUpdate]:
         """Carry out updates; those that failed. Containers that are not there are passed over."""
         failed = []
+        live = {held.spec.id for held in self._inventory().containers if held.state.phase is not Phase.EXITED}
         for update in updates:
+            if update.container_id not in live:
+                continue
             async with self._changing:
                 fault = await self._change_one(update, plugin)
             if fault is not None:
@@ -234,9 +237,6 @@ class NriServer:
 
     async def _change_one(self, update: nri.ContainerUpdate, plugin: str) -> str | None:
         wish = update.linux.resources
-        held = {held.spec.id: held for held in self._inventory().containers}.get(update.container_id)
-        if held is None or held.state.phase is Phase.EXITED:
-            return None
         if text := checks.resources_fault(wish):
             return text
         _tell_left_out(plugin, checks.left_out_resources(wish))

@@ -1,0 +1,118 @@
+"""A runtime, its plugins, and containers from their first to their last day."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plimsoll.ledger.containers import Role
+from plimsoll.node.containers import RuntimeFault
+from plimsoll.node.nri import NriServer
+from plimsoll.node.runtime import NoneRuntime
+from plimsoll.wire.messages import nri
+from plimsoll.wire.nri import Event, NriPlugin, edits
+from plimsoll.wire.ttrpc import Fault
+from tests.unit.node.nri.parts import PLAN, POD, SPEC, until
+
+
+class Pinning:
+    """A plugin that gives each container a CPU of its own, and spare ones to who is left."""
+
+    def __init__(self, socket: Path) -> None:
+        self.free = ["0", "1"]
+        self.given: dict[str, str] = {}
+        self.shared: list[str] = []
+        self.plugin = NriPlugin(
+            "pin",
+            "10",
+            {
+                Event.CREATE_CONTAINER: self.create,
+                Event.STOP_CONTAINER: self.stop,
+                Event.REMOVE_CONTAINER: self.remove,
+            },
+            socket=socket,
+            synchronize=self.synchronize,
+        )
+
+    async def synchronize(self, pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
+        updates = []
+        for container in containers:
+            self.given[container.id] = self.free.pop()
+            updates.append(edits.update(container.id, edits.cpu_resources(self.given[container.id])))
+        return updates
+
+    async def create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | Fault:
+        if not self.free:
+            return Fault(2, "no CPU is left")
+        self.given[request.container.id] = cpu = self.free.pop()
+        return edits.pin(cpu)
+
+    async def stop(self, request: nri.StopContainerRequest) -> nri.StopContainerResponse:
+        cpu = self.given.pop(request.container.id, None)
+        if cpu is None:
+            return nri.StopContainerResponse()
+        self.free.append(cpu)
+        wide = [
+            edits.update(id, edits.cpu_resources(",".join(sorted([own, cpu]))))
+            for id, own in self.given.items()
+        ]
+        return nri.StopContainerResponse(update=wide)
+
+    async def remove(self, request: nri.RemoveContainerRequest) -> None:
+        assert request.container.id not in self.given
+
+
+def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
+    async def story(folder: Path) -> None:
+        runtime = NoneRuntime()
+        server = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
+        runtime.hooks = server
+        await server.start()
+        await runtime.start(lambda uid: None)
+
+        def cpus() -> dict[str, str]:
+            return {state.id: state.cpus for state in runtime.containers()}
+
+        assert await runtime.run_sandbox(POD) is None
+        assert await runtime.create(replace(SPEC, id="early")) is None
+        pinning = Pinning(server.socket)
+        serving = asyncio.create_task(pinning.plugin.serve(shortest=0.01))
+        # What ran before the plugin came is pinned when it comes.
+        await until(lambda: cpus() == {"early": "1"})
+        assert await runtime.create(replace(SPEC, id="second")) is None
+        assert cpus() == {"early": "1", "second": "0"}
+        full = await runtime.create(replace(SPEC, id="third"))
+        assert full == RuntimeFault("CreateContainerError", "no CPU is left")
+        assert cpus() == {"early": "1", "second": "0"}
+        # A change that the plugin asks for by itself.
+        assert await pinning.plugin.update_containers([edits.update("early", edits.cpu_resources("3"))]) == ()
+        assert cpus()["early"] == "3"
+        # Who is left gets what becomes free; an update of the pod leaves it its CPUs.
+        assert await runtime.start_container("second") is None
+        await runtime.stop_container("early", 0)
+        await until(lambda: cpus()["second"] == "0,1")
+        plan = replace(PLAN, role=Role.REGULAR, cpu_shares=99)
+        assert await runtime.update("second", plan) is None
+        assert cpus()["second"] == "0,1"
+        await runtime.remove_sandbox(POD.uid)
+        assert pinning.given == {}
+        assert (server._known, server._pending) == ({}, {})
+        # The server comes back, and so does the plugin.
+        await server.stop()
+        again = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
+        await again.start()
+        await until(lambda: len(again.plugins()) == 1)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await again.stop()
+        await runtime.stop()
+
+    path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        asyncio.run(story(path))
+    finally:
+        shutil.rmtree(path)
