@@ -18,7 +18,15 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.node.claims import views
 from plimsoll.node.claims.checkpoint import Restored, claims_file, restore
 from plimsoll.node.claims.checks import Wanted, read_claims, wanted_of
-from plimsoll.node.claims.faults import PREPARE, REPLACED, UNPREPARE, ClaimFault, by_driver, not_saved
+from plimsoll.node.claims.faults import (
+    NOT_SAVED,
+    PREPARE,
+    REPLACED,
+    UNPREPARE,
+    ClaimFault,
+    by_driver,
+    not_saved,
+)
 from plimsoll.node.claims.steps import answered, is_reallocated, joined, judged, left, released
 from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.claims.turns import Turns
@@ -205,7 +213,10 @@ class ClaimBook:
         leftovers: Iterable[ResourceClaim] = (),
     ) -> tuple[ClaimFault, ...]:
         """Make up for a lost record: prepare the claims of the pods on this node again, which drivers take
-        for what it is, and let go of `leftovers`, allocated claims of this node that no pod here uses."""
+        for what it is, and let go of `leftovers`, allocated claims of this node that no pod here uses.
+
+        The record is `lost` until every driver has answered; the call is to be repeated.
+        """
         given = list(pods)
         faults = [f for each in await asyncio.gather(*(self.prepare(*pair) for pair in given)) for f in each]
         unused: dict[str, PreparedClaim | None] = {}
@@ -220,7 +231,8 @@ class ClaimBook:
                 *(not_saved(claim.ref, problem) for claim in unused.values() if claim is not None),
             )
         faults += await self._leave((), unused)
-        self.lost = False
+        # What is wrong with a pod's claims will not get better by asking again; drivers come back.
+        self.lost = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
         return tuple(faults)
 
     # -- read

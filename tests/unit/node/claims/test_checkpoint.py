@@ -210,16 +210,31 @@ def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: byte
 def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
     world = World()
     world.add(
-        make_claim("a", users=["p"]), make_claim("b", NIC, users=["q"]), make_claim("c", NIC, users=["x"])
+        make_claim("a", users=["p"]),
+        make_claim("b", NIC, users=["q"]),
+        make_claim("c", NIC, users=["x"]),
+        make_claim("d", users=["somebody"]),
     )
     world.absent.add(NIC)
+    layout.claims.write_bytes(b"damaged")
+    pods = [(make_pod(pod, name), world.named(name)) for pod, name in (("p", "a"), ("q", "b"), ("r", "d"))]
 
     async def story() -> None:
         book = ClaimBook.open(layout, world)
-        pods = [(make_pod("p", "a"), world.named("a")), (make_pod("q", "b"), world.named("b"))]
         faults = await book.rebuild(pods, leftovers=[world.claims["uid-c"]])
-        assert sorted((fault.claim, fault.code) for fault in faults) == [("b", "absent"), ("c", "absent")]
+        assert sorted((fault.claim, fault.code) for fault in faults) == [
+            ("b", "absent"),
+            ("c", "absent"),
+            ("d", "NotReserved"),
+        ]
+        assert book.lost
+        # A restart in between finds a record, and those of the drivers that were away are known to be out.
+        again = ClaimBook.open(layout, world)
+        assert sorted(claim.ref.name for claim in again.claims() if not claim.ready) == ["b", "c"]
         world.absent.clear()
+        world.calls.clear()
+        assert [fault.code for fault in await book.rebuild(pods)] == ["NotReserved"]
+        assert world.calls == [("prepare", NIC, ("uid-b",))]
         assert await book.reconcile(["p", "q"]) == ()
         assert sorted(claim.ref.name for claim in book.claims()) == ["a", "b"]
 
