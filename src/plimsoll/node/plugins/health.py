@@ -102,7 +102,7 @@ class HealthBook:
             if kept.until > now and len(after) < MOST_DEVICES:
                 after[key] = kept
             else:
-                news = news or kept.health != NOTHING_KNOWN
+                news = True
         self._kept[plugin] = after
         return news
 
@@ -115,7 +115,7 @@ class HealthBook:
         for devices in self._kept.values():
             for key, kept in list(devices.items()):
                 if kept.until <= now:
-                    news = news or kept.health != NOTHING_KNOWN
+                    news = True
                     del devices[key]
                 else:
                     self._next = min(self._next, kept.until)
@@ -134,5 +134,6 @@ class HealthBook:
         return NOTHING_KNOWN
 
 
-def _at(kept: _Kept | None, now: float) -> Health:
-    return kept.health if kept is not None and kept.until > now else NOTHING_KNOWN
+def _at(kept: _Kept | None, now: float) -> Health | None:
+    """What still holds. Nothing is not the same as Unknown, which hides what an older plugin says."""
+    return kept.health if kept is not None and kept.until > now else None

@@ -7,7 +7,7 @@ import socket as sockets_of
 from contextlib import closing
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plimsoll.node.plugins.health import (
@@ -208,7 +208,12 @@ EVENTS = st.lists(
 )
 
 
+_UNKNOWN = [Report("p", "d1", NOTHING_KNOWN, 5.0)]
+
+
 @given(EVENTS)
+@example([("report", 1, [Report("p", "d1", Health(HEALTHY), 5.0)]), ("report", 2, _UNKNOWN)])
+@example([("report", 2, _UNKNOWN), ("report", 1, [Report("p", "d1", Health(HEALTHY))]), ("wait", 6, [])])
 def test_health_is_the_newest_report_that_still_holds(events: list[tuple[str, int, list[Report]]]) -> None:
     """The twin keeps every message there ever was, and reads them from the end."""
     book = HealthBook()
