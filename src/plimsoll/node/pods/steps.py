@@ -114,8 +114,13 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
         return RuntimeFault(CONFIG_ERROR, "the server does not answer")
     if isinstance(around, RuntimeFault):
         return around
-    if parts.book.of_container(pod, container) is None:
-        return RuntimeFault(CONFIG_ERROR, _unknown_claim(pod, container))
+    if not _is_prepared(pod, container, parts):
+        # The sandbox is older than the record of its claims, which was lost, or a kubelet's.
+        fault = await prepare_claims(pod, parts)
+        if fault is not None:
+            return fault
+        if not _is_prepared(pod, container, parts):
+            return RuntimeFault(CONFIG_ERROR, _unknown_claim(pod, container))
     plan = parts.plans.plan(pod).containers.get(container.name)
     if plan is None:
         return RuntimeFault(CONFIG_ERROR, f"container {container.name} has no plan")
@@ -131,6 +136,11 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
         cdi=parts.book.cdi_ids(pod, container),
         plan=plan,
     )
+
+
+def _is_prepared(pod: Pod, container: Container, parts: Parts) -> bool:
+    claims = parts.book.of_container(pod, container)
+    return claims is not None and all(claim.ready for claim in claims)
 
 
 def _unknown_claim(pod: Pod, container: Container) -> str:

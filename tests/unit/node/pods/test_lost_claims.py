@@ -1,0 +1,38 @@
+"""Containers that are restarted after the record of their pod's claims was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from plimsoll.run.local import LocalCluster
+from tests.unit.node.pods.test_worker import gone, is_phase, restarted, with_claim
+from tests.unit.node.pods.world import node_of, until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=False) as running:
+        yield running
+
+
+def test_a_container_is_not_restarted_without_its_devices(cluster: LocalCluster) -> None:
+    async def story() -> None:
+        async with asyncio.timeout(30), node_of(cluster) as node:
+            pod = await with_claim(node)
+            await node.begin(pod)
+            await until(partial(is_phase, node, "Running"))
+            await node.book._store.commit({claim.ref.uid: None for claim in node.book.claims()})
+            node.gpus.faults = ["not yet"]
+            await node.machine.crash(pod.metadata.uid, "c", 7)
+            await until(partial(restarted, node, 1))
+            assert node.log.count("prepared") == 2
+            assert all(claim.ready for claim in node.book.claims())
+            await node.delete()
+            await gone(node)
+            assert not node.gpus.held
+
+    asyncio.run(story())
