@@ -1,0 +1,52 @@
+"""Which machine a node is said to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.node.machine import Reservations
+from plimsoll.node.machine_file import parse_machine
+from plimsoll.run.node.machines import MachineSource
+from plimsoll.run.node.settings import NodeSettings
+
+
+def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("capacity: {cpu: 4, memory: 8Gi}")
+    source = MachineSource(NodeSettings(name="n", machine_file=path, most_pods=7))
+    first = source.read()
+    assert (str(first.capacity["cpu"]), str(first.capacity["pods"])) == ("4", "7")
+    assert source.read() == first
+    fresh = tmp_path / "fresh"
+    fresh.write_text("capacity: {cpu: 6, memory: 8Gi}")
+    fresh.rename(path)
+    assert str(source.read().capacity["cpu"]) == "6"
+    path.write_text("nonsense")
+    with pytest.raises(ConfigError, match=r"m\.yaml"):
+        source.read()
+    path.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        source.read()
+
+
+def test_a_machine_that_was_given_does_not_change() -> None:
+    machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
+    source = MachineSource(NodeSettings(name="n", machine=machine))
+    assert source.read() == machine
+    assert not source.can_change
+    assert MachineSource(NodeSettings(name="n")).can_change
+
+
+def test_this_machine_and_its_disk(tmp_path: Path) -> None:
+    machine = MachineSource(NodeSettings(name="n", root=tmp_path / "not" / "there")).read()
+    assert machine.capacity["ephemeral-storage"].sign() > 0
+
+
+def test_reserved_cpus_must_exist() -> None:
+    machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
+    settings = NodeSettings(name="n", machine=machine, reservations=Reservations(cpus=(9,)))
+    with pytest.raises(ConfigError, match="reservedCPUs: there is no cpu 9"):
+        MachineSource(settings).read()
