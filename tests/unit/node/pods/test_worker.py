@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client.endpoints import EVENTS, PODS
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.cluster.client.endpoints import CONFIG_MAPS, EVENTS, PODS
+from plimsoll.node.allocation import Allocation
 from plimsoll.node.containers import Phase, RuntimeFault
 from plimsoll.node.pods.situation import Order
 from plimsoll.node.pods.worker import reject
+from plimsoll.node.resize import ACCEPTED, Outcome, Resize
 from plimsoll.run.local import LocalCluster
 from tests.unit.node.pods.world import DRIVER, Node, node_of, until
 
@@ -59,9 +63,9 @@ async def has_reason(node: Node, reason: str) -> bool:
 
 
 async def with_claim(node: Node) -> Any:
-    spec = {**WITH_CLAIM, "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{id(node)}"}]}
+    spec = {**WITH_CLAIM, "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{node.serial}"}]}
     pod = await node.create(spec)
-    await node.create_claim(pod, f"claim-{id(node)}")
+    await node.create_claim(pod, f"claim-{node.serial}")
     return pod
 
 
@@ -105,7 +109,7 @@ def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
 def test_what_others_wrote_is_not_touched(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
         pod = await with_claim(node)
-        charge = {"resourceClaimName": f"claim-{id(node)}", "containers": ["c"], "resources": {"cpu": "1"}}
+        charge = {"resourceClaimName": f"claim-{node.serial}", "containers": ["c"], "resources": {"cpu": "1"}}
         tree = await node.get()
         assert tree is not None
         tree["status"]["nodeAllocatableResourceClaimStatuses"] = [charge]
@@ -309,7 +313,7 @@ def test_faults_of_the_runtime_are_shown_and_overcome(cluster: LocalCluster) -> 
 
 def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
     async def story(node: Node) -> None:
-        reference = {"configMapKeyRef": {"name": f"map-{id(node)}", "key": "k"}}
+        reference = {"configMapKeyRef": {"name": f"map-{node.serial}", "key": "k"}}
         container = {"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": reference}]}
         await node.begin(await node.create({"containers": [container]}))
 
@@ -319,15 +323,13 @@ def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
 
         await until(waits)
         (own,) = (await node.status())["containerStatuses"]
-        assert own["state"]["waiting"]["message"] == f'configmap "map-{id(node)}" not found'
+        assert own["state"]["waiting"]["message"] == f'configmap "map-{node.serial}" not found'
         tree = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": f"map-{id(node)}"},
+            "metadata": {"name": f"map-{node.serial}"},
             "data": {"k": "v"},
         }
-        from plimsoll.cluster.client.endpoints import CONFIG_MAPS  # noqa: PLC0415 - only here
-
         await node.admin.create(CONFIG_MAPS, tree, "default")
         await until(lambda: is_phase(node, "Running"))
 
@@ -484,3 +486,114 @@ async def running(node: Node, attempt: int) -> bool:
     states = node.machine.containers()
     ready = any(s.phase is Phase.RUNNING and s.attempt == attempt for s in states)
     return ready and await is_phase(node, "Running")
+
+
+# -- resizes
+
+
+class Room:
+    """Books that grant a resize when they are told to."""
+
+    def __init__(self) -> None:
+        self.allocations: dict[str, Allocation] = {}
+        self.answer: Resize | None = Resize(Outcome.DEFERRED, "Node didn't have enough capacity: cpu")
+
+    def given(self, pod: Pod) -> Pod:
+        return self.allocations.setdefault(pod.metadata.uid, Allocation.of(pod)).onto(pod)
+
+    async def judge(self, pod: Pod) -> Resize | None:
+        if self.answer is not None and self.answer.accepted:
+            self.allocations[pod.metadata.uid] = Allocation.of(pod)
+        return self.answer
+
+
+RESIZABLE = {
+    "containers": [
+        {
+            "name": "c",
+            "image": "i",
+            "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
+            "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
+        }
+    ],
+    "restartPolicy": "OnFailure",
+}
+
+
+async def resize(node: Node, **resources: Any) -> None:
+    patch = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+    await node.admin.patch(PODS, node.name, patch, "default", subresource="resize", type="strategic")
+
+
+async def condition(node: Node, kind: str) -> dict[str, Any] | None:
+    conditions = (await node.status()).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), None)
+
+
+def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        room = node.parts.resizes = Room()
+        pod = await node.create(RESIZABLE)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await resize(node, requests={"cpu": "2"})
+        waiting = await until(lambda: condition(node, "PodResizePending"))
+        assert (waiting["reason"], waiting["message"]) == (
+            "Deferred",
+            "Node didn't have enough capacity: cpu",
+        )
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["allocatedResources"]["cpu"] == "1"
+        room.answer = ACCEPTED
+        assert node.worker is not None
+        node.worker.poke()
+
+        async def is_told() -> bool:
+            (own,) = (await node.status())["containerStatuses"]
+            return bool(own["allocatedResources"]["cpu"] == own["resources"]["requests"]["cpu"] == "2")
+
+        await until(is_told)
+        assert await condition(node, "PodResizePending") is None
+        assert await condition(node, "PodResizeInProgress") is None
+        (held,) = node.machine.inventory().containers
+        assert held.resources.cpu_shares == 2048
+        assert node.log.count("create") == 1, "nothing was restarted"
+        await until(lambda: has_reason(node, "ResizeCompleted"))
+
+    play(cluster, story)
+
+
+def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        room = node.parts.resizes = Room()
+        room.answer = ACCEPTED
+        await node.begin(await node.create(RESIZABLE))
+        await until(lambda: is_phase(node, "Running"))
+        await resize(node, limits={"memory": "2Gi"})
+        await until(lambda: restarted(node, 1))
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["resources"]["limits"]["memory"] == "2Gi"
+        assert own["lastState"]["terminated"]["exitCode"] == 0, "it succeeded, and runs again all the same"
+        running = [h for h in node.machine.inventory().containers if h.state.phase is Phase.RUNNING]
+        assert [h.resources.memory_limit for h in running] == [2 * 2**30]
+
+    play(cluster, story)
+
+
+def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
+    cluster: LocalCluster,
+) -> None:
+    async def story(node: Node) -> None:
+        room = node.parts.resizes = Room()
+        pod = await node.create(RESIZABLE)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.crash()
+        await resize(node, requests={"cpu": "2"})
+        tree = await node.get()
+        room.allocations[pod.metadata.uid] = Allocation.of(codec.decode(codec.encode(tree), Pod))
+        node.parts.resizes = room
+        await node.begin(pod)
+        await until(lambda: node.machine.inventory().containers[0].resources.cpu_shares == 2048)
+
+    play(cluster, story)

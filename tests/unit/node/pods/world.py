@@ -190,6 +190,7 @@ class Node:
     log: Log = field(default_factory=Log)
     worker: PodWorker | None = None
     name: str = ""
+    serial: int = field(default_factory=_names.__next__)
 
     def __post_init__(self) -> None:
         self.machine = Machine(log=self.log)
