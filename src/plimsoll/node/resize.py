@@ -11,7 +11,7 @@ Owns pure functions; nothing is applied here. The way of a resize through an age
 2. `plan_resize(before, after, ...)` gives the steps: for each, `runtime.update_sandbox` (pod) or
    `runtime.update` (container) with the plan of the step, in this order. A text instead of steps says why it
    cannot be done now: the pod shows it (`in_progress(pod, error)`) and it is tried again. Containers named in
-   `restart` are stopped before the steps, and started anew with their new plans after them.
+   `restart` are stopped and started anew with their new plans after the steps; `rest` is for then.
 3. When all steps are done: no condition is left, and an event tells it (`event_text`).
 
 In the 1.36 form pods with claim charges are not resized at all, as document 000 has it ("Integration with
@@ -262,10 +262,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ResizePlan:
-    """What is to be applied, in this order; then the containers that have to be started anew."""
+    """What is to be applied, in this order; then the containers that have to be started anew.
+
+    `rest` is the pod's own last step where it has to wait until they were: what they run with until then may
+    be more than the pod is to have.
+    """
 
     steps: tuple[Step, ...] = ()
     restart: tuple[str, ...] = ()
+    rest: Step | None = None
 
 
 def plan_resize(
@@ -289,7 +294,7 @@ def plan_resize(
     ]
     restart = tuple(name for name in changed if _needs_restart(name, pod, allocated.onto(pod)))
     updates = [name for name in changed if name not in restart]
-    error = _below_usage(before, after, updates, usage, usages or {})
+    error = _below_usage(before, after, updates, None if restart else usage, usages or {})
     if error:
         return error
     steps = []
@@ -299,9 +304,10 @@ def plan_resize(
     shrinking = [name for name in updates if _shrinks(before.containers.get(name), after.containers[name])]
     for name in (*shrinking, *(name for name in updates if name not in shrinking)):
         steps.append(Step(name, after.containers[name]))
-    if after.pod != grown:
-        steps.append(Step("", after.pod))
-    return ResizePlan(tuple(steps), restart)
+    last = Step("", after.pod) if after.pod != grown else None
+    if last is not None and not restart:
+        steps.append(last)
+    return ResizePlan(tuple(steps), restart, last if restart else None)
 
 
 def _needs_restart(name: str, pod: Pod, before: Pod) -> bool:

@@ -304,9 +304,20 @@ def test_containers_that_have_to_restart_are_not_updated() -> None:
     assert isinstance(plan, ResizePlan)
     assert plan.restart == ("a",)
     assert names(plan) == ["", "b"]
+    assert plan.rest is None
     # Only cpu changes, and the policy is about memory.
     after = pod(one({**LOW, "cpu": "2"}, {**LOW, "cpu": "2"}, resizePolicy=RESTART), one(LOW, LOW, name="b"))
     assert names(steps(before, after)) == ["", "a"]
+
+
+def test_a_pod_shrinks_when_the_last_container_that_had_more_is_gone() -> None:
+    before = pod(one(HIGH, HIGH, resizePolicy=RESTART), one(HIGH, HIGH, name="b"))
+    after = pod(one(LOW, LOW, resizePolicy=RESTART), one(LOW, LOW, name="b"))
+    plan = steps(before, after, usage=PodUsage(memory_in_use=4 * GI))
+    assert isinstance(plan, ResizePlan)
+    assert (names(plan), plan.restart) == (["b"], ("a",))
+    assert plan.rest is not None
+    assert plan.rest.plan == Enforcement(SETTINGS).plan(after).pod
 
 
 def test_a_limit_of_the_pod_as_a_whole_is_one_of_its_containers() -> None:

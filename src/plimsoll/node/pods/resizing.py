@@ -23,6 +23,7 @@ from plimsoll.node.resize import (
     Outcome,
     Resize,
     ResizePlan,
+    Step,
     event_text,
     in_progress,
     is_resized,
@@ -42,6 +43,8 @@ class PodResize:
         self.again_at: float | None = None
         self._parts = parts
         self._due = True
+        #: What is left to apply when the containers that have to be started anew were.
+        self._rest: Step | None = None
         self._judged: Resize | None = None
         self._applied = _applied(pod)
 
@@ -66,6 +69,8 @@ class PodResize:
         if resizes is None:
             return False
         timely = self._due or (self.again_at is not None and self.again_at <= now)
+        if self._rest is not None and not self.restarting and (timely or self.again_at is None):
+            return True
         if not timely:
             return False
         given = resizes.given(pod)
@@ -79,6 +84,13 @@ class PodResize:
         resizes = self._parts.resizes
         assert resizes is not None
         self._due, self.again_at = False, None
+        if self._rest is not None and not self.restarting:
+            error = await self._apply(resizes.given(pod), ResizePlan((self._rest,)), states)
+            if error:
+                self._fail(pod, error)
+            else:
+                self._rest, self._due = None, True
+            return ()
         before = self._applied.onto(resizes.given(pod))
         if is_resized(pod, resizes.given(pod)) and not await self._grant(pod, resizes):
             return ()
@@ -95,6 +107,7 @@ class PodResize:
         self.conditions = ()
         self._parts.events.say(pod, "ResizeCompleted", event_text(given, "completed"))
         self.restarting |= set(plan.restart)
+        self._rest = plan.rest
         running = _running(states)
         return tuple(running[name] for name in plan.restart if name in running)
 
