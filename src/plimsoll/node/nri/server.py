@@ -46,6 +46,8 @@ T = TypeVar("T")
 CREATE_FAULT = "CreateContainerError"
 SANDBOX_FAULT = "CreatePodSandboxError"
 UPDATE_FAULT = "UpdateContainerError"
+#: Characters of a plugin's text that are shown.
+LONGEST_TEXT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,7 @@ class NriServer:
             if self._on_evict is None:
                 logger.warning("NRI plugin %s wants %s to be evicted", plugin, eviction.container_id)
                 continue
-            self._on_evict(Eviction(eviction.container_id, eviction.reason, plugin))
+            self._on_evict(Eviction(eviction.container_id, eviction.reason[:LONGEST_TEXT], plugin))
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -268,7 +270,7 @@ class NriServer:
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
         request = nri.RunPodSandboxRequest(pod=messages.write_pod(pod))
         faults = await self._news(Event.RUN_POD_SANDBOX, request)
-        return RuntimeFault(SANDBOX_FAULT, faults[0]) if faults else None
+        return _fault(SANDBOX_FAULT, faults[0]) if faults else None
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
         """Before a pod's own resources are changed (a resize)."""
@@ -279,7 +281,7 @@ class NriServer:
             linux_resources=message.linux.resources,
         )
         faults = await self._news(Event.UPDATE_POD_SANDBOX, request)
-        return RuntimeFault(UPDATE_FAULT, faults[0]) if faults else None
+        return _fault(UPDATE_FAULT, faults[0]) if faults else None
 
     async def sandbox_updated(self, pod: SandboxSpec) -> None:
         await self._news(
@@ -308,7 +310,7 @@ class NriServer:
             else:
                 await self._undo(messages.write_pod(pod), creation.container)
         if text is not None:
-            return RuntimeFault(CREATE_FAULT, text)
+            return _fault(CREATE_FAULT, text)
         adjust = creation.adjust
         for id, wish in creation.changes.resources.items():
             self._put(id, wish)
@@ -415,9 +417,9 @@ class NriServer:
                 if isinstance(answer, Fault):
                     if answer.fatal:
                         continue
-                    return RuntimeFault(UPDATE_FAULT, answer.message)
+                    return _fault(UPDATE_FAULT, answer.message)
                 if text := changes.add(answer.update, plugin.name):
-                    return RuntimeFault(UPDATE_FAULT, text)
+                    return _fault(UPDATE_FAULT, text)
                 self._evict(answer.evict, plugin.name)
         for id, wish in changes.resources.items():
             self._put(id, wish)
@@ -487,6 +489,11 @@ class NriServer:
                 if faults is not None:
                     faults.append(answer.message)
         return replies
+
+
+def _fault(reason: str, text: str) -> RuntimeFault:
+    """A fault with a plugin's text in it, which ends up in the status of a pod."""
+    return RuntimeFault(reason, text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "...")
 
 
 def _read_changes(changes: Changes) -> dict[str, LinuxResources]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.node.nri import messages
+from plimsoll.node.nri import checks, messages
 from plimsoll.node.nri.merge import Changes, Creation, Field, Owners, put_resources
 from plimsoll.wire.messages import nri
 from plimsoll.wire.nri import edits
@@ -299,3 +299,57 @@ def test_variables_come_out_as_one_plugin_after_the_other_would_have_it(
         assert dict(entry.split("=") for entry in creation.container.env) == env
     values, unset = messages.read_env(creation.adjust)
     assert {key: value for key, value in {"A": "1", "B": "2", **values}.items() if key not in unset} == env
+
+
+texts = st.sampled_from(["", "-", "-x", "x", "/x", "-/x", "../x", "a.b", "0-1", "2MB", "\0", "é" * 50, "c1"])
+
+
+def _fill(draw: st.DataObject, message: Any, depth: int = 0) -> None:
+    """Set some fields of a message to anything."""
+    fields = list(message.DESCRIPTOR.fields)
+    for field in draw.draw(st.lists(st.sampled_from(fields), max_size=4, unique=True)) if fields else []:
+        held = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            if field.message_type.fields_by_name["value"].message_type is None:
+                held[draw.draw(texts)] = draw.draw(texts)
+        elif field.message_type is not None:
+            if depth < 5:
+                if not field.is_repeated:
+                    held.SetInParent()
+                    _fill(draw, held, depth + 1)
+                else:
+                    for _ in range(draw.draw(st.integers(0, 3))):
+                        _fill(draw, held.add(), depth + 1)
+        else:
+            one = _scalar(draw, field)
+            held.append(one) if field.is_repeated else setattr(message, field.name, one)
+
+
+def _scalar(draw: st.DataObject, field: Any) -> Any:
+    if field.cpp_type == field.CPPTYPE_STRING:
+        return draw.draw(texts)
+    if field.cpp_type == field.CPPTYPE_BOOL:
+        return draw.draw(st.booleans())
+    least = 0 if field.cpp_type in (field.CPPTYPE_UINT32, field.CPPTYPE_UINT64) else -2
+    return draw.draw(st.sampled_from([least, 0, 1, 1000, 2**31 - 1]))
+
+
+@given(st.data())
+def test_whatever_plugins_answer_is_a_container_or_a_reason(draw: st.DataObject) -> None:
+    creation = Creation(_container())
+    for name in ("10-a", "20-b"):
+        answer = nri.CreateContainerResponse()
+        _fill(draw, answer)
+        fault = creation.add(answer, name)
+        if fault is not None:
+            assert isinstance(fault, str)
+            return
+    messages.read_env(creation.adjust)
+    messages.read_mounts(creation.adjust)
+    messages.read_devices(creation.adjust)
+    messages.read_resources(creation.adjust.linux.resources)
+    assert not any("\0" in text for text in (*creation.container.env, *creation.container.args))
+    checks.left_out(creation.adjust)
+    nri.ValidateContainerAdjustmentRequest(
+        adjust=creation.adjust, update=creation.changes.messages(), owners=creation.owners.message()
+    ).SerializeToString()

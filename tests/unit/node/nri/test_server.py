@@ -269,6 +269,10 @@ def test_an_error_fails_the_creation_with_its_text() -> None:
         await here.add("a", "10", {Event.CREATE_CONTAINER: answering(Fault(2, "no room for you"))})
         assert await create(here) == RuntimeFault("CreateContainerError", "no room for you")
         assert len(here.server.plugins()) == 1
+        await here.add("b", "05", {Event.CREATE_CONTAINER: answering(Fault(2, "x" * 100_000))})
+        fault = await create(here)
+        assert isinstance(fault, RuntimeFault)
+        assert len(fault.message) == 1024
 
     run(story)
 
