@@ -10,11 +10,12 @@ are listed too (test_cpus_that_one_container_alone_has).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.containers import Phase, Runtime
+from plimsoll.node.containers import ContainerState, Phase, Runtime
 from plimsoll.node.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, Source
 from plimsoll.node.prepared import PreparedClaim
@@ -39,7 +40,7 @@ class Sights(Source):
         self._machine = machine
         self._reservations = reservations
         self._changes = 0
-        self._sets: tuple[int, dict[tuple[str, str], frozenset[int] | None]] = (-1, {})
+        self._own: tuple[int, dict[tuple[str, str], tuple[int, ...]]] = (-1, {})
 
     def stir(self) -> None:
         """Something about pods or containers has changed."""
@@ -58,16 +59,11 @@ class Sights(Source):
         return self._book.of_container(pod, container)
 
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
-        key = (pod.metadata.uid, container.name)
-        sets = self._cpu_sets()
-        own = sets.get(key)
-        if own is None:
-            return ()  # it runs where everybody runs
-        return (
-            ()
-            if any(own & self._cpus_used(cpus) for k, cpus in sets.items() if k != key)
-            else tuple(sorted(own))
-        )
+        changes, own = self._own
+        if changes != self._changes:
+            own = own_cpus(self._runtime.containers())
+            self._own = (self._changes, own)
+        return own.get((pod.metadata.uid, container.name), ())
 
     def memory_of(self, pod: Pod, container: Container) -> tuple[MemoryBlock, ...]:
         return ()  # nobody here gives memory of certain NUMA nodes to containers
@@ -77,20 +73,19 @@ class Sights(Source):
         cpus = tuple(cpu for cpu in machine.cpus if cpu not in self._reservations.cpus)
         return Allocatable(cpus=cpus, memory=tuple(_memory_blocks(machine)))
 
-    def _cpus_used(self, pinned: frozenset[int] | None) -> frozenset[int]:
-        return frozenset(self._machine().cpus) if pinned is None else pinned
 
-    def _cpu_sets(self) -> dict[tuple[str, str], frozenset[int] | None]:
-        """The CPUs each container is pinned to; None: it may use all."""
-        changes, sets = self._sets
-        if changes != self._changes:
-            sets = {
-                (state.pod, state.name): frozenset(parse_cpus(state.cpus)) if state.cpus else None
-                for state in self._runtime.containers()
-                if state.phase is not Phase.EXITED
-            }
-            self._sets = (self._changes, sets)
-        return sets
+def own_cpus(states: Iterable[ContainerState]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """The CPUs of containers, by pod and name, that are pinned to CPUs on which nobody else may run."""
+    pinned: dict[tuple[str, str], tuple[int, ...]] = {}
+    users: Counter[int] = Counter()
+    for state in states:
+        if state.phase is Phase.EXITED:
+            continue
+        if not state.cpus:
+            return {}  # somebody may run everywhere
+        cpus = pinned[state.pod, state.name] = parse_cpus(state.cpus)
+        users.update(cpus)
+    return {key: cpus for key, cpus in pinned.items() if all(users[cpu] == 1 for cpu in cpus)}
 
 
 def _memory_blocks(machine: Machine) -> list[MemoryBlock]:
@@ -98,5 +93,7 @@ def _memory_blocks(machine: Machine) -> list[MemoryBlock]:
     blocks = []
     for node in machine.numa:
         blocks.append(MemoryBlock("memory", node.memory, (node.id,)))
-        blocks += [MemoryBlock(f"hugepages-{size}", n, (node.id,)) for size, n in node.huge_pages.items()]
+        blocks += [
+            MemoryBlock(f"hugepages-{size}", n, (node.id,)) for size, n in node.huge_pages.items() if n
+        ]
     return blocks
