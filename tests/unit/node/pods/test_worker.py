@@ -14,7 +14,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.cluster.client.endpoints import CONFIG_MAPS, EVENTS, PODS
 from plimsoll.node.allocation import Allocation
-from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.node.containers import Phase, RuntimeFault, SandboxSpec
 from plimsoll.node.pods.situation import Order
 from plimsoll.node.pods.worker import reject
 from plimsoll.node.resize import ACCEPTED, Outcome, Resize
@@ -576,6 +576,30 @@ def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
         assert own["lastState"]["terminated"]["exitCode"] == 0, "it succeeded, and runs again all the same"
         running = [h for h in node.machine.inventory().containers if h.state.phase is Phase.RUNNING]
         assert [h.resources.memory_limit for h in running] == [2 * 2**30]
+
+    play(cluster, story)
+
+
+def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        room = node.parts.resizes = Room()
+        room.answer = ACCEPTED
+        updates: list[int | None] = []
+        update = node.machine.update_sandbox
+
+        async def noted(spec: SandboxSpec) -> RuntimeFault | None:
+            updates.append(spec.plan.memory)
+            running = [h for h in node.machine.inventory().containers if h.state.phase is Phase.RUNNING]
+            assert all((h.resources.memory_limit or 0) <= (spec.plan.memory or 0) for h in running)
+            return await update(spec)
+
+        node.machine.update_sandbox = noted  # type: ignore[method-assign]
+        await node.begin(await node.create(RESIZABLE))
+        await until(lambda: is_phase(node, "Running"))
+        await resize(node, requests={"memory": "512Mi"}, limits={"memory": "512Mi"})
+        await until(lambda: restarted(node, 1))
+        await until(lambda: 2**29 in updates)
+        assert updates[-1] == 2**29
 
     play(cluster, story)
 
