@@ -284,7 +284,12 @@ class PressureWatch:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            evicted = await self.step()
+            evicted = None
+            try:
+                evicted = await self.step()
+            except Exception:
+                # Whatever it is, a node that stopped watching would be worse.
+                _log.exception("watching for pressure failed; it goes on")
             if evicted is None:
                 await asyncio.sleep(self._settings.interval)
             else:

@@ -372,6 +372,32 @@ def test_a_machine_that_cannot_be_measured_evicts_nobody() -> None:
     asyncio.run(main())
 
 
+def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        machine = Machine({"a": GI}, GI)
+        failures = 0
+
+        async def evict(one: Pod, eviction: Eviction) -> None:
+            nonlocal failures
+            failures += 1
+            if failures < 3:
+                raise ValueError("not now")
+            await machine.evict(one, eviction)
+
+        watch = machine.watch()
+        watch._evict = evict
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(10):
+            while not machine.evicted:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert failures == 3
+
+    asyncio.run(main())
+    assert "it goes on" in caplog.text
+
+
 def test_nobody_to_evict_is_told_and_survived() -> None:
     async def main() -> None:
         machine = Machine({"a": 9 * GI}, 8 * GI)
