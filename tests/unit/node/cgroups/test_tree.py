@@ -183,7 +183,7 @@ def test_cpus_beyond_the_machine_are_a_fault(tmp_path: Path) -> None:
     assert cgroups.unapplied() == {}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     changes=st.lists(
         st.tuples(st.integers(2000, 300_000) | st.just(-1), st.sampled_from([10_000, 100_000, 250_000])),
