@@ -1,0 +1,71 @@
+"""A plugin's CPUs reach the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.nri import NriServer
+from plimsoll.wire.messages import nri
+from plimsoll.wire.nri import Event, NriPlugin, edits
+from tests.unit.node.nri.parts import until
+from tests.unit.node.runtime.yard import a_pod, a_yard, kernel_cgroups, shell, state
+
+
+def _allowed(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+
+
+@pytest.fixture
+def cgroups() -> Iterator[Cgroups]:
+    found = kernel_cgroups("nri")
+    if found is None:
+        pytest.skip("needs root and cgroups that can be written")
+    try:
+        yield found
+    finally:
+        assert found.tear_down()
+
+
+def test_a_process_runs_where_a_plugin_wants_it(cgroups: Cgroups) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    first, last = str(cpus[0]), str(cpus[-1])
+
+    async def create(request: nri.CreateContainerRequest) -> Any:
+        return edits.pin(first)
+
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            server = NriServer(yard.layout.nri, "process", "1", runtime.inventory, runtime.apply)
+            runtime.hooks = server
+            await server.start()
+            plugin = NriPlugin("pin", "10", {Event.CREATE_CONTAINER: create}, socket=server.socket)
+            serving = asyncio.create_task(plugin.serve())
+            try:
+                await until(lambda: len(server.plugins()) == 1)
+                assert await runtime.run_sandbox(a_pod()) is None
+                assert await runtime.create(shell("sleep 60")) is None
+                assert await runtime.start_container("c1") is None
+                pid = state(runtime).pid
+                assert _allowed(pid) == first
+                assert await plugin.update_containers([edits.update("c1", edits.cpu_resources(last))]) == ()
+                assert _allowed(pid) == last
+                nonsense = edits.update("c1", edits.cpu_resources("9999"))
+                assert await plugin.update_containers([nonsense]) == (nonsense,)
+                assert _allowed(pid) == last
+                await runtime.remove_sandbox("pod-1")
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+                await server.stop()
+
+    asyncio.run(story())
