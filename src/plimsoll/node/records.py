@@ -90,9 +90,9 @@ class RecordFile:
         value, problem = self._read()
         if not problem:
             return Loaded(value)
-        return Loaded(
-            None, Finding(Severity.ERROR, f"{self.path} cannot be used: {problem}", "", str(self.path))
-        )
+        what = f"{self.path} cannot be used: {problem}"
+        fix = f"start the agent: it moves the file to {self.quarantine} and makes a new one"
+        return Loaded(None, Finding(Severity.ERROR, what, fix, str(self.path)))
 
     def save(self, value: Any) -> None:
         """Replace the record; StoreError if it is not on the disk for sure."""
@@ -102,7 +102,10 @@ class RecordFile:
                 if self._damage:
                     raise StoreError(finding.what)
             try:
-                _replace(self.path, self._temporary, render(self.kind, self.version, value))
+                data = render(self.kind, self.version, value)
+                if len(data) > SIZE_MAX:
+                    raise StoreError(f"cannot write {self.path}: it would have more than {SIZE_MAX} bytes")
+                _replace(self.path, self._temporary, data)
             except OSError as error:
                 raise StoreError(f"cannot write {self.path}: {_reason(error)}") from error
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:

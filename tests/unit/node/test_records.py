@@ -218,6 +218,18 @@ def test_values_that_are_no_json_are_refused(file: RecordFile) -> None:
     assert not file.path.exists()
 
 
+def test_what_could_not_be_loaded_is_not_saved(file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.save("small")
+    monkeypatch.setattr(records, "SIZE_MAX", 500)
+    with pytest.raises(StoreError, match="more than 500 bytes"):
+        file.save("x" * 500)
+    assert file.load().value == "small"
+    file.path.write_bytes(b" " * 501)
+    finding = file.load().finding
+    assert finding is not None
+    assert "more than 500 bytes" in finding.what
+
+
 def test_a_link_does_not_lead_elsewhere(file: RecordFile, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")

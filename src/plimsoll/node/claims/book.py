@@ -16,7 +16,7 @@ from dataclasses import replace
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.node.claims import views
-from plimsoll.node.claims.checkpoint import Restored, claims_file, restore
+from plimsoll.node.claims.checkpoint import Restored, claims_file, read_boot, restore
 from plimsoll.node.claims.checks import Wanted, read_claims, wanted_of
 from plimsoll.node.claims.faults import (
     NOT_SAVED,
@@ -46,10 +46,14 @@ class ClaimBook:
     """Which pods use which claims, and what drivers have prepared for them."""
 
     def __init__(
-        self, drivers: Drivers, restored: Restored = _NOTHING, file: RecordFile | None = None
+        self,
+        drivers: Drivers,
+        restored: Restored = _NOTHING,
+        file: RecordFile | None = None,
+        boot: str = "",
     ) -> None:
         self._drivers = drivers
-        self._store = ClaimStore(restored.claims, file)
+        self._store = ClaimStore(restored.claims, file, boot)
         self._turns = Turns()
         #: From loading the record.
         self.findings = restored.findings
@@ -58,15 +62,23 @@ class ClaimBook:
 
     @staticmethod
     def open(
-        layout: Layout, drivers: Drivers, *, save: bool = True, now: Callable[[], float] = time.time
+        layout: Layout,
+        drivers: Drivers,
+        *,
+        save: bool = True,
+        now: Callable[[], float] = time.time,
+        boot: str | None = None,
     ) -> ClaimBook:
-        """The book as the last agent left it, or a kubelet. With `save` off it is kept in memory only."""
+        """The book as the last agent left it, or a kubelet. With `save` off it is kept in memory only.
+
+        `boot` is the id of the machine's start: what was ready before it has to be prepared again.
+        """
         if not save:
             return ClaimBook(drivers)
-        file = claims_file(layout, now)
+        file, boot = claims_file(layout, now), read_boot() if boot is None else boot
         # DIFF: a kubelet with a damaged record does not start:
         # test_a_damaged_record_is_set_aside_and_rebuilt.
-        return ClaimBook(drivers, restore(layout, file), file)
+        return ClaimBook(drivers, restore(layout, file, boot=boot), file, boot)
 
     # -- prepare
 
@@ -91,7 +103,8 @@ class ClaimBook:
         claims: dict[str, PreparedClaim] = {}
         calls: dict[str, list[Wanted]] = {}
         for each in wanted:
-            # DIFF: what was ready before a restart is not prepared again: test_a_restart_asks_no_driver.
+            # DIFF: what was ready before a restart is not prepared again: test_a_restart_asks_no_driver,
+            # unless the machine was started anew: test_a_machine_that_was_started_anew.
             claim, to_ask = joined(before[each.ref.uid], each, pod)
             claims[each.ref.uid] = claim
             for driver in sorted(to_ask):

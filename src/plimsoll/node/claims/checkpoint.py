@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,6 +44,15 @@ class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _Body(msgspec.Struct, frozen=True):
     claims: tuple[_Claim, ...]
+    boot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the record says; `boot` is the id of the machine's start in which it was written."""
+
+    claims: tuple[PreparedClaim, ...] = ()
+    boot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +86,20 @@ def encode_claim(claim: PreparedClaim) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(row, order="deterministic"))
 
 
-def encode_body(rows: Iterable[msgspec.Raw]) -> dict[str, Any]:
+def encode_body(rows: Iterable[msgspec.Raw], boot: str = "") -> dict[str, Any]:
     """The body of the record."""
-    return {"claims": list(rows)}
+    return {"boot": boot, "claims": list(rows)}
 
 
-def decode_body(body: Any) -> tuple[PreparedClaim, ...]:
-    """The claims of a body; ValueError if it is none."""
+def decode_body(body: Any) -> Recorded:
+    """What a body says; ValueError if it is none."""
     try:
-        rows = msgspec.convert(body, _Body).claims
+        read = msgspec.convert(body, _Body)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(f"it holds no prepared claims: {error}") from None
-    if len({row.uid for row in rows}) != len(rows):
+    if len({row.uid for row in read.claims}) != len(read.claims):
         raise ValueError("it holds a claim twice")
-    return tuple(map(_claim, rows))
+    return Recorded(tuple(map(_claim, read.claims)), read.boot)
 
 
 def _claim(row: _Claim) -> PreparedClaim:
@@ -105,14 +115,32 @@ def _claim(row: _Claim) -> PreparedClaim:
     )
 
 
-def restore(layout: Layout, file: RecordFile, *, touch: bool = True) -> Restored:
+def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = True) -> Restored:
     """The claims an agent starts with; with `touch` off, nothing is moved into quarantine."""
     loaded: Loaded = file.load() if touch else file.look()
     if loaded.finding is not None:
         return Restored((), (loaded.finding,), lost=True)
-    if loaded.value is not None:
-        return Restored(loaded.value)
-    return _take_over(layout)
+    if loaded.value is None:
+        return _take_over(layout)
+    recorded: Recorded = loaded.value
+    if not recorded.claims or boot in ("", recorded.boot) or not recorded.boot:
+        return Restored(recorded.claims)
+    # CDI files and devices do not outlive the machine's memory.
+    what = f"the machine was started anew: {len(recorded.claims)} claims on record are prepared again"
+    return Restored(tuple(map(doubted, recorded.claims)), (Finding(Severity.INFO, what),))
+
+
+def doubted(claim: PreparedClaim) -> PreparedClaim:
+    """A claim of which nobody knows whether its drivers still hold it."""
+    return replace(claim, ready=False, pending=claim.pending | frozenset(claim.drivers))
+
+
+def read_boot(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """The id of the machine's start; empty where there is none."""
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _take_over(layout: Layout) -> Restored:

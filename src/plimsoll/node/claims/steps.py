@@ -14,6 +14,9 @@ from plimsoll.node.claims.checks import Allocated, Wanted
 from plimsoll.node.claims.faults import PREPARE, REALLOCATED, ClaimFault
 from plimsoll.node.prepared import Devices, DriverFault, PreparedClaim
 
+#: What one driver may say about one claim: the record has to hold it for every claim of a node.
+LARGEST_ANSWER = 64 << 10
+
 
 def joined(known: PreparedClaim | None, wanted: Wanted, pod: str) -> tuple[PreparedClaim, frozenset[str]]:
     """A claim with one more user, and the drivers to be asked to prepare it."""
@@ -46,6 +49,9 @@ def judged(wanted: Wanted, driver: str, answer: Devices | DriverFault) -> Device
     """A driver's answer, which may speak of nothing but the devices of the allocation."""
     if isinstance(answer, DriverFault):
         return answer
+    if _size(answer) > LARGEST_ANSWER:
+        text = f"{PREPARE} returned more than {LARGEST_ANSWER} bytes for ResourceClaim {wanted.ref.name}"
+        return DriverFault(driver, "malformed", text)
     stranger = foreign(wanted.drivers[driver], answer)
     if stranger is None:
         return answer
@@ -53,6 +59,11 @@ def judged(wanted: Wanted, driver: str, answer: Devices | DriverFault) -> Device
         f"{PREPARE} returned a device for ResourceClaim {wanted.ref.name} that was not allocated: {stranger}"
     )
     return DriverFault(driver, "malformed", text)
+
+
+def _size(devices: Devices) -> int:
+    texts = (t for d in devices for t in (d.pool, d.device, d.share_id or "", *d.requests, *d.cdi))
+    return sum(len(text) + 8 for text in texts)
 
 
 # DIFF: the kubelet takes whatever device a driver names: test_devices_of_others_are_refused.

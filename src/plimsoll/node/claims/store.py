@@ -24,7 +24,7 @@ Changes = Mapping[str, PreparedClaim | None]
 class ClaimStore:
     """Claims by UID and by pod. Without a file they are in memory only."""
 
-    def __init__(self, claims: Iterable[PreparedClaim], file: RecordFile | None) -> None:
+    def __init__(self, claims: Iterable[PreparedClaim], file: RecordFile | None, boot: str = "") -> None:
         self.claims: dict[str, PreparedClaim] = {}
         self.revision = 0
         #: Why the last save failed; empty if it did not.
@@ -32,6 +32,7 @@ class ClaimStore:
         self._by_pod: dict[str, dict[str, PreparedClaim]] = {}
         self._rows: dict[str, msgspec.Raw] = {}
         self._file = file
+        self._boot = boot
         self._queue: list[tuple[Changes, asyncio.Future[str]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._apply({claim.ref.uid: claim for claim in claims})
@@ -80,7 +81,7 @@ class ClaimStore:
             merged = {uid: claim for changes, _ in batch for uid, claim in changes.items()}
             try:
                 rows = self._rows_after(merged)
-                body = encode_body(rows[uid] for uid in sorted(rows))
+                body = encode_body((rows[uid] for uid in sorted(rows)), self._boot)
                 await asyncio.to_thread(file.save, body)
             except StoreError as error:
                 self.problem = str(error)

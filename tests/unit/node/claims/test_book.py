@@ -21,10 +21,10 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice
 from plimsoll.errors import StateError
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.claims.checkpoint import claims_file
+from plimsoll.node.claims.checkpoint import read_boot
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import PreparedDevice
-from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod
+from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod, on_disk
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def world() -> World:
 
 
 def disk(layout: Layout) -> tuple[object, ...]:
-    return tuple(sorted(claims_file(layout).look().value or (), key=lambda claim: claim.ref.uid))
+    return tuple(sorted(on_disk(layout).values(), key=lambda claim: claim.ref.uid))
 
 
 def memory(book: ClaimBook) -> tuple[object, ...]:
@@ -116,6 +116,50 @@ def test_a_restart_asks_no_driver(layout: Layout, world: World) -> None:
         assert await again.prepare(make_pod("q", "a"), world.named("a")) == ()
         assert world.calls == []
         assert again.claims()[0].pods == {"p", "q"}
+
+    asyncio.run(story())
+
+
+def test_a_machine_that_was_started_anew(layout: Layout, world: World) -> None:
+    world.add(make_claim("a", GPU, NIC, users=["p"]))
+    pod = make_pod("p", "a")
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world, boot="one")
+        await book.prepare(pod, world.named("a"))
+        for unknown in ("one", ""):
+            assert ClaimBook.open(layout, world, boot=unknown).claims() == book.claims()
+        world.held.clear()
+        world.calls.clear()
+        again = ClaimBook.open(layout, world, boot="two")
+        (finding,) = again.findings
+        assert finding.what == "the machine was started anew: 1 claims on record are prepared again"
+        assert not again.claims()[0].ready
+        assert await again.prepare(pod, world.named("a")) == ()
+        assert len(world.calls) == 2
+        assert again.claims() == book.claims()
+        third = ClaimBook.open(layout, world, boot="two")
+        assert third.claims() == book.claims()
+        assert third.findings == ()
+        # Nobody came back for it: it is released all the same.
+        fourth = ClaimBook.open(layout, world, boot="three")
+        assert await fourth.reconcile([]) == ()
+        assert fourth.claims() == ()
+
+    asyncio.run(story())
+
+
+def test_answers_are_bounded(layout: Layout, world: World) -> None:
+    world.add(make_claim("a", users=["p"]), make_claim("b", users=["p"]))
+    names = tuple(f"v/c={'x' * 500}{number}" for number in range(200))
+    world.answers[GPU, "uid-a"] = (PreparedDevice("node", "a-dev", (), names),)
+
+    async def story() -> None:
+        book = ClaimBook.open(layout, world)
+        (fault,) = await book.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
+        assert (fault.claim, fault.code) == ("a", "malformed")
+        assert "more than 65536 bytes" in fault.message
+        assert {claim.ref.name: claim.ready for claim in book.claims()} == {"a": False, "b": True}
 
     asyncio.run(story())
 
@@ -431,6 +475,7 @@ def test_the_record_can_be_read(layout: Layout, world: World) -> None:
     asyncio.run(story())
     tree = json.loads(layout.claims.read_text())
     assert (tree["kind"], tree["version"]) == ("PreparedClaims", 1)
+    assert tree["body"].pop("boot") == read_boot()
     assert tree["body"] == {
         "claims": [
             {

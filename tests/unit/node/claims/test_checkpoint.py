@@ -15,6 +15,7 @@ from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.claims.checkpoint import (
     KIND,
     VERSION,
+    Recorded,
     claims_file,
     decode_body,
     encode_body,
@@ -47,10 +48,10 @@ CLAIMS = st.builds(
 
 @given(st.lists(CLAIMS, max_size=3, unique_by=lambda claim: claim.ref.uid))
 def test_what_is_written_reads_back(claims: list[PreparedClaim]) -> None:
-    raw = render(KIND, VERSION, encode_body(map(encode_claim, claims)))
+    raw = render(KIND, VERSION, encode_body(map(encode_claim, claims), "b"))
     body, problem = read(raw, KIND, VERSION, {})
     assert problem == ""
-    assert decode_body(body) == tuple(claims)
+    assert decode_body(body) == Recorded(tuple(claims), "b")
 
 
 ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "drivers": {}}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.node.claims.go_json import quote
+from plimsoll.node.claims.go_syntax import syntax_error
 from plimsoll.node.claims.kubelet_file import (
     KubeletClaim,
     KubeletDevice,
@@ -210,6 +211,41 @@ def test_nothing_that_a_file_holds_is_too_much(raw: bytes) -> None:
     decoded = decode(raw)
     assert decoded.error or decoded.claims_error or decoded.claims is None
     assert decode(wrapped(raw.decode("utf-8", "replace"))).error == ""
+
+
+PIECES = st.sampled_from(
+    [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        '"a"',
+        '"',
+        "\\u00e9",
+        "\\",
+        "null",
+        "true",
+        "fals",
+        "0",
+        "-",
+        "1",
+        ".5",
+        "e3",
+        " ",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=8).map("".join) | st.recursive(st.integers(), st.lists).map(json.dumps))
+def test_what_is_json_is_json_for_all(text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        assert syntax_error(text.encode())
+    else:
+        assert syntax_error(text.encode()) == ""
 
 
 def test_between_their_words_and_ours() -> None:

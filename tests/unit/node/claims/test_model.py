@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.claims.checkpoint import claims_file
 from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
 
 DRIVERS = (GPU, NIC)
 CLAIMS = {"a": (GPU,), "b": (NIC,), "c": (GPU, NIC), "d": ()}
@@ -189,8 +188,7 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def disk_is_memory(self) -> None:
-        on_disk = {claim.ref.uid: claim for claim in claims_file(self.layout).look().value or ()}
-        assert on_disk == {claim.ref.uid: claim for claim in self.book.claims()}
+        assert on_disk(self.layout) == {claim.ref.uid: claim for claim in self.book.claims()}
 
     @invariant()
     def nothing_is_forgotten(self) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.claims.checkpoint import claims_file
 from plimsoll.node.layout import Layout
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
 
 
 class Crash(Exception):
@@ -107,14 +106,14 @@ async def do(book: ClaimBook, world: World, line: str) -> Collection[object]:
 
 def verify(book: ClaimBook, world: World, layout: Layout) -> None:
     """Nothing is forgotten, and nothing is trusted that may not hold."""
-    on_disk = {claim.ref.uid: claim for claim in claims_file(layout).look().value or ()}
-    assert on_disk == {claim.ref.uid: claim for claim in book.claims()}
+    recorded = on_disk(layout)
+    assert recorded == {claim.ref.uid: claim for claim in book.claims()}
     for driver, held in world.held.items():
         for uid in held:
-            assert driver in {*on_disk[uid].drivers, *on_disk[uid].pending}, (
+            assert driver in {*recorded[uid].drivers, *recorded[uid].pending}, (
                 "a driver holds what nobody knows"
             )
-    for uid, claim in on_disk.items():
+    for uid, claim in recorded.items():
         if claim.ready:
             assert set(claim.drivers) == {driver for driver, held in world.held.items() if uid in held}
 

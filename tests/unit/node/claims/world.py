@@ -23,7 +23,9 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedDevice
+from plimsoll.node.claims.checkpoint import Recorded, claims_file
+from plimsoll.node.layout import Layout
+from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedClaim, PreparedDevice
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
@@ -140,3 +142,9 @@ class World:
         await asyncio.sleep(0)
         self.busy -= {(driver, claim.uid) for claim in claims}
         self.hook(f"{method} answered")
+
+
+def on_disk(layout: Layout) -> dict[str, PreparedClaim]:
+    """The claims that the next agent would find, by UID."""
+    recorded: Recorded | None = claims_file(layout).look().value
+    return {claim.ref.uid: claim for claim in recorded.claims} if recorded is not None else {}
