@@ -45,6 +45,8 @@ _log = logging.getLogger("plimsoll.node")
 
 #: How often claims, pods and cgroups that nobody knows are looked for (seconds).
 _TIDY_SECONDS = 60.0
+#: How long a critical pod waits for those that go for its sake (seconds).
+_ROOM_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +216,15 @@ class Agent:
 
     async def _make_room(self, pod: Pod, victims: Sequence[Pod]) -> None:
         """End pods for one that the node cannot do without, and wait until they are gone."""
+        workers = [self._workers[key] for key in map(pod_key, victims) if key in self._workers]
         for victim in victims:
             self._order(victim, Order(REASON, MESSAGE, None, CONDITION_REASON))
-        retiring = [self._retiring[key] for key in map(pod_key, victims) if key in self._retiring]
-        if retiring:
-            await asyncio.wait(retiring)
+        with suppress(TimeoutError):  # others wait behind this pod: if room takes too long, it is refused
+            async with asyncio.timeout(_ROOM_SECONDS):
+                await asyncio.gather(*(worker.released.wait() for worker in workers))
+        for worker in workers:
+            if worker.released.is_set():
+                self.admitter.remove(worker.uid)
 
     def _order(self, pod: Pod, order: Order) -> None:
         worker = self._workers.get(pod_key(pod))
