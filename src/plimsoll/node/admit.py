@@ -56,6 +56,8 @@ class Admitter:
         """Without a record nothing is remembered."""
         self.ledger = NodeLedger(node, gates, profile)
         self.findings: tuple[Finding, ...] = ()
+        #: How often pods were refused, by reason.
+        self.refusals: dict[str, int] = {}
         self._record = record
         self._allocations: dict[str, Allocation] = {}
         self._before: dict[str, Allocation | None] = {}
@@ -112,6 +114,8 @@ class Admitter:
         answer = self.judge(pod)
         if answer.admit:
             self._book(pod, Allocation.of(pod))
+        else:
+            self.refusals[answer.reason] = self.refusals.get(answer.reason, 0) + 1
         return answer
 
     def judge(self, pod: Pod) -> Admission:

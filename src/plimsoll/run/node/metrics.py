@@ -27,16 +27,6 @@ class NodeMetrics(Collector):
 
     def __init__(self, agents: Callable[[], Iterable[AgentLike]]) -> None:
         self._agents = agents
-        self.rejections = Counter(
-            "kubelet_admission_rejections_total",
-            "Cumulative number pod admission rejections by the Kubelet.",
-            ("reason",),
-        )
-        self.preemptions = Counter(
-            "kubelet_preemptions",
-            "Cumulative number of pod preemptions by preemption resource",
-            ("preemption_signal",),
-        )
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -44,8 +34,7 @@ class NodeMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         agents = list(self._agents())
-        yield self.rejections.family()
-        yield self.preemptions.family()
+        yield self._refusals(agents)
         names = GaugeMetricFamily(
             "kubelet_node_name", "The node's name. The count is always 1.", labels=["node"]
         )
@@ -71,6 +60,17 @@ class NodeMetrics(Collector):
         for what, count in sums.items():
             beats.add_metric([what], count)
         yield beats
+
+    def _refusals(self, agents: Iterable[AgentLike]) -> Metric:
+        counter = Counter(
+            "kubelet_admission_rejections_total",
+            "Cumulative number pod admission rejections by the Kubelet.",
+            ("reason",),
+        )
+        for agent in agents:
+            for reason, count in agent.admitter.refusals.items():
+                counter.add(reason, count=count)
+        return counter.family()
 
     async def expose(self) -> AsyncIterator[bytes]:
         """The page for a scrape, in pieces."""
