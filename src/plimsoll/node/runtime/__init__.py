@@ -8,10 +8,12 @@ adoption.py  what an earlier agent has left
 shim.py      the small process beside every container; a program of its own
 shims.py     the agent's end of a shim: start it, find it again, signal it
 commands.py  what a container runs
+launching.py what is recorded of it, and what its shim is told
 folder.py    what is kept of pods and containers on disk
 """
 
+from plimsoll.node.runtime.launching import ProcessSettings
 from plimsoll.node.runtime.none import NoneRuntime
-from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
+from plimsoll.node.runtime.process import ProcessRuntime
 
 __all__ = ["NoneRuntime", "ProcessRuntime", "ProcessSettings"]

@@ -50,7 +50,7 @@ def image_names(image: str) -> tuple[str, str, str]:
 def stop_signal(name: str) -> int:
     """The signal that asks a container to end; SIGTERM unless a name says otherwise."""
     text = name.strip().upper()
-    if text.isdigit() and 0 < int(text[:4]) < signal.NSIG:
+    if text.isascii() and text.isdigit() and 0 < int(text[:4]) < signal.NSIG:
         return int(text)
     known = {member.name: member for member in signal.Signals}
     text = text if text.startswith("SIG") else f"SIG{text}"

@@ -10,8 +10,9 @@
                                      work/        the working folder of a command that names none
 
 Promises: a file is replaced as a whole or not at all; whatever a file contains, reading it raises nothing.
-Nothing here is forced to the disk: after a power failure the processes are gone too, and a file that is not
-what it should be only says so.
+Records of earlier versions must go on being read: whatever is added has a default. Nothing here is forced to
+the disk: after a power failure the processes are gone too, and a file that is not what it should be only says
+so.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,16 +44,17 @@ from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import look_around
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
 from plimsoll.node.runtime.folder import (
-    ContainerRecord,
     Exit,
-    Launch,
     PodRecord,
     remove_tree,
     save,
 )
+from plimsoll.node.runtime.launching import ProcessSettings, has_cpuset, record_of, shim_spec, unmade
 from plimsoll.node.runtime.life import KILLED, Life
-from plimsoll.node.runtime.making import CREATE_ERROR, Made, Refusal, make, undo
+from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
 from plimsoll.wire.cdi import CdiFolders
+
+__all__ = ["ProcessRuntime", "ProcessSettings"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,23 +62,6 @@ T = TypeVar("T")
 RUN_ERROR = "RunContainerError"
 SANDBOX_ERROR = "CreatePodSandboxError"
 UPDATE_ERROR = "UpdateContainerError"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSettings:
-    """How local processes are run. `images` gives commands to images, by full name, name without tag or last
-    part of the name."""
-
-    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    ip: str = "127.0.0.1"
-    log_bytes: int = 10 << 20
-    log_files: int = 5
-    rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    umask: int = 0o022
-    #: Seconds a shim may take to say that its container runs.
-    start_patience: float = 60.0
-    #: Seconds an agent that comes later waits for a shim that is on its way.
-    adopt_patience: float = 10.0
 
 
 class ProcessRuntime:
@@ -111,13 +94,14 @@ class ProcessRuntime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed: Callable[[str], None] | None = None
         self._program = shims.SOURCE
-        # Changes of cgroups go one after the other.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cgroups")
+        self._thread: ThreadPoolExecutor | None = None
 
     # -- the runtime itself
 
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
+        # Changes of cgroups go one after the other.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cgroups")
         self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
         found = await look_around(self.layout, self.settings.adopt_patience)
         self._report(found.findings)
@@ -137,7 +121,9 @@ class ProcessRuntime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._lives.clear()
         self._pods.clear()
-        self._thread.shutdown(wait=False)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
 
     # -- pods
 
@@ -259,9 +245,9 @@ class ProcessRuntime:
         made = await make(pod.spec, wanted, resources_of(spec.plan), self._cdi, self.hooks)
         if isinstance(made, Refusal):
             if made.told:
-                await self._undo(pod, Life(folder, self._record(_unmade(wanted), command)))
+                await self._undo(pod, Life(folder, record_of(unmade(wanted), command, self._clock())))
             return made.fault
-        life = Life(folder, self._record(made, command))
+        life = Life(folder, record_of(made, command, self._clock()))
         fault = await self._build(life)
         if fault is not None:
             await self._undo(pod, life)
@@ -275,35 +261,16 @@ class ProcessRuntime:
         """Hooks have given something away already: they get it back."""
         await self._apply_all(await undo(self.hooks, pod.spec, life.state))
 
-    def _record(self, made: Made, command: Command) -> ContainerRecord:
-        return ContainerRecord(
-            spec=made.spec,
-            resources=made.resources,
-            launch=Launch(
-                oom_score_adj=made.oom_score_adj,
-                gids=made.gids,
-                mounts=tuple(
-                    {"source": m.source, "target": m.target, "type": m.type, "options": list(m.options)}
-                    for m in made.mounts
-                ),
-                devices=tuple({"path": d.path, "host_path": d.host_path} for d in made.devices),
-                pause=command.pause and not made.spec.command,
-            ),
-            created_at=self._clock(),
-            notes=made.notes,
-        )
-
     async def _build(self, life: Life) -> RuntimeFault | None:
         """A container's folder and cgroup; nothing is left of them if there is a fault."""
         record, spec = life.record, life.record.spec
         faults = await self._call(self._cgroups.make_container, spec.pod, spec.id, record.resources)
         fault = _first(faults, CREATE_ERROR)
-        notes = tuple(str(each) for each in faults if each.absent)
         if fault is None:
             try:
                 await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
                 (life.folder / "work").mkdir(parents=True, mode=0o700)
-                life.keep(replace(record, notes=(*record.notes, *notes)))
+                life.keep(record)
             except (OSError, StoreError) as error:
                 fault = RuntimeFault(CREATE_ERROR, str(error))
         if fault is not None:
@@ -323,7 +290,9 @@ class ProcessRuntime:
                 return None
             pod = self._pods[life.state.pod]
             await self.hooks.starting(pod.spec, life.state)
-            problem = await life.launch(self._program, self._shim_spec(life), self.settings.start_patience)
+            problem = await life.launch(
+                self._program, self._shim_spec(life, pod), self.settings.start_patience
+            )
             if problem:
                 await self._end(life)
                 return RuntimeFault(RUN_ERROR, f"failed to start container {life.state.name!r}: {problem}")
@@ -331,28 +300,9 @@ class ProcessRuntime:
             await self.hooks.started(pod.spec, life.state)
         return None
 
-    def _shim_spec(self, life: Life) -> dict[str, Any]:
-        record, spec, launch = life.record, life.record.spec, life.record.launch
-        join = self._cgroups.join_files(spec.pod, spec.id)
-        pinned = cpus_in(record.resources.cpus) if not _has_cpuset(join) else None
-        pod = self._pods[spec.pod]
-        return {
-            "argv": list(spec.command),
-            "pause": launch.pause,
-            "env": {"PATH": _PATH, "HOSTNAME": pod.spec.name, "HOME": "/", **spec.env},
-            "cwd": spec.working_dir or str(life.folder / "work"),
-            "join": [str(path) for path in join],
-            "oom_score_adj": launch.oom_score_adj,
-            "affinity": sorted(pinned) if pinned else None,
-            "rlimits": dict(self.settings.rlimits),
-            "umask": self.settings.umask,
-            "gids": list(launch.gids),
-            "mounts": list(launch.mounts),
-            "devices": list(launch.devices),
-            "log": str(life.folder / "log"),
-            "log_bytes": self.settings.log_bytes,
-            "log_files": self.settings.log_files,
-        }
+    def _shim_spec(self, life: Life, pod: PodRecord) -> dict[str, Any]:
+        join = self._cgroups.join_files(life.state.pod, life.state.id)
+        return shim_spec(life.record, life.folder, pod.spec.name, join, self.settings)
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
         return await self._own(self._update(id, plan))
@@ -394,7 +344,7 @@ class ProcessRuntime:
         pod = life.state.pod
         faults = await self._call(self._cgroups.make_container, pod, id, merged)
         fault = _first(faults, UPDATE_ERROR)
-        if fault is None and resources.cpus and not _has_cpuset(self._cgroups.join_files(pod, id)):
+        if fault is None and resources.cpus and not has_cpuset(self._cgroups.join_files(pod, id)):
             fault = await self._pin(life, resources.cpus)
         if fault is not None:
             await self._call(self._cgroups.make_container, pod, id, old.resources)
@@ -415,7 +365,9 @@ class ProcessRuntime:
             return None
         pids = await asyncio.to_thread(shims.descendants, life.run.pid)
         problem = await asyncio.to_thread(shims.set_affinity, pids, wanted)
-        return RuntimeFault(UPDATE_ERROR, f"CPUs {cpus} cannot be set: {problem}") if problem else None
+        if problem:  # a machine that plays a larger one has no such CPUs
+            _log.info("container %s: CPUs %s cannot be set: %s", life.state.id, cpus, problem)
+        return None
 
     async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
         for id, resources in changes.items():
@@ -480,8 +432,10 @@ class ProcessRuntime:
         if life.ended.is_set():
             return
         state = life.state
-        await self._call(self._cgroups.remove_container, state.pod, state.id)
-        life.close()
+        try:
+            await self._call(self._cgroups.remove_container, state.pod, state.id)
+        finally:
+            life.close()
         pod = self._pods.get(state.pod)
         if pod is not None:
             await self._apply_all(await self.hooks.stopped(pod.spec, state))
@@ -559,21 +513,10 @@ class ProcessRuntime:
         self.findings += findings
 
 
-def _unmade(spec: ContainerSpec) -> Made:
-    return Made(spec=spec, resources=resources_of(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
-
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
 def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
     """What cannot be set here at all is told and borne; anything else is a fault."""
     fault = next((fault for fault in faults if not fault.absent), None)
     return RuntimeFault(reason, str(fault)) if fault is not None else None
-
-
-def _has_cpuset(join: Sequence[Path]) -> bool:
-    return any(os.path.exists(path.parent / "cpuset.cpus") for path in join)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

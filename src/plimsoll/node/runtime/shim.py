@@ -201,8 +201,8 @@ def become(
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(START_ERROR)
-        notes = prepare(spec, kernel)
-        os.write(say, json.dumps({"notes": notes}).encode() + b"\n")
+        notes, asides = prepare(spec, kernel)
+        os.write(say, json.dumps({"notes": notes, "asides": asides}).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
         null = os.open("/dev/null", os.O_RDONLY)
@@ -217,9 +217,10 @@ def become(
     os._exit(START_ERROR)
 
 
-def prepare(spec: dict[str, Any], kernel: Kernel) -> list[str]:
-    """Cgroups, limits, mounts; what cannot be done but can be done without is told."""
-    notes = []
+def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]:
+    """Cgroups, limits, mounts; what cannot be done but can be done without is told: notes, which may explain
+    how the container ends, and asides, which do not."""
+    asides = []
     for path in spec["join"]:
         with open(path, "w") as file:
             file.write(str(os.getpid()))
@@ -228,17 +229,17 @@ def prepare(spec: dict[str, Any], kernel: Kernel) -> list[str]:
             with open("/proc/self/oom_score_adj", "w") as file:
                 file.write(str(spec["oom_score_adj"]))
         except OSError as error:
-            notes.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
+            asides.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
     if spec.get("affinity"):
         try:
             os.sched_setaffinity(0, spec["affinity"])
         except OSError as error:
-            notes.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
+            asides.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
     for name, (soft, hard) in spec.get("rlimits", {}).items():
         import resource  # noqa: PLC0415 - seldom needed
 
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
-    notes += mount_all(spec, kernel)
+    notes = mount_all(spec, kernel)
     if spec.get("gids"):
         try:
             os.setgroups(sorted({*os.getgroups(), *spec["gids"]}))
@@ -249,7 +250,7 @@ def prepare(spec: dict[str, Any], kernel: Kernel) -> list[str]:
         os.chdir(spec["cwd"])
     except OSError as error:
         raise RuntimeError(f'chdir to cwd ("{spec["cwd"]}") failed: {error.strerror}') from None
-    return notes
+    return notes, asides
 
 
 def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
@@ -380,7 +381,7 @@ class Shim:
             first = json.loads(said.readline() or b'{"error": "it died before its command ran"}')
             self.notes += first.get("notes", [])
             if "error" not in first:
-                self.record_run(me)
+                self.record_run(me, first.get("asides", []))
                 os.write(go_w, b"g")
                 first = json.loads(said.readline() or b"{}")
         os.close(go_w)
@@ -395,7 +396,7 @@ class Shim:
             os.set_blocking(fd, False)
         return {out_r: b"stdout", err_r: b"stderr"}
 
-    def record_run(self, me: int) -> None:
+    def record_run(self, me: int, asides: list[str]) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         save(
@@ -408,7 +409,7 @@ class Shim:
                 "shim_start": start_time(me),
                 "boot_id": boot,
                 "started_at": time.time(),
-                "notes": self.notes,
+                "notes": self.notes + asides,
             },
         )
 

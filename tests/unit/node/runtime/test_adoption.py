@@ -362,7 +362,7 @@ def test_a_shim_that_is_still_on_its_way() -> None:
                 await runtime.run_sandbox(a_pod())
                 await runtime.create(a_container("sleep", "1000"))
                 life = runtime._lives["c1"]
-                spec = runtime._shim_spec(life)
+                spec = runtime._shim_spec(life, runtime._pods["pod-1"])
                 program = runtime._program
             (life.folder / "spec.json").write_text(json.dumps(spec))
             record = json.loads((life.folder / "state.json").read_text())

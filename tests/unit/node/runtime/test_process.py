@@ -453,6 +453,15 @@ def test_affinity_where_there_is_no_cpuset() -> None:
             fault = await runtime.apply("c1", LinuxResources(cpus="what"))
             assert fault is not None
             assert state(runtime).cpus == everything
+            # a machine that plays a larger one has no such CPUs: it is remembered all the same
+            assert await runtime.apply("c1", LinuxResources(cpus="5000")) is None
+            assert (state(runtime).cpus, os.sched_getaffinity(pid)) == ("5000", set(cpus))
+            await run(runtime, shell("sleep 1000", id="c2"))
+            hooks.adjust = lambda container, resources: Adjusted(resources=LinuxResources(cpus="5000"))
+            found = await run(runtime, shell("sleep 1000", id="c3"))
+            assert "CPUs [5000] cannot be set" in found.message
+            await runtime.stop_container("c3", 0)
+            assert state(runtime, "c3").message == ""
 
     asyncio.run(story())
 
