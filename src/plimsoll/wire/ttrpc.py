@@ -41,6 +41,7 @@ UNAVAILABLE = 14
 
 _HEADER = struct.Struct(">IIBB")
 HEADER_SIZE = _HEADER.size
+_LAST_STREAM = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,8 @@ class Client:
         data = envelope.SerializeToString()
         if len(data) > LARGEST_DATA:
             return oversized(len(data))
+        if self._next > _LAST_STREAM:  # numbers are never used twice: time for a new connection
+            self._end()
         if self.closed:
             return CLOSED
         number, self._next = self._next, self._next + 2

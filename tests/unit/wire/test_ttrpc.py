@@ -181,6 +181,19 @@ def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(story())
 
 
+def test_numbers_of_calls_are_never_used_twice() -> None:
+    async def story() -> None:
+        client, server = await _both({"RegisterPlugin": _nothing})
+        client._next = 2**32 - 1
+        assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
+        assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
+        assert client.closed
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
 def test_calls_under_way_end_with_the_connection() -> None:
     async def story() -> None:
         here, there = await _pair()

@@ -830,11 +830,12 @@ class LinuxDeviceCgroup(_message.Message):
     def __init__(self, allow: _Optional[bool] = ..., type: _Optional[str] = ..., major: _Optional[_Union[OptionalInt64, _Mapping]] = ..., minor: _Optional[_Union[OptionalInt64, _Mapping]] = ..., access: _Optional[str] = ...) -> None: ...
 
 class LinuxIOPriority(_message.Message):
-    __slots__ = ("priority",)
-    CLASS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("io_class", "priority")
+    IO_CLASS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    io_class: int
     priority: int
-    def __init__(self, priority: _Optional[int] = ..., **kwargs) -> None: ...
+    def __init__(self, io_class: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class SecurityProfile(_message.Message):
     __slots__ = ("profile_type", "localhost_ref")

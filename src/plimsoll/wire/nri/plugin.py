@@ -132,7 +132,7 @@ class NriPlugin:
 
     async def serve(self, *, shortest: float = 0.1, longest: float = 10.0) -> None:
         """Connect for ever, until cancelled. The pause doubles with each failure, and varies a little."""
-        pause = shortest
+        pause, told = shortest, ""
         while True:
             served = asyncio.create_task(self._served())
             try:
@@ -141,9 +141,10 @@ class NriPlugin:
                 was_served = served.done()
                 await end_tasks([served])
             if was_served:
-                pause = shortest
-            if fault is not None:
-                logger.warning("NRI plugin %s: %s", self.name, fault.message)
+                pause, told = shortest, ""
+            if fault is not None and fault.message != told:
+                told = fault.message  # once, however long it lasts
+                logger.warning("NRI plugin %s: %s", self.name, told)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(longest, pause * 2)
 
