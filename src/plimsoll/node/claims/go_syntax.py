@@ -5,21 +5,19 @@ Owns `syntax_error`. It reads byte by byte and is only asked about documents tha
 
 from __future__ import annotations
 
+from plimsoll.errors import DecodeError
+
 END = "unexpected end of JSON input"
 _BLANKS = b" \t\r\n"
 _DIGITS = b"0123456789"
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 
 
-class _Broken(Exception):
-    """Ends the reading; never leaves this module."""
-
-
 def syntax_error(raw: bytes) -> str:
     """What Go says about the first byte that cannot be right; empty if all are."""
     try:
         _Scan(raw).document()
-    except _Broken as broken:
+    except DecodeError as broken:
         return str(broken)
     except RecursionError:
         return "exceeded max depth"
@@ -49,12 +47,12 @@ class _Scan:
 
     def fail(self, context: str) -> None:
         if self.at >= len(self.raw):
-            raise _Broken(END)
-        raise _Broken(f"invalid character {_quoted(self.raw[self.at])} {context}")
+            raise DecodeError(END)
+        raise DecodeError(f"invalid character {_quoted(self.raw[self.at])} {context}")
 
     def fail_at_last(self, context: str) -> None:
         last = self.raw[self.at - 1] if self.at <= len(self.raw) else 0x20
-        raise _Broken(f"invalid character {_quoted(last)} {context}")
+        raise DecodeError(f"invalid character {_quoted(last)} {context}")
 
     def value(self) -> None:
         first = self.blank()
@@ -109,7 +107,7 @@ class _Scan:
         self.at += 1
         while (byte := self.next()) != ord('"'):
             if self.at > len(self.raw):
-                raise _Broken(END)
+                raise DecodeError(END)
             if byte < 0x20:
                 self.fail_at_last("in string literal")
             if byte == ord("\\"):
