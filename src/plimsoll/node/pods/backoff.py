@@ -25,6 +25,8 @@ class Timing:
     grace_vanished: float = 2.0
     #: Grace where a pod names none.
     grace_default: float = 30.0
+    #: How long a second of a probe's or a hook's settings is.
+    second: float = 1.0
     #: How long values for the environment of a container may take to be read.
     reading: float = 10.0
 

@@ -15,6 +15,7 @@ from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
 from plimsoll.node.enforcement import Enforced
 from plimsoll.node.pods.backoff import Timing
+from plimsoll.node.pods.checks import Commands
 from plimsoll.node.pods.environment import NodeFacts, Objects
 from plimsoll.node.pods.writer import Events, StatusWriter
 from plimsoll.node.prepared import PreparedClaim
@@ -96,6 +97,10 @@ class Parts:
     facts: Callable[[], NodeFacts] = NodeFacts
     health: Callable[[str, str, str], DeviceHealth | None] = _nothing
     resizes: Resizes | None = None
+    #: Runs the commands of probes and hooks in containers; None: they fail.
+    commands: Commands | None = None
+    #: Nothing runs in the containers: every probe is taken for passed, every hook for done.
+    unprobed: bool = False
     #: What a pod uses, by UID, so that no limit is set below it.
     usage: Callable[[str], PodUsage | None] = _unmeasured
     new_id: Callable[[], str] = new_id

@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from plimsoll.api.core import ContainerStatus, Pod
+from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
 from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
 from plimsoll.node.pods.endings import TERMINAL, pod_grace
+from plimsoll.node.pods.hooks import POST_START_SECONDS, post_start_of, pre_stop_of, run_hook
 from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.probes import Probing
 from plimsoll.node.pods.resizing import PodResize
 from plimsoll.node.pods.seen import Seen, Tree, text
 from plimsoll.node.pods.situation import (
@@ -33,7 +35,6 @@ from plimsoll.node.pods.situation import (
     Ending,
     Launch,
     Order,
-    Probed,
     Remove,
     RunSandbox,
     Situation,
@@ -43,6 +44,7 @@ from plimsoll.node.pods.situation import (
 from plimsoll.node.pods.status import build_status, device_health, reject_status, tell
 from plimsoll.node.pods.writer import LOG, WARNING
 
+T = TypeVar("T")
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
 
 _REJECTED = "Pod was rejected: "
@@ -71,12 +73,12 @@ class PodWorker:
         self._failures: dict[str, Failure] = {}
         self._trouble: Failure | None = None  #: of the end
         self._resize = PodResize(pod, parts)
-        self._probes: dict[str, Probed] = {}
         self._waiting: dict[str, Waiting] = {}
         self._stopping: dict[str, float] = {}
         self._stops: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._probing = Probing(pod, parts, self._wake.set)
         self._wake_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -92,6 +94,7 @@ class PodWorker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._probing.stop()
         self._task = self._work = None
         self._stops.clear()
 
@@ -145,6 +148,7 @@ class PodWorker:
                 self._wake_at = self.parts.clock() + self.parts.timing.retry_most
             if not self.finished:
                 await self._sleep()
+        await self._probing.stop()
         self.done.set()
 
     async def _sleep(self) -> None:
@@ -174,16 +178,18 @@ class PodWorker:
 
     def _look(self) -> Situation:
         started = text(self.status, "startTime") or self.pod.status.start_time
+        states = self.parts.runtime.containers(self.uid)
+        self._probing.follow(self.pod, states, ending=self._ending is not None)
         return Situation(
             pod=self.pod,
             now=self.parts.clock(),
             timing=self.parts.timing,
             sandbox=self._sandbox(),
-            states=self.parts.runtime.containers(self.uid),
+            states=states,
             restarts=_restarts(self.pod),
             waits=self._waits,
             failures=self._failures,
-            probes=self._probes,
+            probes=self._probing.probed,
             order=self._order,
             vanished=self._vanished,
             started_at=read_moment(started),
@@ -199,7 +205,7 @@ class PodWorker:
         for name, waiting in decision.waiting.items():
             if waiting.reason == CRASH_LOOP and self._waiting.get(name) != waiting:
                 message = f"Back-off restarting failed container {name} in pod {name_pod(self.pod)}"
-                self.parts.events.say(self.pod, "BackOff", message, type=WARNING, container=name)
+                self._say_failed("BackOff", message, name)
 
     def _next_work(self, at: Situation, decision: Decision) -> Work | None:
         if decision.ending is None:
@@ -297,22 +303,37 @@ class PodWorker:
             self._waits[name] = next_wait(known, action.ended_at, self.parts.clock(), self.parts.timing)
         self._resize.restarting.discard(name)
         self.parts.events.say(self.pod, "Created", "Container created", container=name)
-        await self._start(name, spec.id)
+        await self._start(action.container, spec.id)
 
     async def _launch(self, action: Launch) -> None:
-        await self._start(action.container.name, action.id)
+        await self._start(action.container, action.id)
 
-    async def _start(self, name: str, id: str) -> None:
+    async def _start(self, container: Container, id: str) -> None:
+        name = container.name
         fault = await self.parts.runtime.start_container(id)
         if fault is not None:
             self._fail(name, fault)
             return
-        self._failures.pop(name, None)
         self.parts.events.say(self.pod, "Started", "Container started", container=name)
+        handler = post_start_of(container)
+        if handler is not None:
+            work = run_hook(handler, container, id, self.pod, self.parts, POST_START_SECONDS)
+            outcome = await self._until(self._ends, work)
+            if outcome is not None and not outcome.ok:
+                self._say_failed("FailedPostStartHook", "PostStartHook failed", name)
+                await self.parts.runtime.stop_container(
+                    id, pod_grace(self.pod, self.parts.timing.grace_default)
+                )
+                self._fail(name, RuntimeFault("PostStartHookError", outcome.text))
+                return
+        self._failures.pop(name, None)
+
+    def _say_failed(self, reason: str, message: str, container: str) -> None:
+        self.parts.events.say(self.pod, reason, message, type=WARNING, container=container)
 
     def _fail(self, name: str, fault: RuntimeFault) -> None:
         self._failures[name] = fail(self._failures.get(name), fault.reason, fault.message, self.parts.clock())
-        self.parts.events.say(self.pod, "Failed", f"Error: {fault.message}", type=WARNING, container=name)
+        self._say_failed("Failed", f"Error: {fault.message}", name)
 
     def _given(self) -> Pod:
         """The pod with what it was given, which a resize that waits does not change."""
@@ -326,13 +347,23 @@ class PodWorker:
         self._stopping[stop.id] = deadline
         if first:
             self.parts.events.say(self.pod, "Killing", stop.message, container=stop.name)
-        task = asyncio.create_task(self._stop_container(stop, deadline), name=f"stop of {stop.name}")
+        work = self._stop_container(stop, deadline, first=first)
+        task = asyncio.create_task(work, name=f"stop of {stop.name}")
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
 
-    async def _stop_container(self, stop: Stop, deadline: float) -> None:
+    async def _stop_container(self, stop: Stop, deadline: float, *, first: bool) -> None:
         try:
-            await self.parts.runtime.stop_container(stop.id, stop.grace)
+            # DIFF: a kubelet runs the hooks of sidecars at once, while what they serve still runs:
+            # test_the_hook_of_a_sidecar_waits_for_its_turn.
+            hook = pre_stop_of(self.pod, stop.name) if first else None
+            if hook is not None:
+                container, handler = hook
+                outcome = await run_hook(handler, container, stop.id, self.pod, self.parts, stop.grace)
+                if not outcome.ok:
+                    self._say_failed("FailedPreStopHook", "PreStopHook failed", stop.name)
+            grace = max(deadline - self.parts.clock(), min(stop.grace, self.parts.timing.grace_least))
+            await self.parts.runtime.stop_container(stop.id, grace)
             if any(
                 s.id == stop.id and s.phase is Phase.RUNNING for s in self.parts.runtime.containers(self.uid)
             ):
@@ -369,20 +400,20 @@ class PodWorker:
     async def _bury(self) -> None:
         """Take away what is left, and have the API forget the pod."""
         if not self._vanished:
-            await self._unless_vanished(self.parts.writer.settle(self.uid))
+            await self._until(self._is_gone, self.parts.writer.settle(self.uid))
         await self.parts.runtime.remove_sandbox(self.uid)
         if not self._vanished:
-            gone = await self._unless_vanished(self.parts.writer.delete(self.pod))
+            gone = await self._until(self._is_gone, self.parts.writer.delete(self.pod))
             self._vanished = self._vanished or bool(gone)
             if not self._vanished:
-                await self._until_vanished()
+                await self._heed(self._is_gone)
         self.parts.writer.forget(self.uid)
         self.finished = True
 
-    async def _unless_vanished(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What the work comes to, or None if the pod vanishes meanwhile."""
+    async def _until(self, condition: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work comes to, or None if the condition comes true first."""
         task = asyncio.create_task(work)
-        watch = asyncio.create_task(self._until_vanished())
+        watch = asyncio.create_task(self._heed(condition))
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
@@ -391,11 +422,14 @@ class PodWorker:
                 each.cancel()
             await asyncio.gather(task, watch, return_exceptions=True)
 
-    async def _until_vanished(self) -> None:
+    async def _heed(self, condition: Callable[[], bool]) -> None:
         # The loop goes on beside this and clears the event; whoever waits for it is woken all the same.
-        while not self._vanished:
+        while not condition():
             await self._wake.wait()
             await asyncio.sleep(0)
+
+    def _is_gone(self) -> bool:
+        return self._vanished
 
     # -- telling
 
@@ -421,7 +455,7 @@ class PodWorker:
             before=self.status or tell(self.pod),
             states=at.states,
             sandbox=at.sandbox,
-            probes=self._probes,
+            probes=self._probing.probed,
             waiting=self._waiting,
             ending=self._ending,
             terminal=self._closed,

@@ -1,0 +1,125 @@
+"""What probes and hooks do: a command in a container, an HTTP request, a TCP connection, a gRPC health check.
+
+Owns `run_check`. It never raises for what it meets: the outcome says whether it went well and what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from grpc import aio
+
+from plimsoll.api.core import Container, Handler, NetworkAction, Probe
+
+#: As much of an answer as is read, and told.
+_LONGEST = 10 * 1024
+_HEALTH = "/grpc.health.v1.Health/Check"
+_SERVING = b"\x08\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether a check went well, and what it saw if not."""
+
+    ok: bool
+    text: str = ""
+
+
+class Commands(Protocol):
+    """Where commands run: in a container that runs. Never raises for what a command does."""
+
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome: ...
+
+
+async def run_check(
+    action: Probe | Handler,
+    container: Container,
+    id: str,
+    host: str,
+    commands: Commands | None,
+    seconds: float,
+) -> Outcome:
+    """Do what a probe or a hook says, within a time."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _run(action, container, id, host, commands, seconds)
+    except TimeoutError:
+        return Outcome(False, f"timed out after {seconds:g}s")
+    except (OSError, ValueError, aio.AioRpcError, UnicodeError) as error:
+        return Outcome(False, str(error) or type(error).__name__)
+
+
+async def _run(
+    action: Probe | Handler,
+    container: Container,
+    id: str,
+    host: str,
+    commands: Commands | None,
+    seconds: float,
+) -> Outcome:
+    if action.exec is not None:
+        if commands is None:
+            return Outcome(False, "this runtime runs no commands in containers")
+        return await commands.execute(id, action.exec.command, seconds)
+    if action.http_get is not None:
+        return await _get(action.http_get, container, host)
+    if action.tcp_socket is not None:
+        target = action.tcp_socket
+        _, writer = await asyncio.open_connection(target.host or host, find_port(target.port, container))
+        writer.close()
+        return Outcome(True)
+    if action.grpc is not None:
+        return await _ask_health(action.grpc, container, host)
+    return Outcome(True)
+
+
+def find_port(port: Any, container: Container) -> int:
+    """A port by its number or by its name in the container; ValueError if it is neither."""
+    if isinstance(port, str) and not port.isdigit():
+        for own in container.ports:
+            if own.name == port:
+                return own.container_port
+        raise ValueError(f"couldn't find port: {port}")
+    number = int(port or 0)
+    if not 0 < number < 65536:
+        raise ValueError(f"invalid port number: {number}")
+    return number
+
+
+async def _get(target: NetworkAction, container: Container, host: str) -> Outcome:
+    port = find_port(target.port, container)
+    secure = target.scheme.upper() == "HTTPS"
+    context = ssl.create_default_context() if secure else None
+    if context is not None:  # a probe asks whether someone answers, not who
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    host = target.host or host
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_LONGEST)
+    try:
+        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*"}
+        headers |= {header.name: header.value for header in target.http_headers}
+        lines = [f"GET {target.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+        if any("\r" in line or "\n" in line for line in lines):
+            return Outcome(False, "a header or the path holds the end of a line")
+        writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode())
+        await writer.drain()
+        first = (await reader.readline()).split()
+        code = int(first[1]) if len(first) > 1 else 0
+        if 200 <= code < 400:
+            return Outcome(True)
+        return Outcome(False, f"HTTP probe failed with statuscode: {code}")
+    finally:
+        writer.close()
+
+
+async def _ask_health(target: NetworkAction, container: Container, host: str) -> Outcome:
+    service = (target.service or "").encode()[:127]
+    request = b"\x0a" + bytes([len(service)]) + service if service else b""
+    async with aio.insecure_channel(f"{host}:{find_port(target.port, container)}") as channel:
+        ask: Any = channel.unary_unary(_HEALTH)  # bytes in, bytes out
+        answer: bytes = await ask(request)
+    return Outcome(True) if answer == _SERVING else Outcome(False, "service unhealthy")

@@ -1,0 +1,42 @@
+"""What containers ask to be done after they start and before they stop.
+
+Owns `run_hook`. A hook is done within a time or it has failed; what it does is a check like a probe's, or a
+sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from plimsoll.api.core import Container, Handler, Pod
+from plimsoll.node.pods.checks import Outcome, run_check
+from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.probes import pod_address
+
+#: A hook after the start may take as long as it likes; nobody waits for longer than this.
+POST_START_SECONDS = 24 * 3600.0
+
+
+def post_start_of(container: Container) -> Handler | None:
+    return container.lifecycle.post_start if container.lifecycle is not None else None
+
+
+def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Handler] | None:
+    """The container of a pod and its hook before it stops, if it has one."""
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        if container.name == name and container.lifecycle is not None:
+            handler = container.lifecycle.pre_stop
+            return (container, handler) if handler is not None else None
+    return None
+
+
+async def run_hook(
+    handler: Handler, container: Container, id: str, pod: Pod, parts: Parts, seconds: float
+) -> Outcome:
+    """Run a hook of a container that runs."""
+    if parts.unprobed:
+        return Outcome(True)
+    if handler.sleep is not None:
+        await asyncio.sleep(min(seconds, max(0, handler.sleep.seconds) * parts.timing.second))
+        return Outcome(True)
+    return await run_check(handler, container, id, pod_address(pod, parts), parts.commands, seconds)

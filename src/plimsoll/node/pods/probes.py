@@ -1,0 +1,156 @@
+"""Startup, liveness and readiness probes of a pod's containers.
+
+Owns `Tally`, the counting (pure, as the kubelet counts), and `Probing`, the tasks that check. Promises: other
+probes wait for the startup probe; a container that liveness or startup gave up on is not probed any more; a
+container that was found started and ready before an agent's restart stays so until a probe says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.api.core import Container, ContainerStatus, Pod, Probe
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.checks import Outcome, run_check
+from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.situation import Probed
+from plimsoll.node.pods.writer import WARNING
+
+STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Outcomes of one kind in a row; `good` is what counts: None before anything does."""
+
+    good: bool | None = None
+    last: bool | None = None
+    run: int = 0
+
+    def count(self, ok: bool, probe: Probe) -> Tally:
+        """One more outcome; what counts changes when enough of them agree."""
+        run = self.run + 1 if self.last is ok else 1
+        enough = max(1, probe.success_threshold) if ok else max(1, probe.failure_threshold or 3)
+        return Tally(ok if run >= enough else self.good, ok, run)
+
+
+def probes_of(container: Container) -> Iterator[tuple[str, Probe]]:
+    for kind, probe in (
+        (STARTUP, container.startup_probe),
+        (LIVENESS, container.liveness_probe),
+        (READINESS, container.readiness_probe),
+    ):
+        if probe is not None:
+            yield kind, probe
+
+
+class Probing:
+    """The probes of one pod."""
+
+    def __init__(self, pod: Pod, parts: Parts, changed: Callable[[], None]) -> None:
+        #: What probes say, by container id.
+        self.probed: dict[str, Probed] = {}
+        self._pod = pod
+        self._parts = parts
+        self._changed = changed
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._started: dict[str, asyncio.Event] = {}
+
+    def follow(self, pod: Pod, states: Sequence[ContainerState], *, ending: bool) -> None:
+        """Probe what runs, and only that; who ends is not judged by liveness any more."""
+        self._pod = pod
+        running = {state.id: state for state in states if state.phase is Phase.RUNNING}
+        for id in list(self._tasks):
+            if id not in running or ending:
+                for task in self._tasks.pop(id):
+                    task.cancel()
+        for id in [id for id in self.probed if id not in running]:
+            del self.probed[id]
+        for state in () if ending else running.values():
+            if state.id not in self._tasks:
+                self._begin(state)
+
+    async def stop(self) -> None:
+        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, state: ContainerState) -> None:
+        spec = self._pod.spec
+        container = next((c for c in (*spec.init_containers, *spec.containers) if c.name == state.name), None)
+        probes = list(probes_of(container)) if container is not None else []
+        self._tasks[state.id] = []
+        if container is None or not probes:
+            return
+        kinds = {kind for kind, _ in probes}
+        if self._parts.unprobed:
+            kinds, probes = set(), []
+        known = self._told(state)
+        started = STARTUP not in kinds or (known is not None and known.started is True)
+        ready = READINESS not in kinds or (known is not None and known.ready)
+        self.probed[state.id] = Probed(started=started, ready=ready)
+        self._started[state.id] = asyncio.Event()
+        if started:
+            self._started[state.id].set()
+        for kind, probe in probes:
+            if kind != STARTUP or not started:
+                work = self._probe(container, state, kind, probe)
+                name = f"{kind} probe of {state.name}"
+                self._tasks[state.id].append(asyncio.create_task(work, name=name))
+
+    def _told(self, state: ContainerState) -> ContainerStatus | None:
+        """What the API was told of this very container before."""
+        status = self._pod.status
+        name = f"{self._parts.runtime.name}://{state.id}"
+        every = (*status.init_container_statuses, *status.container_statuses)
+        return next((each for each in every if each.container_id == name), None)
+
+    async def _probe(self, container: Container, state: ContainerState, kind: str, probe: Probe) -> None:
+        second = self._parts.timing.second
+        since = self._parts.clock() - state.started_at
+        await asyncio.sleep(max(0.0, probe.initial_delay_seconds * second - since))
+        if kind != STARTUP:
+            await self._started[state.id].wait()
+        tally = Tally()
+        while True:
+            outcome = await self._check(container, state, probe)
+            before, tally = tally, tally.count(outcome.ok, probe)
+            if not outcome.ok:
+                text = f"{kind.capitalize()} probe failed: {outcome.text}"
+                self._parts.events.say(self._pod, "Unhealthy", text, type=WARNING, container=state.name)
+            if tally.good is not None and tally.good != before.good:
+                self._judge(state.id, kind, tally.good)
+                if kind == STARTUP or (kind == LIVENESS and not tally.good):
+                    return
+            await asyncio.sleep(max(1, probe.period_seconds or 10) * second)
+
+    async def _check(self, container: Container, state: ContainerState, probe: Probe) -> Outcome:
+        seconds = max(1, probe.timeout_seconds) * self._parts.timing.second
+        host = pod_address(self._pod, self._parts)
+        return await run_check(probe, container, state.id, host, self._parts.commands, seconds)
+
+    def _judge(self, id: str, kind: str, good: bool) -> None:
+        known = self.probed.get(id)
+        if known is None:
+            return
+        if kind == READINESS:
+            self.probed[id] = replace(known, ready=good)
+        elif not good:
+            self.probed[id] = replace(known, failed=kind)
+        elif kind == STARTUP:
+            self.probed[id] = replace(known, started=True)
+            self._started[id].set()
+        self._changed()
+
+
+def pod_address(pod: Pod, parts: Parts) -> str:
+    """Where a pod is reached."""
+    ips = [each.ip for each in parts.runtime.sandboxes() if each.uid == pod.metadata.uid and each.ip]
+    hosts = parts.facts().host_ips
+    if pod.spec.host_network and hosts:
+        return hosts[0]
+    return ips[0] if ips else "127.0.0.1"
