@@ -130,6 +130,11 @@ def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = T
     return Restored(tuple(map(doubted, recorded.claims)), (Finding(Severity.INFO, what),))
 
 
+def examine(layout: Layout) -> Restored:
+    """What an agent would start with, without touching anything."""
+    return restore(layout, claims_file(layout), boot=read_boot(), touch=False)
+
+
 def doubted(claim: PreparedClaim) -> PreparedClaim:
     """A claim of which nobody knows whether its drivers still hold it."""
     return replace(claim, ready=False, pending=claim.pending | frozenset(claim.drivers))

@@ -16,11 +16,10 @@ from plimsoll.node.claims.checkpoint import (
     KIND,
     VERSION,
     Recorded,
-    claims_file,
     decode_body,
     encode_body,
     encode_claim,
-    restore,
+    examine,
 )
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
@@ -172,8 +171,9 @@ def test_a_kubelets_record_that_cannot_be_opened(layout: Layout) -> None:
 
 def test_looking_changes_nothing(layout: Layout) -> None:
     layout.claims.write_bytes(b"damaged")
-    restored = restore(layout, claims_file(layout), touch=False)
+    restored = examine(layout)
     assert restored.lost
+    assert "start the agent" in restored.findings[0].fix
     assert os.listdir(layout.root) == ["claims.json"]
 
 
