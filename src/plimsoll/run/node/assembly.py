@@ -26,6 +26,7 @@ from plimsoll.node.admit import KIND, Admitter
 from plimsoll.node.agent import Agent, Equipment
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine import Machine
@@ -34,6 +35,7 @@ from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.podresources import PodResourcesServer
+from plimsoll.node.pods.commands import HostCommands
 from plimsoll.node.pods.environment import NodeFacts
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.writer import Events, StatusWriter
@@ -74,6 +76,11 @@ def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
 def shown_version(form: Form) -> str:
     """The version a node is shown with: the Kubernetes whose rules it follows, and ours."""
     return f"v{form.value}.0+plimsoll.{version('plimsoll')}"
+
+
+def _spec_of(runtime: NoneRuntime | ProcessRuntime, id: str) -> ContainerSpec | None:
+    held = runtime.inventory().containers
+    return next((each.spec for each in held if each.state.id == id), None)
 
 
 class _NoDrivers:
@@ -162,6 +169,9 @@ class _Bench:
             events=Events(self.client),
             facts=self._facts,
             resizes=Resizing(self.admitter),
+            usage=cgroups.usage,
+            unprobed=settings.runtime == "none",
+            commands=HostCommands(lambda id: _spec_of(runtime, id), cgroups.join_files),
         )
         if plugins is not None:
             parts.health = plugins.health
