@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,7 +24,9 @@ _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceT
 
 
 @contextmanager
-def run_apiserver(assets: Path, folder: Path, gates: str = _GATES) -> Iterator[ClientConfig]:
+def run_apiserver(
+    assets: Path, folder: Path, gates: str = _GATES, options: Sequence[str] = ()
+) -> Iterator[ClientConfig]:
     """The configuration of a server that is ready; raises what its log says if it never becomes so."""
     client, peer, secure = _free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -59,6 +61,7 @@ def run_apiserver(assets: Path, folder: Path, gates: str = _GATES) -> Iterator[C
         "--disable-admission-plugins=ServiceAccount",
         *([f"--feature-gates={gates}"] if gates else []),
         "--runtime-config=resource.k8s.io/v1beta2=true",
+        *options,
     ]
     with ExitStack() as stack:
         stack.enter_context(_process(etcd, folder / "etcd.log"))

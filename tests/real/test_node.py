@@ -1,0 +1,160 @@
+"""Our node agent on a real kube-apiserver, with the rights of a node and not more."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.config import Impersonation
+from plimsoll.cluster.client.endpoints import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
+from plimsoll.errors import ApiError
+from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.presence import Timing
+from plimsoll.run.node.process import NodeProcess
+from plimsoll.run.node.settings import NodeSettings
+from tests.cluster.kube_apiserver import run_apiserver
+from tests.real.programs import ASSETS, missing
+
+_MISSING = missing("kube-apiserver", "etcd")
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+NS = "default"
+SECONDS = 60.0
+NAME = "worker-1"
+
+
+async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    found: Any = None
+    while True:
+        with suppress(ApiError):
+            found = await look()
+            if fine(found):
+                return found
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.05)
+
+
+def as_node(config: ClientConfig, name: str = NAME) -> Client:
+    """A client that is the node, whoever the configuration says we are."""
+    who = Impersonation(f"system:node:{name}", ("system:nodes", "system:authenticated"))
+    return Client.connect(replace(config, impersonation=who))
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    own = {"nodeName": NAME, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"metadata": {"name": name}, "spec": {**own, **spec}}
+
+
+def phase(wanted: str) -> Callable[[Any], bool]:
+    return lambda tree: tree["status"].get("phase") == wanted
+
+
+async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> None:
+    node_client = as_node(config)
+    process = NodeProcess(node_client, settings)
+    task = asyncio.create_task(process.run())
+    try:
+        await process.ready(SECONDS)
+        node = await admin.get(NODES, NAME)
+        conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+        assert conditions["Ready"] == "True"
+        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NAME
+        assert node["status"]["allocatable"]["cpu"] == "4"
+        assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "none://1"
+
+        lease = await admin.get(LEASES, NAME, "kube-node-lease")
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+        renewed = lease["spec"]["renewTime"]
+        await until(
+            lambda: admin.get(LEASES, NAME, "kube-node-lease"), lambda one: one["spec"]["renewTime"] > renewed
+        )
+
+        await admin.create(PODS, pod("fits", "3"), NS)
+        running = await until(lambda: admin.get(PODS, "fits", NS), phase("Running"))
+        assert running["status"]["containerStatuses"][0]["ready"]
+        await admin.create(PODS, pod("too-big", "2"), NS)
+        failed = await until(lambda: admin.get(PODS, "too-big", NS), phase("Failed"))
+        assert failed["status"]["reason"] == "OutOfcpu"
+        assert failed["status"]["message"].endswith(
+            "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
+        )
+        await until(
+            lambda: admin.list(EVENTS, NS),
+            lambda events: any(b"OutOfcpu" in raw for raw in events.items),
+        )
+
+        # What a node may read and what not.
+        with pytest.raises(ApiError) as caught:
+            await node_client.list(PODS)
+        assert caught.value.code == 403
+        with pytest.raises(ApiError) as caught:
+            await node_client.get(RESOURCE_CLAIMS, "other", NS)
+        assert caught.value.code == 403
+
+        # A pressure shows at once, and goes.
+        process.agent().presence.set_condition("DiskPressure", True)
+
+        def pressed(tree: Any) -> bool:
+            return any(
+                (c["type"], c["status"]) == ("DiskPressure", "True") for c in tree["status"]["conditions"]
+            )
+
+        await until(lambda: admin.get(NODES, NAME), pressed)
+
+        # Somebody deletes the Node.
+        await admin.delete(NODES, NAME)
+        again = await until(
+            lambda: admin.get(NODES, NAME), lambda one: one["metadata"]["uid"] != node["metadata"]["uid"]
+        )
+        await until(
+            lambda: admin.get(LEASES, NAME, "kube-node-lease"),
+            lambda one: one["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"],
+        )
+
+        # The agent goes and comes back: who was in is in.
+        process.stop()
+        await asyncio.wait_for(task, SECONDS)
+        process = NodeProcess(node_client, settings)
+        task = asyncio.create_task(process.run())
+        await process.ready(SECONDS)
+        assert [one.metadata.name for one in process.agent().admitter.pods()] == ["fits"]
+
+        for name in ("fits", "too-big"):
+            await admin.delete(PODS, name, NS)
+        await until(lambda: admin.list(PODS, NS), lambda pods: not pods.items)
+    finally:
+        process.stop()
+        await asyncio.gather(task, return_exceptions=True)
+        await node_client.close()
+
+
+def test_a_node_on_a_real_server(tmp_path: Path) -> None:
+    machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
+
+    async def scene(config: ClientConfig, folder: Path) -> None:
+        settings = NodeSettings(
+            name=NAME,
+            root=folder,
+            runtime="none",
+            machine=machine,
+            timing=Timing(renew=0.2, check=0.5),
+            labels={"rack": "7", "node.kubernetes.io/instance-type": "small"},
+        )
+        async with Client.connect(config) as admin:
+            await live(admin, config, settings)
+
+    options = ("--enable-admission-plugins=NodeRestriction",)
+    with (
+        run_apiserver(ASSETS, tmp_path, options=options) as config,
+        tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder,
+    ):
+        asyncio.run(scene(config, Path(folder)))
