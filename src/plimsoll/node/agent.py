@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.ledger.fit import Admission
 from plimsoll.ledger.node import pod_key
 from plimsoll.node.admit import Admitter, has_ended
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.machine import pods_share
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
@@ -37,7 +39,7 @@ from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
 from plimsoll.node.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.presence import Presence
-from plimsoll.node.pressure import Eviction, PressureWatch
+from plimsoll.node.pressure import Eviction, PressureWatch, admit_under
 from plimsoll.node.sights import Sights
 from plimsoll.node.slices import Slices
 
@@ -90,7 +92,8 @@ class Agent:
         """Take over what is there, open the sockets, begin to register; pods come by `pods_listed`."""
         own = self.equipment
         try:
-            for fault in await asyncio.to_thread(own.cgroups.set_up):
+            limits = own.enforcement.root(pods_share(own.presence.machine, own.presence.reservations))
+            for fault in await asyncio.to_thread(own.cgroups.set_up, limits):
                 _log.warning("%s: %s", self.name, fault)
             await own.runtime.start(self._stirred)
             if own.nri is not None:
@@ -199,12 +202,12 @@ class Agent:
             pod = self._pods.get(pod_key(await self._coming.get()))
             if pod is None or has_ended(pod) or pod_key(pod) in self._workers:
                 continue
-            answer = self.admitter.admit(pod)
+            answer = self._admit(pod)
             if not answer.admit:
                 victims = self.admitter.victims(pod)
                 if victims:
                     await self._make_room(pod, victims)
-                    answer = self.admitter.admit(pod)
+                    answer = self._admit(pod)
             if not answer.admit:
                 _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), answer.message)
                 self._attend(pod, reject(pod, answer.reason, answer.message, self.equipment.parts))
@@ -213,6 +216,16 @@ class Agent:
             if finding is not None:
                 _log.warning("%s: %s", self.name, finding)
             self._begin(pod)
+
+    def _admit(self, pod: Pod) -> Admission:
+        """Let a pod in, if the node is not short of something and there is room on its books."""
+        pressure = self.equipment.pressure
+        if pressure is not None:
+            form = self.equipment.enforcement.settings.form
+            answer = admit_under(pressure.conditions, pod, form=form)
+            if not answer.admit:
+                return answer
+        return self.admitter.admit(pod)
 
     async def _make_room(self, pod: Pod, victims: Sequence[Pod]) -> None:
         """End pods for one that the node cannot do without, and wait until they are gone."""

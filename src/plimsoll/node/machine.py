@@ -110,6 +110,11 @@ class Reservations:
         return self.system.get(resource, ZERO) + self.kube.get(resource, ZERO)
 
 
+def pods_share(machine: Machine, reserved: Reservations) -> ResourceList:
+    """What all pods together may use: the machine less what is reserved, thresholds apart."""
+    return {name: _not_negative(whole - reserved.of(name), whole) for name, whole in machine.capacity.items()}
+
+
 def allocatable(machine: Machine, reserved: Reservations) -> ResourceList:
     """What pods may have of a machine, as the kubelet computes it."""
     line: ResourceList = {}
