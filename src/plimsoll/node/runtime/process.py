@@ -11,6 +11,12 @@ An image is a label here: containers run commands of the machine, on its files a
 pod's address is the node's. An image called `pause` does nothing until it is stopped; others can be given a
 command in the settings. Promises: kill -9 of the agent at any point leaves nothing that the next one does not
 find, adopt or clean away; no name from outside leads out of its folder.
+
+DIFF: there is no image, no root file system and no network of the pod's own (test_images_are_labels).
+
+DIFF: mounts and devices of CDI files and hooks are bound over what exists, in a mount namespace of the
+container's own, and what cannot be is told in its message; nothing is made on the machine, no OCI hook is run
+(test_mounts_and_devices_are_seen_inside_only, test_what_no_process_can_have_is_told).
 """
 
 from __future__ import annotations

@@ -98,20 +98,23 @@ class Log:
 
     def feed(self, stream: bytes, data: bytes) -> None:
         """Take output as it comes; what has no end of line yet waits for it, up to the longest line."""
-        *lines, rest = (self.pending[stream] + data).split(b"\n")
-        full = b"%s %s F " % (self._stamp(), stream)
-        out = []
-        for line in lines:
-            if len(line) > LINE_MAX:
-                *parts, line = cut(line)
-                out += [b"%s %s P %s\n" % (full[:-10], stream, part) for part in parts]
-            out.append(b"%s%s\n" % (full, line))
+        data = self.pending[stream] + data
+        end = data.rfind(b"\n") + 1
+        body, rest = data[:end], data[end:]
+        start = b"%s %s " % (self._stamp(), stream)
+        out = b""
+        if body and not has_long_line(body):
+            # As often as not: without a list of all the lines, which may be many thousands.
+            full = start + b"F "
+            out = full + body[:-1].replace(b"\n", b"\n" + full) + b"\n"
+        elif body:
+            out = b"".join(marked(start, line, b"F") for line in body[:-1].split(b"\n"))
         if len(rest) > LINE_MAX:
             *parts, rest = cut(rest)
-            out += [b"%s %s P %s\n" % (full[:-10], stream, part) for part in parts]
+            out += b"".join(b"%sP %s\n" % (start, part) for part in parts)
         self.pending[stream] = rest
         if out:
-            self._write(b"".join(out))
+            self._write(out)
 
     def close(self) -> None:
         """What never got its end of line is a part of a line."""
@@ -163,6 +166,23 @@ class Log:
         except OSError:
             with contextlib.suppress(OSError):
                 os.truncate(self.path, 0)
+
+
+def has_long_line(body: bytes) -> bool:
+    """Whether a line of a text that ends with one is longer than the longest."""
+    at = 0
+    while at < len(body):
+        end = body.rfind(b"\n", at, at + LINE_MAX + 1)
+        if end < 0:
+            return True
+        at = end + 1
+    return False
+
+
+def marked(start: bytes, line: bytes, mark: bytes) -> bytes:
+    """A line as it stands in a log, in parts if it is long; the mark is that of the last."""
+    *parts, last = cut(line) or [b""]
+    return b"".join(b"%sP %s\n" % (start, part) for part in parts) + b"%s%s %s\n" % (start, mark, last)
 
 
 def cut(line: bytes) -> list[bytes]:

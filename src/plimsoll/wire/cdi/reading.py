@@ -2,6 +2,9 @@
 
 Owns the bounds: size, depth, kind of file, encoding. Promises: whatever lies there, the answer is a valid
 `Spec` or a `CdiFault` that names the file; nothing is raised and reading never blocks.
+
+DIFF: files over 4 MiB, YAML with aliases and files that are no regular ones are reported and passed over,
+where other readers take whatever there is (test_hostile_files_are_reported_and_others_still_work).
 """
 
 from __future__ import annotations

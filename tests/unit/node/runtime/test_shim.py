@@ -131,6 +131,27 @@ def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
     assert calls[1:] == ([("none", str(tmp_path), "", 32 | 4096 | more, "")] if more else [])
 
 
+def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
+    class Refusing(shim.Kernel):
+        def call(self, name: str, *args: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / "node").write_text("")
+    spec = {
+        "mounts": [{"source": "/a", "target": "/b", "type": "", "options": []}],
+        "devices": [
+            {"path": "/dev/null", "host_path": ""},
+            {"path": str(tmp_path / "node"), "host_path": "/dev/null"},
+            {"path": "/dev/absent", "host_path": ""},
+        ],
+    }
+    assert shim.mount_all(spec, Refusing()) == [
+        "device /dev/absent: there is no /dev/absent on this machine",
+        f"nothing can be mounted at /b, {tmp_path}/node: Operation not permitted",
+    ]
+    assert shim.mount_all({"devices": spec["devices"][:1]}, Refusing()) == []
+
+
 def test_memory_that_ended_is_read_from_the_cgroup(tmp_path: Path) -> None:
     for version, name, other in (
         ("v1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
