@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -137,7 +138,7 @@ def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
             raise PermissionError(1, "Operation not permitted")
 
     (tmp_path / "node").write_text("")
-    spec = {
+    spec: dict[str, list[dict[str, Any]]] = {
         "mounts": [{"source": "/a", "target": "/b", "type": "", "options": []}],
         "devices": [
             {"path": "/dev/null", "host_path": ""},
