@@ -44,27 +44,20 @@ async def run_check(
     seconds: float,
 ) -> Outcome:
     """Do what a probe or a hook says, within a time."""
+    if action.exec is not None:  # who runs commands sees to their end
+        if commands is None:
+            return Outcome(False, "this runtime runs no commands in containers")
+        return await commands.execute(id, action.exec.command, seconds)
     try:
         async with asyncio.timeout(seconds):
-            return await _run(action, container, id, host, commands, seconds)
+            return await _ask(action, container, host)
     except TimeoutError:
         return Outcome(False, f"timed out after {seconds:g}s")
     except (OSError, ValueError, aio.AioRpcError, UnicodeError) as error:
         return Outcome(False, str(error) or type(error).__name__)
 
 
-async def _run(
-    action: Probe | Handler,
-    container: Container,
-    id: str,
-    host: str,
-    commands: Commands | None,
-    seconds: float,
-) -> Outcome:
-    if action.exec is not None:
-        if commands is None:
-            return Outcome(False, "this runtime runs no commands in containers")
-        return await commands.execute(id, action.exec.command, seconds)
+async def _ask(action: Probe | Handler, container: Container, host: str) -> Outcome:
     if action.http_get is not None:
         return await _get(action.http_get, container, host)
     if action.tcp_socket is not None:

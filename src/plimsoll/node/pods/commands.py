@@ -75,6 +75,8 @@ async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Outcom
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            with suppress(TimeoutError):  # whoever got away with the pipe is not waited for
+                async with asyncio.timeout(1.0):
+                    await process.communicate()
     text = output.decode(errors="replace").strip()
     return Outcome(code == 0, text or f"exit code {code}")

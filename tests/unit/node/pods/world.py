@@ -247,6 +247,9 @@ class Node:
                 raise
             return None
 
+    async def view(self) -> Pod:
+        return codec.decode(codec.encode(await self.get()), Pod)
+
     async def status(self) -> dict[str, Any]:
         tree = await self.get()
         assert tree is not None

@@ -1,0 +1,114 @@
+"""How probes are counted, and what checks say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Container, ContainerPort, ExecAction, NetworkAction, Probe
+from plimsoll.ledger.cgroups import ContainerPlan
+from plimsoll.ledger.containers import Role
+from plimsoll.node.containers import ContainerSpec
+from plimsoll.node.pods.checks import Outcome, find_port, run_check
+from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.pods.probes import Tally
+
+
+@given(st.lists(st.booleans(), max_size=20), st.integers(0, 3), st.integers(0, 4))
+def test_what_counts_is_the_last_run_that_was_long_enough(
+    seen: list[bool], success: int, failure: int
+) -> None:
+    probe = Probe(success_threshold=success, failure_threshold=failure)
+    tally = Tally()
+    for outcome in seen:
+        tally = tally.count(outcome, probe)
+    need = {True: max(1, success), False: failure or 3}
+    expected = None
+    for place in range(len(seen)):
+        tail = seen[: place + 1]
+        length = next((i for i, each in enumerate(reversed(tail)) if each != tail[-1]), len(tail))
+        if length >= need[tail[-1]]:
+            expected = tail[-1]
+    assert tally.good == expected
+
+
+def check(probe: Probe, seconds: float = 2.0, commands: HostCommands | None = None) -> Outcome:
+    container = Container(name="c", ports=(ContainerPort(name="web", container_port=1),))
+    return asyncio.run(run_check(probe, container, "id", "127.0.0.1", commands, seconds))
+
+
+def test_ports() -> None:
+    container = Container(name="c", ports=(ContainerPort(name="web", container_port=8080),))
+    assert [find_port(port, container) for port in (80, "81", "web")] == [80, 81, 8080]
+    for wrong in ("other", 0, 70000, None):
+        with pytest.raises(ValueError, match="port"):
+            find_port(wrong, container)
+
+
+def test_nobody_answers() -> None:
+    for field in ("http_get", "tcp_socket", "grpc"):
+        outcome = check(Probe(**{field: NetworkAction(port="web")}))  # type: ignore[arg-type]
+        assert not outcome.ok
+        assert outcome.text
+
+
+def test_garbage_and_silence_are_failures() -> None:
+    async def story() -> None:
+        async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"\xff" * 100_000)
+            writer.close()
+
+        async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        for answer in (garbage, silence):
+            server = await asyncio.start_server(answer, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            async with server:
+                probe = Probe(http_get=NetworkAction(port=port))
+                outcome = await run_check(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
+                assert not outcome.ok
+
+    run(story())
+
+
+def run(work: Awaitable[Any]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(10):
+            await work
+
+    asyncio.run(whole())
+
+
+PLAN = ContainerPlan(name="c", role=Role.REGULAR, oom_score_adj=0)
+SPEC = ContainerSpec(id="id", pod="u", name="c", env={"A": "1"}, working_dir="/", plan=PLAN)
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [
+        (("true",), Outcome(True, "exit code 0")),
+        (("sh", "-c", "echo $A; exit 3"), Outcome(False, "1")),
+        (("sh", "-c", "sleep 60"), Outcome(False, "command timed out after 0.3s")),
+        ((), Outcome(False, "there is no command")),
+    ],
+)
+def test_commands(command: tuple[str, ...], outcome: Outcome) -> None:
+    probe = Probe(exec=ExecAction(command=command))
+    assert check(probe, 0.3, HostCommands(lambda id: SPEC)) in (
+        outcome,
+        Outcome(False, "timed out after 0.3s"),
+    )
+
+
+def test_commands_nobody_can_run() -> None:
+    probe = Probe(exec=ExecAction(command=("no-such-command",)))
+    assert not check(probe, commands=HostCommands(lambda id: SPEC)).ok
+    assert not check(probe, commands=HostCommands(lambda id: None)).ok
+    assert not check(probe).ok
