@@ -157,10 +157,17 @@ class ProcessRuntime:
             self._pods[spec.uid] = record
             fault = await self.hooks.sandbox_run(spec)
         if fault is not None:
-            self._pods.pop(spec.uid, None)
-            await self._call(self._cgroups.remove_pod, spec.uid)
-            await asyncio.to_thread(remove_tree, folder)
+            await self._unmake(folder, spec.uid, known)
         return fault
+
+    async def _unmake(self, folder: Path, uid: str, known: PodRecord | None) -> None:
+        """A sandbox that was not to be; containers of an earlier one are still spoken of."""
+        await self._call(self._cgroups.remove_pod, uid)
+        if known is not None:
+            self._keep_pod(known)
+            return
+        self._pods.pop(uid, None)
+        await asyncio.to_thread(remove_tree, folder)
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         return await self._own(self._update_sandbox(spec))

@@ -523,14 +523,14 @@ class Shim:
 
     def save_exit(self, value: dict[str, Any]) -> None:
         value["notes"] = self.notes
-        while True:
+        for _ in range(30):
             try:
                 save(self.folder, "exit.json", value)
                 return
             except FileNotFoundError:
                 return  # the folder was taken away: nobody wants to know
             except OSError:
-                time.sleep(1)  # no room: the exit code is worth waiting for
+                time.sleep(1)  # no room: the exit code is worth some waiting
 
 
 def children(pid: int) -> list[int]:

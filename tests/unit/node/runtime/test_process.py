@@ -393,6 +393,32 @@ def test_a_refusal_leaves_nothing() -> None:
     asyncio.run(story())
 
 
+def test_a_sandbox_that_is_made_anew() -> None:
+    async def story() -> None:
+        hooks = Witness()
+        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+            await run(runtime, shell("echo old"))
+            await ended(runtime)
+            await runtime.stop_sandbox("pod-1")
+            await runtime.stop_sandbox("pod-1")
+            assert hooks.calls.count("sandbox_stopped pod-1") == 1
+            fault = await runtime.create(shell("true", id="c2"))
+            assert fault is not None
+            assert "no running sandbox" in fault.message
+            hooks.refuse_sandbox = RuntimeFault("X", "not now")
+            assert await runtime.run_sandbox(a_pod()) == RuntimeFault("X", "not now")
+            # what there was is still there
+            assert [pod.running for pod in runtime.sandboxes()] == [False]
+            assert lines(state(runtime)) == ["old"]
+            hooks.refuse_sandbox = None
+            assert await runtime.run_sandbox(a_pod()) is None
+            await run(runtime, shell("echo new", id="c2"))
+            assert lines(await ended(runtime, "c2")) == ["new"]
+            assert lines(state(runtime)) == ["old"]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "a\0b", "x" * 300])
 def test_names_do_not_lead_out_of_their_folder(name: str) -> None:
     async def story() -> None:
