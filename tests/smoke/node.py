@@ -1,0 +1,73 @@
+"""`plimsoll node` as a process of its own, beside a server of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+_SECONDS = 30.0
+_LISTENING = re.compile(r'(?:address=|"address": ")([^"\s]+)')
+
+
+class NodeProgram:
+    """One agent; what it logs is in a file of its name."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, *options: str, name: str = "node") -> None:
+        self.log = folder / f"{name}.log"
+        self._command = [sys.executable, "-m", "plimsoll.cli.main", "node", "--kubeconfig", str(kubeconfig)]
+        self._command += ["--listen", "127.0.0.1:0", *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> NodeProgram:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        return self
+
+    def run(self) -> tuple[int, str]:
+        """Run to the end; the exit code and what was said on standard error."""
+        done = subprocess.run(self._command, capture_output=True, timeout=_SECONDS, check=False)
+        return done.returncode, done.stderr.decode()
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def await_text(self, pattern: str, count: int = 1) -> re.Match[str]:
+        """Wait until the log says something, so many times."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            found = list(re.finditer(pattern, self.text()))
+            if len(found) >= count:
+                return found[-1]
+            assert self._process is not None, self.text()
+            assert self._process.poll() is None, f"it ended:\n{self.text()}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text()}"
+            time.sleep(0.02)
+
+    def page(self, path: str) -> str:
+        address = self.await_text(_LISTENING.pattern)[1]
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=_SECONDS) as answer:
+            return str(answer.read().decode())
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the agent did not stop:\n{self.text()}") from None

@@ -1,0 +1,200 @@
+"""The node agent as a process beside a server: pods as local processes, kills, restarts, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cli.main import main
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.errors import ApiError
+from tests.smoke.node import NodeProgram
+from tests.smoke.process import ServerProcess
+
+NS = "default"
+NAME = "metal"
+SECONDS = 40.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path_factory.mktemp("server"), durable=False)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def tell(server: ServerProcess, story: Callable[[Client], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with Client.connect(server.config()) as client:
+            await story(client)
+
+    asyncio.run(run())
+
+
+async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    found: Any = None
+    while True:
+        with suppress(ApiError):
+            found = await look()
+            if fine(found):
+                return found
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.05)
+
+
+def pod(name: str, node: str, *command: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "local", "command": list(command)}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 5, "containers": [container]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def running(client: Client, name: str) -> dict[str, Any]:
+    return dict(
+        await until(lambda: client.get(PODS, name, NS), lambda tree: tree["status"].get("phase") == "Running")
+    )
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_path: Path) -> None:
+    options = ("--name", NAME, "--root", str(root), "--cgroups", "plan", "--nri", str(root / "nri.sock"))
+    program = NodeProgram(tmp_path, server.kubeconfig, *options).start()
+    told = tmp_path / "pid"
+
+    async def begin(client: Client) -> None:
+        await until(
+            lambda: client.get(NODES, NAME),
+            lambda tree: any(
+                (c["type"], c["status"]) == ("Ready", "True") for c in tree["status"]["conditions"]
+            ),
+        )
+        script = f"echo $$$$ > {told}.new; mv {told}.new {told}; exec sleep 1000"
+        await client.create(PODS, pod("long", NAME, "sh", "-c", script), NS)
+        tree = await running(client, "long")
+        status = tree["status"]["containerStatuses"][0]
+        assert status["containerID"].startswith("process://")
+        seen["id"] = status["containerID"]
+
+    async def again(client: Client) -> None:
+        tree = await running(client, "long")
+        status = tree["status"]["containerStatuses"][0]
+        assert (status["containerID"], status["restartCount"]) == (seen["id"], 0)
+
+    async def end(client: Client) -> None:
+        await client.delete(PODS, "long", NS)
+        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items)
+
+    seen: dict[str, str] = {}
+    try:
+        program.await_text("ready nodes=1")
+        tell(server, begin)
+        pid = int(told.read_text())
+        assert is_alive(pid)
+
+        code, text = NodeProgram(tmp_path, server.kubeconfig, *options, name="second").run()
+        assert code == 2
+        assert "uses this folder; stop it, or give another folder with --root" in text
+        assert "Traceback" not in text
+
+        program.kill()
+        assert is_alive(pid)
+        program.start()
+        program.await_text("ready nodes=1", 2)
+        tell(server, again)
+        assert is_alive(pid)
+
+        assert program.stop() == 0
+        assert is_alive(pid)
+        program.start()
+        program.await_text("ready nodes=1", 3)
+        pods = json.loads(program.page("/pods"))
+        assert [item["metadata"]["name"] for item in pods["items"]] == ["long"]
+        assert "kubelet_running_pods 1.0" in program.page("/metrics")
+        tell(server, end)
+        assert not is_alive(pid)
+        assert program.stop() == 0
+        assert "Traceback" not in program.text()
+    finally:
+        program.kill()
+        if told.exists() and is_alive(int(told.read_text())):
+            os.kill(int(told.read_text()), 9)
+
+
+def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.yaml"
+    machine.write_text("capacity: {cpu: 16, memory: 64Gi}\nlabels: {rack: '7'}\n")
+    options = ("--name", "sim", "--count", "20", "--runtime", "none", "--machine", str(machine), "--leave")
+    program = NodeProgram(tmp_path, server.kubeconfig, *options, "--root", str(root)).start()
+
+    async def look(client: Client) -> None:
+        found = await client.list(NODES, labels="rack=7")
+        assert len(found.items) == 20
+        await client.create(PODS, pod("simulated", "sim-13", "anything"), NS)
+        await running(client, "simulated")
+        await client.delete(PODS, "simulated", NS)
+        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items)
+
+    async def gone(client: Client) -> None:
+        assert not (await client.list(NODES, labels="rack=7")).items
+
+    try:
+        program.await_text("ready nodes=20")
+        tell(server, look)
+        assert program.page("/readyz") == "ok"
+        assert program.stop() == 0
+        tell(server, gone)
+        assert list(root.iterdir()) == []
+    finally:
+        program.kill()
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_path: Path) -> None:
+    code, said = NodeProgram(tmp_path, server.kubeconfig, "--name", "bad", "--root", "/proc/x").run()
+    assert code == 2
+    assert "give another folder with --root" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--count", "2"), "count: many nodes in one process are simulated: add --runtime none"),
+        (("--listen", "x"), "--listen: 'x' is no address"),
+        (("--config", "/absent"), "/absent: No such file"),
+    ],
+)
+def test_mistakes_are_one_line(
+    options: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["node", "--name", "bad", *options])
+    assert caught.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["node", "--help"])
+    assert caught.value.code == 0
+    assert "plimsoll node --kubeconfig ./kubeconfig --name worker-1" in capsys.readouterr().out
