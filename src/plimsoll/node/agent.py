@@ -73,12 +73,15 @@ class Equipment:
 class Agent:
     """The agent of one node."""
 
-    def __init__(self, equipment: Equipment, *, tidy: float = _TIDY_SECONDS) -> None:
+    def __init__(
+        self, equipment: Equipment, *, tidy: float = _TIDY_SECONDS, room: float = _ROOM_SECONDS
+    ) -> None:
         self.equipment = equipment
         self.presence = equipment.presence
         self.admitter = equipment.admitter
         self.name = equipment.presence.name
         self._tidy_seconds = tidy
+        self._room_seconds = room
         self._pods: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
         self._coming: asyncio.Queue[Pod] = asyncio.Queue()
@@ -233,7 +236,7 @@ class Agent:
         for victim in victims:
             self._order(victim, Order(REASON, MESSAGE, None, CONDITION_REASON))
         with suppress(TimeoutError):  # others wait behind this pod: if room takes too long, it is refused
-            async with asyncio.timeout(_ROOM_SECONDS):
+            async with asyncio.timeout(self._room_seconds):
                 await asyncio.gather(*(worker.released.wait() for worker in workers))
         for worker in workers:
             if worker.released.is_set():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -62,10 +62,21 @@ _FORM_GATES = {
 
 
 def make_agent(
-    client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics
+    client: Client,
+    settings: NodeSettings,
+    name: str,
+    machine: Machine,
+    metrics: NodeMetrics,
+    *,
+    runtime: NoneRuntime | None = None,
+    available: Callable[[], Available] | None = None,
 ) -> Agent:
-    """The agent of a node, ready to be started."""
-    return _Bench(client, settings, name, machine, metrics).assemble()
+    """The agent of a node, ready to be started.
+
+    A `runtime` of states that outlives its agents stands for a machine that does; what is `available` on a
+    simulated machine can be played too.
+    """
+    return _Bench(client, settings, name, machine, metrics).assemble(runtime, available)
 
 
 def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
@@ -131,15 +142,17 @@ class _Bench:
             self.presence.node, gates=settings.gates, profile=profile_of(settings.form), record=record
         )
 
-    def assemble(self) -> Agent:
-        settings, machine = self.settings, self.presence.machine
+    def assemble(
+        self, kept: NoneRuntime | None = None, available: Callable[[], Available] | None = None
+    ) -> Agent:
+        settings, machine, pace = self.settings, self.presence.machine, self.settings.pace
         cgroups = self._cgroups()
         cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
-        runtime = self._runtime(cgroups, cdi)
+        runtime = kept or self._runtime(cgroups, cdi)
         self.presence.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
         if not self.bare:
-            plugins = Plugins(self.layout, metrics=DraMetrics(self.registry))
+            plugins = Plugins(self.layout, times=pace.plugins, metrics=DraMetrics(self.registry))
         book = ClaimBook.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
         enforcement = Enforcement(
             Settings(
@@ -165,8 +178,9 @@ class _Bench:
             book=book,
             plans=enforcement,
             objects=self.client,
-            writer=StatusWriter(self.client),
+            writer=StatusWriter(self.client, retry_first=pace.status_first, retry_most=pace.status_most),
             events=Events(self.client),
+            timing=pace.pods,
             facts=self._facts,
             resizes=Resizing(self.admitter),
             usage=cgroups.usage,
@@ -187,11 +201,13 @@ class _Bench:
                 parts=parts,
                 sights=sights,
                 plugins=plugins,
-                slices=Slices(self.client, self.name) if plugins is not None else None,
+                slices=None if plugins is None else Slices(self.client, self.name, patience=pace.slices),
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(sights),
-                pressure=self._pressure(cgroups),
-            )
+                pressure=self._pressure(cgroups, available),
+            ),
+            tidy=pace.tidy,
+            room=pace.room,
         )
         return self.agent
 
@@ -234,18 +250,19 @@ class _Bench:
             self.settings.pod_resources,
         )
 
-    def _pressure(self, cgroups: Cgroups) -> PressureWatch | None:
+    def _pressure(self, cgroups: Cgroups, available: Callable[[], Available] | None) -> PressureWatch | None:
         """Pods that are states only use nothing that could run short."""
-        if self.settings.runtime == "none":
+        if self.settings.runtime == "none" and available is None:
             return None
         gates = self.settings.gates
         return PressureWatch(
-            lambda: self._look(cgroups),
+            available or (lambda: self._look(cgroups)),
             lambda: self._agent().running(),
             lambda pod, eviction: self._agent().evict(pod, eviction),
             self.presence.set_condition,
             settings=PressureSettings(
                 thresholds=self.settings.thresholds,
+                interval=self.settings.pace.pressure,
                 count_claims=gates.enabled("DRANodeAllocatableResources"),
                 pod_level=gates.enabled("PodLevelResources"),
             ),

@@ -22,7 +22,9 @@ from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine import MOST_PODS, Machine, Reservations, parse_cpus
 from plimsoll.node.machine_file import parse_taint, read_amounts, read_labels, read_taints
+from plimsoll.node.plugins import Times
 from plimsoll.node.podresources.limits import Limit
+from plimsoll.node.pods.backoff import Timing as PodTiming
 from plimsoll.node.presence import Timing
 from plimsoll.node.thresholds import DEFAULTS, Threshold, parse_thresholds
 from plimsoll.run.scheduler.logs import FORMATS
@@ -36,6 +38,20 @@ ROOT = Path("/var/lib/plimsoll")
 LISTEN = "127.0.0.1:10248"
 MOST_NODES = 10_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Spans of time, in seconds, that no file sets: they are the kubelet's. Tests make them short."""
+
+    plugins: Times = field(default_factory=Times)
+    pods: PodTiming = field(default_factory=PodTiming)
+    status_first: float = 0.5  #: before a status that was not taken is written again; doubles
+    status_most: float = 15.0
+    tidy: float = 60.0  #: between two looks for what nobody knows
+    slices: float = 30.0  #: for drivers to come back after a start, before their slices go
+    pressure: float = 10.0  #: between two looks at what is left of the machine
+    room: float = 120.0  #: for those that go for the sake of a critical pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,7 @@ class NodeSettings:
     gates: Gates = field(default_factory=Gates.all_on)
     form: Form = Form.V1_36
     timing: Timing = field(default_factory=Timing)
+    pace: Pace = field(default_factory=Pace)
     leave: bool = False  #: take the Node away at the end
     stop_seconds: float = 10.0
     listen: str = ""  #: HOST:PORT of the pages; "" for none
