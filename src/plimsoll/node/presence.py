@@ -164,11 +164,18 @@ class Presence:
         if before == sign:
             return
         self._signs[type] = sign
-        if self._tell is not None and (before is None or before.holds != holds):
-            word = event_of(type, holds)
-            if word:
-                self._tell("Normal", word, f"Node {self.name} status is now: {word}")
+        if before is None or before.holds != holds:
+            self._say_condition(type, holds)
         self._stir.set()
+
+    def _say_condition(self, type: str, holds: bool) -> None:
+        word = event_of(type, holds)
+        if word and self._known is not None:
+            self._say("Normal", word, f"Node {self.name} status is now: {word}")
+
+    def _say(self, type: str, reason: str, message: str) -> None:
+        if self._tell is not None:
+            self._tell(type, reason, message)
 
     def set_ready(self, problem: str = "") -> None:
         """Ready, or not and why."""
@@ -263,11 +270,17 @@ class Presence:
         self._reported = now
         self._learn(node)
         self.registrations += 1
+        for type, sign in self._signs.items():
+            self._say_condition(type, sign.holds)
         with suppress(InputError):  # the next renewal will do
             await self._renew()
         self.registered.set()
 
     async def _adopt(self, node: dict[str, Any], now: float) -> dict[str, Any]:
+        before = _mapping(_status(node).get("nodeInfo")).get("bootID")
+        boot = self._facts.machine.boot_id
+        if before and boot and before != boot:
+            self._say("Warning", "Rebooted", f"Node {self.name} has been rebooted, boot id: {boot}")
         labels = label_patch(self._facts, node)
         if labels is not None:
             node = await self._client.patch(NODES, self.name, labels)
@@ -393,13 +406,15 @@ class Presence:
 
 
 def _metadata(tree: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    found = (tree or {}).get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    return _mapping((tree or {}).get("metadata"))
 
 
 def _status(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = tree.get("status")
-    return found if isinstance(found, Mapping) else {}
+    return _mapping(tree.get("status"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _revision(tree: Mapping[str, Any]) -> int:

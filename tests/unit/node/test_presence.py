@@ -153,6 +153,22 @@ def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
     asyncio.run(scene())
 
 
+def test_a_reboot_is_told() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            for boot in ("one", "one", "two"):
+                told: list[tuple[str, str, str]] = []
+                machine = replace(MACHINE, boot_id=boot)
+                client = server.client(node_user("n1"))
+                presence = Presence(client, "n1", machine, tell=lambda *event: told.append(event))  # noqa: B023
+                await presence._register()
+                reboots = [event for event in told if event[1] == "Rebooted"]
+                assert bool(reboots) == (boot == "two")
+            assert reboots == [("Warning", "Rebooted", "Node n1 has been rebooted, boot id: two")]
+
+    asyncio.run(scene())
+
+
 def test_a_watch_tells_of_a_deletion_at_once() -> None:
     async def scene() -> None:
         async with cluster() as server:
@@ -188,6 +204,13 @@ def test_conditions_and_machines_are_written_at_once() -> None:
             )
             async with running(presence):
                 await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                assert [event[1] for event in told] == [
+                    "NodeHasSufficientMemory",
+                    "NodeHasNoDiskPressure",
+                    "NodeHasSufficientPID",
+                    "NodeReady",
+                ]
+                told.clear()
                 presence.set_condition("MemoryPressure", True)
                 presence.set_condition("MemoryPressure", True)
                 assert told == [

@@ -209,12 +209,16 @@ class Events:
             resource_version=meta.resource_version,
             field_path=path,
         )
+        self.tell(regarding, reason, message, type=type)
+
+    def tell(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
+        """Say something about any object; never waits."""
         if len(self._queue) >= self._limit:
             self._queue.popleft()
             self.dropped += 1
         self._queue.append(Report(regarding, reason, message, self._component, type))
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="events of pods")
+            self._task = asyncio.create_task(self._run(), name="events")
 
     async def stop(self, seconds: float = 1.0) -> None:
         """Write what is left, as far as this time allows."""

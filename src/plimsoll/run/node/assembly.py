@@ -17,6 +17,7 @@ from pathlib import Path
 from plimsoll.api.core import Node, NodeAddress
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
+from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
 from plimsoll.cluster.client import Client
 from plimsoll.ledger.cgroups.conversions import page_size_text
@@ -118,6 +119,7 @@ class _Bench:
         self.bare = settings.is_bare
         self.layout: Layout = settings.layout(name)
         self.agent: Agent | None = None
+        self.events = Events(client)
         addresses = settings.addresses or machine.addresses
         if not any(address.type == "InternalIP" for address in addresses):
             addresses = (NodeAddress(type="InternalIP", address="127.0.0.1"), *addresses)
@@ -133,6 +135,7 @@ class _Bench:
             features=declared_features(settings.gates, settings.form),
             timing=settings.timing,
             changed=self._node_changed,
+            tell=None if self.bare else self._node_event,
             fed=True,
         )
         record = None
@@ -179,7 +182,7 @@ class _Bench:
             plans=enforcement,
             objects=self.client,
             writer=StatusWriter(self.client, retry_first=pace.status_first, retry_most=pace.status_most),
-            events=Events(self.client),
+            events=self.events,
             timing=pace.pods,
             facts=self._facts,
             resizes=Resizing(self.admitter),
@@ -287,6 +290,11 @@ class _Bench:
 
     def _node_changed(self, node: Node) -> None:
         self.admitter.set_node(node)
+
+    def _node_event(self, type: str, reason: str, message: str) -> None:
+        # The UID of a node is its name where events are concerned, as with a kubelet.
+        regarding = ObjectReference(api_version="v1", kind="Node", name=self.name, uid=self.name)
+        self.events.tell(regarding, reason, message, type=type)
 
     def _facts(self) -> NodeFacts:
         address = self.presence.address

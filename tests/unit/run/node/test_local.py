@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
         assert node["status"]["declaredFeatures"] == ["InPlacePodLevelResourcesVerticalScaling"]
     leases = cluster.client.list("leases", "kube-node-lease")
     assert sorted(lease["metadata"]["name"] for lease in leases) == sorted(nodes)
+
+
+def test_nodes_tell_what_they_are(cluster: LocalCluster) -> None:
+    """As a kubelet does, so that `kubectl describe node` has something to show."""
+
+    def reasons() -> set[str]:
+        events = cluster.client.list("events", "default")
+        return {e["reason"] for e in events if e["involvedObject"]["name"] == "node-0"}
+
+    wanted = {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
+    deadline = time.monotonic() + 10
+    while not wanted <= reasons():
+        assert time.monotonic() < deadline, reasons()
+        time.sleep(0.02)
 
 
 def test_pods_run_and_are_gone_when_they_are_deleted(cluster: LocalCluster) -> None:
