@@ -62,6 +62,7 @@ class Admitter:
         self._allocations: dict[str, Allocation] = {}
         self._before: dict[str, Allocation | None] = {}
         self._dirty = False
+        self._saving = asyncio.Lock()
         if record is not None:
             self._load(record)
 
@@ -183,11 +184,20 @@ class Admitter:
         return self._write(self._body())
 
     async def flush(self) -> Finding | None:
-        """The same without keeping the loop waiting for the disk."""
-        if self._record is None or not self._dirty:
+        """The same without keeping the loop waiting for the disk. One after the other: an older record must
+        not come after a newer one, and who is told that all is saved must not be told before it is."""
+        if self._record is None:
             return None
-        self._dirty = False
-        return await asyncio.to_thread(self._write, self._body())
+        async with self._saving:
+            if not self._dirty:
+                return None
+            self._dirty = False
+            writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._body()))
+            try:
+                return await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait((writing,))  # a thread cannot be stopped
+                raise
 
     def _body(self) -> dict[str, Any]:
         pods = []

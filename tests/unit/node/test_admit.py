@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,37 @@ def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -
 
 
 # -- critical pods
+
+
+def test_saves_follow_each_other(tmp_path: Path) -> None:
+    """Who is told that all is saved finds it on the disk, and no older record comes after a newer one."""
+
+    class Slow(RecordFile):
+        waits = iter((0.2, 0.0, 0.0))
+
+        def save(self, value: Any) -> None:
+            time.sleep(next(self.waits))
+            super().save(value)
+
+    def saved() -> list[str]:
+        return [each["name"] for each in json.loads((tmp_path / "admitted.json").read_text())["body"]["pods"]]
+
+    async def story() -> None:
+        admitter = Admitter(NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine"))
+        admitter.admit(cpu("a", "1"))
+        first = asyncio.create_task(admitter.flush())
+        await asyncio.sleep(0)
+        same = asyncio.create_task(admitter.flush())  # nothing is new, but nothing is on the disk yet either
+        await asyncio.sleep(0.01)
+        assert not same.done()
+        admitter.admit(cpu("b", "1"))
+        first.cancel()
+        await admitter.flush()
+        assert saved() == ["a", "b"]
+        await asyncio.gather(first, same, return_exceptions=True)
+        assert saved() == ["a", "b"]
+
+    asyncio.run(story())
 
 
 def test_a_critical_pod_has_room_made_for_it() -> None:
