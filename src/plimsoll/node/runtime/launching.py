@@ -35,6 +35,8 @@ class ProcessSettings:
     start_patience: float = 60.0
     #: Seconds an agent that comes later waits for a shim that is on its way.
     adopt_patience: float = 10.0
+    #: Seconds between looks of a shim whether its folder is still there.
+    look_every: float = 5.0
 
 
 def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
@@ -84,6 +86,7 @@ def shim_spec(
         "log": str(folder / "log"),
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
+        "look_every": settings.look_every,
     }
 
 

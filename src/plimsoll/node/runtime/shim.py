@@ -7,7 +7,8 @@ the shim lives, so that an agent that comes later can tell.
 
 Promises, in the container's folder: `run.json` is there before the container's command runs (pid and start
 times), `exit.json` is there when all its processes are gone (exit code, signal, time). Each is written under
-another name and renamed. If the shim is killed, the container's first process dies with it.
+another name and renamed. If the shim is killed, the container's first process dies with it; if the folder is
+removed, too.
 
     shim --- first process --- whatever it starts; orphans become the shim's children and die with the first
 """
@@ -444,9 +445,18 @@ class Shim:
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
             poll.register(fd, select.POLLIN)
+        place = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        every = self.spec.get("look_every", 5.0)
+        looked = time.monotonic()
         self.reap()
         while self.status is None:
-            for fd, _ in poll.poll():
+            ready = poll.poll(every * 1000)
+            if time.monotonic() - looked >= every:
+                looked = time.monotonic()
+                # A folder that was removed: nobody will ever find this container, so it must not go on.
+                if os.fstat(place).st_nlink == 0:
+                    os.kill(self.pid, signal.SIGKILL)
+            for fd, _ in ready:
                 if fd == self.wake:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self.wake, 4096)
