@@ -1,0 +1,93 @@
+"""`plimsoll doctor`: preflight and repair of a node.
+
+Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(name="doctor")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Of an agent or a kubelet. [default: /var/lib/plimsoll]",
+)
+@click.option("--name", metavar="NAME", help="The node's name. [default: the host's name]")
+@click.option("--config", type=_FILE, metavar="FILE", help="The agent's settings; flags go before it.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["process", "none"]),
+    help="What the agent runs containers with. [default: as it looks]",
+)
+@click.option("--machine", "machine_file", type=_FILE, metavar="FILE", help="What the machine is said to be.")
+@click.option(
+    "--cdi",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Of CDI files; repeatable.",
+)
+@click.option("--cgroup-root", metavar="NAME", help="Root of the node's cgroups. [default: plimsoll-NODE]")
+@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also ask this cluster about the node.")
+@click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
+@click.option("--repair", is_flag=True, help="Mend what can be mended, then examine again.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def run_doctor(
+    root: Path | None,
+    name: str | None,
+    config: Path | None,
+    runtime: str | None,
+    machine_file: Path | None,
+    cdi: tuple[Path, ...],
+    cgroup_root: str | None,
+    kubeconfig: Path | None,
+    context: str,
+    repair: bool,
+    output: str,
+) -> None:
+    """Examine a node: sockets, permissions, cgroups, records, leftovers, CDI files.
+
+    Nothing is changed without --repair, and nothing of a kubelet that runs is ever changed. The exit code is
+    0 if all is well, 1 if there is an error or a warning, 2 if the node could not be examined.
+
+    \b
+    sudo plimsoll doctor
+    sudo plimsoll doctor --repair
+    sudo plimsoll doctor --root /var/lib/kubelet --kubeconfig ./kubeconfig --name worker-1
+    """
+    from plimsoll.cluster.kubeconfig import find_config
+    from plimsoll.run.doctor import doctor, report
+    from plimsoll.run.node.settings import override, read_settings
+
+    settings = override(
+        read_settings(config),
+        root=root,
+        name=name,
+        machine_file=machine_file,
+        cdi=cdi,
+        cgroup_root=cgroup_root,
+    )
+    examination = doctor.Examination(
+        settings=settings,
+        runtime=runtime or ("" if config is None else settings.runtime),  # type: ignore[arg-type]
+        cluster=find_config(kubeconfig, context=context) if kubeconfig or context else None,
+    )
+    found = asyncio.run(doctor.run_doctor(examination, repair=repair))
+    if output == "json":
+        click.echo(json.dumps(report.as_json(found), indent=2))
+    else:
+        for line in report.lines(found):
+            click.echo(line)
+    sys.exit(found.exit_code)

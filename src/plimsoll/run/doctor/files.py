@@ -1,0 +1,157 @@
+"""Looking at files, whatever they are.
+
+Owns `Entry`. Promises: nothing here follows links, waits for pipes, reads without bound or raises for what it
+finds; names may hold any bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_ENTRIES = 4096
+
+_KINDS = {
+    stat.S_IFDIR: "folder",
+    stat.S_IFREG: "file",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFBLK: "device",
+    stat.S_IFCHR: "device",
+}
+ABSENT, UNKNOWN = "absent", "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What lies at a path; `unknown` with an error where that cannot be told."""
+
+    path: Path
+    kind: str = ABSENT
+    uid: int = 0
+    mode: int = 0
+    size: int = 0
+    changed: float = 0.0
+    device: int = 0
+    inode: int = 0
+    error: str = ""
+
+    @property
+    def exists(self) -> bool:
+        return self.kind != ABSENT
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.device, self.inode
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries of a folder by name; `more`: there are more than were looked at."""
+
+    entries: tuple[Entry, ...] = ()
+    error: str = ""
+    more: bool = False
+
+
+def look_at(path: Path) -> Entry:
+    """What lies at a path."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Entry(path=path)
+    except (OSError, ValueError) as error:
+        return Entry(path=path, kind=UNKNOWN, error=reason(error))
+    return Entry(
+        path=path,
+        kind=_KINDS.get(stat.S_IFMT(found.st_mode), UNKNOWN),
+        uid=found.st_uid,
+        mode=stat.S_IMODE(found.st_mode),
+        size=found.st_size,
+        changed=found.st_mtime,
+        device=found.st_dev,
+        inode=found.st_ino,
+    )
+
+
+def list_folder(folder: Path, most: int = MOST_ENTRIES) -> Listing:
+    """What is in a folder; one that is not there is empty, a link to one is none."""
+    names: list[str] = []
+    more = False
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Listing()
+    except (OSError, ValueError) as error:
+        return Listing(error=reason(error))
+    try:
+        with os.scandir(descriptor) as found:
+            for entry in found:
+                if len(names) == most:
+                    more = True
+                    break
+                names.append(entry.name)
+    except OSError as error:
+        return Listing(error=reason(error))
+    finally:
+        os.close(descriptor)
+    found_here = (look_at(folder / name) for name in sorted(names))
+    return Listing(tuple(entry for entry in found_here if entry.exists), more=more)
+
+
+def read_file(path: Path, most: int) -> tuple[bytes, str]:
+    """The bytes of a plain file, or why they cannot be had."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        return b"", reason(error)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return b"", "it is no plain file"
+        with os.fdopen(os.dup(fd), "rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        return b"", reason(error)
+    finally:
+        os.close(fd)
+    return (b"", f"it has more than {most} bytes") if len(data) > most else (data, "")
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return f"user {uid}"
+
+
+def reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def size_text(size: float) -> str:
+    """Bytes as people read them: 31.2Gi."""
+    for unit in ("B", "Ki", "Mi", "Gi", "Ti"):
+        if abs(size) < 1024:
+            return f"{size:.0f}{unit}" if size >= 100 or size == int(size) else f"{size:.1f}{unit}"
+        size /= 1024
+    return f"{size:.1f}Pi"
+
+
+def age_text(seconds: float) -> str:
+    """A time span as people read it: 45s, 12m, 3h, 9d."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if abs(seconds) >= 2 * length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def date_text(moment: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+    except (OverflowError, ValueError, OSError):
+        return "at an unknown time"
