@@ -158,7 +158,7 @@ class Agent:
         for uid in self.admitter.order:
             self._begin(self._pods[uid])
         for pod in pods:
-            if has_ended(pod) and self._has_remains(pod_key(pod)):
+            if has_ended(pod) and self._is_unfinished(pod):
                 self._begin(pod)
         for pod in others:
             self._coming.put_nowait(pod)
@@ -170,6 +170,8 @@ class Agent:
         self._pods[pod_key(pod)] = pod
         if not has_ended(pod):
             self._coming.put_nowait(pod)
+        elif self._is_unfinished(pod):
+            self._begin(pod)
         self.equipment.sights.stir()
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
@@ -179,6 +181,8 @@ class Agent:
         worker = self._workers.get(uid)
         if worker is not None:
             worker.update(new)
+        elif has_ended(new) and self._is_unfinished(new):
+            self._begin(new)
         self.equipment.sights.stir()
 
     def pod_removed(self, old: Pod) -> None:
@@ -339,9 +343,11 @@ class Agent:
         for fault in await self.equipment.book.rebuild(pods):
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
 
-    def _has_remains(self, uid: str) -> bool:
-        own = self.equipment
-        return any(s.uid == uid for s in own.runtime.sandboxes()) or bool(own.book.of_pod(uid))
+    def _is_unfinished(self, pod: Pod) -> bool:
+        """Whether there is something to do about a pod that has ended: it is to go, or has left something."""
+        own, uid = self.equipment, pod_key(pod)
+        remains = any(s.uid == uid for s in own.runtime.sandboxes()) or bool(own.book.of_pod(uid))
+        return remains or pod.metadata.deletion_timestamp is not None
 
     def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"{name} of {self.name}")
