@@ -106,7 +106,7 @@ async def _get(target: NetworkAction, container: Container, host: str) -> Outcom
             return Outcome(True)
         return Outcome(False, f"HTTP probe failed with statuscode: {code}")
     finally:
-        writer.close()
+        writer.transport.abort()  # who answers slowly is not waited for
 
 
 async def _ask_health(target: NetworkAction, container: Container, host: str) -> Outcome:

@@ -13,6 +13,7 @@ from plimsoll.api.core import Container, ResourceRequirements
 from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.restarts import should_restart, should_restart_init
 from plimsoll.node.pods.seen import Seen, Tree, branch, items, number, text
 from plimsoll.node.pods.situation import Probed
 
@@ -46,11 +47,21 @@ def _status(seen: Seen, container: Container, told: Tree | None, *, init: bool) 
         if "terminated" in status["state"]:
             status["lastState"] = status["state"]
         status["state"] = {"waiting": _dropping(reason=waiting.reason, message=waiting.message)}
+    if _is_final(seen, container, told, init=init) and "terminated" not in status["state"]:
+        return dict(told or {})
     _rate(seen, container, status, attempts[-1].id if attempts else "", init=init)
     health = seen.health.get(container.name)
     if health:
         status["allocatedResourcesStatus"] = list(health)
     return status
+
+
+def _is_final(seen: Seen, container: Container, told: Tree | None, *, init: bool) -> bool:
+    """Whether a container was told to have ended for good: the API lets nobody take that back, though init
+    containers run again in a new sandbox."""
+    ended = branch(told, "state", "terminated")
+    restarts = should_restart_init if init else should_restart
+    return bool(ended) and not restarts(seen.pod, container, number(ended, "exitCode"))
 
 
 def _known(seen: Seen, container: Container, attempts: list[ContainerState], told: Tree) -> Tree:

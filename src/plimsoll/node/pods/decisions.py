@@ -204,6 +204,9 @@ class _Plan:
         attempt = self.at.restarts.get(container.name, -1) + 1
         if known is not None:
             attempt = max(attempt, known.attempt + 1)
+        if container.name in self.at.forced and known is not None:
+            # Told as ended, a container that was to run once could not be told to run again.
+            self.waiting.setdefault(container.name, Waiting("ContainerCreating"))
         ended = known.finished_at if known is not None and known.phase is Phase.EXITED else None
         replaces = known.id if known is not None and known.phase is Phase.CREATED else ""
         self.actions.append(Begin(container, attempt, ended, replaces))

@@ -281,3 +281,10 @@ def test_phases_of_plain_pods(states: list[dict[str, Any]], policy: str) -> None
     else:
         expected = "Failed" if any(codes) else "Succeeded"
     assert phase_of(pod, [], regular, terminal=False, initialized=True) == expected
+
+
+def test_the_api_lets_nobody_take_back_an_end() -> None:
+    pod = pod_of((Container(name="i"),))
+    first = build_status(see(pod, state("i", Phase.EXITED), state()))
+    again = build_status(see(pod, state("i", Phase.EXITED), state("i", attempt=1), before=first))
+    assert again["initContainerStatuses"] == first["initContainerStatuses"]
