@@ -31,6 +31,7 @@ from plimsoll.node.containers import (
     SandboxState,
 )
 from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
+from plimsoll.node.records import Finding
 from plimsoll.node.resources import LinuxResources, resources_of
 from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
 from plimsoll.wire.cdi import CdiFolders
@@ -102,6 +103,8 @@ class NoneRuntime:
         ip: str = "127.0.0.1",
     ) -> None:
         self.hooks = hooks
+        #: As other runtimes have them; here nothing can be wrong.
+        self.findings: list[Finding] = []
         self._clock = clock
         self._cdi = cdi
         self._ip = ip

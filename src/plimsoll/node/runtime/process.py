@@ -65,6 +65,9 @@ __all__ = ["ProcessRuntime", "ProcessSettings"]
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+#: How many findings are kept, the newest.
+_FINDINGS_MAX = 200
+
 RUN_ERROR = "RunContainerError"
 SANDBOX_ERROR = "CreatePodSandboxError"
 UPDATE_ERROR = "UpdateContainerError"
@@ -524,6 +527,7 @@ class ProcessRuntime:
         for finding in findings:
             _log.warning("%s", finding.what)
         self.findings += findings
+        del self.findings[:-_FINDINGS_MAX]
 
 
 def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
