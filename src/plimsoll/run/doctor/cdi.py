@@ -1,8 +1,8 @@
 """CDI files: those that cannot be used, those of claims that are gone, and claims whose devices have none.
 
 Whether a file is a claim's is told by its name, where that follows a convention: the claim's UID at the end
-of the file's name (`vendor-class_UID.json`), or at the start of a device's (`UID-device`, `claim-UID-device`).
-Devices that are called by UUIDs of their own (`GPU-UUID`) are none of these.
+of the file's name (`vendor-class_UID.json`), or at the start of a device's (`UID-device`,
+`claim-UID-device`). Devices that are called by UUIDs of their own (`GPU-UUID`) are none of these.
 """
 
 from __future__ import annotations
@@ -57,14 +57,13 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
         for device in devices
         for name in device.cdi
     ]
-    unresolved = []
-    for claim, driver, name in names:
-        answer = cdi.edits([name])
-        if not isinstance(answer, Edits):
-            why = answer[0].message
-            unresolved.append(
-                Unresolved(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why)
-            )
+    answer = cdi.edits([name for _, _, name in names])
+    why = {} if isinstance(answer, Edits) else {fault.where: fault.message for fault in answer}
+    unresolved = [
+        Unresolved(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why[name])
+        for claim, driver, name in names
+        if name in why
+    ]
     return CdiFacts(
         folders=tuple(folders),
         devices=len(cdi.devices()),

@@ -6,7 +6,6 @@ admitted pod is only wrong if something of it runs, or if the API says that the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -16,14 +15,13 @@ from plimsoll.node.records import Finding as RecordFinding
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import ContainerRecord, Exit, PodRecord, Run, load
 from plimsoll.run.doctor.facts import ContainerFolder, Facts, PodFacts, PodFolder, Shim
-from plimsoll.run.doctor.files import Entry, age_text, date_text, list_folder, read_file, size_text
+from plimsoll.run.doctor.files import Entry, age_text, date_text, list_folder, size_text
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.run.doctor.processes import SPEC, Processes, find_shims, read_processes
 from plimsoll.run.doctor.repairs import EndPod, EndShim, RemoveFile, RemoveFolder, SetAside
 
 #: What a save that is under way leaves for no longer than this.
 _SETTLED_SECONDS = 60.0
-_SPEC = "spec.json"
-_PROC = Path("/proc")
 
 
 # -- gathering
@@ -32,7 +30,8 @@ _PROC = Path("/proc")
 def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -> PodFacts:
     """Look at the folders; of a kubelet's pods only which there are."""
     listing = list_folder(layout.pods)
-    found = [] if kubelet else list(find_shims(layout))
+    processes = Processes() if kubelet else read_processes()
+    found = list(find_shims(layout, processes))
     pods, strange = [], []
     for entry in listing.entries:
         if entry.path.name.startswith("."):
@@ -42,8 +41,8 @@ def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -
         elif kubelet:
             pods.append(PodFolder(entry=entry, uid=entry.path.name))
         else:
-            pods.append(_pod(entry, found))
-    known = {str(each.path / _SPEC) for pod in pods for each in pod.containers}
+            pods.append(_pod(entry, found, processes))
+    known = {str(each.path / SPEC) for pod in pods for each in pod.containers}
     return PodFacts(
         pods=tuple(pods),
         error=listing.error,
@@ -55,26 +54,7 @@ def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -
     )
 
 
-def find_shims(layout: Layout, proc: Path = _PROC) -> Iterator[Shim]:
-    """Processes that were started for containers of this root, by their command lines."""
-    heads = {os.fsencode(layout.pods) + b"/", os.fsencode(os.path.realpath(layout.pods)) + b"/"}
-    tail = b"/" + _SPEC.encode()
-    try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
-    except OSError:
-        return
-    for pid in pids:
-        words = read_file(proc / str(pid) / "cmdline", 65536)[0].split(b"\0")
-        if b"-I" not in words:
-            continue
-        for word in words:
-            start = shims.start_time(pid)
-            if word.endswith(tail) and any(word.startswith(head) for head in heads) and start is not None:
-                yield Shim(pid=pid, start=start, spec=os.fsdecode(word))
-                break
-
-
-def _pod(entry: Entry, found: Collection[Shim]) -> PodFolder:
+def _pod(entry: Entry, found: Collection[Shim], processes: Processes) -> PodFolder:
     uid = entry.path.name
     record = load(entry.path / "sandbox.json", PodRecord)
     name = problem = ""
@@ -85,7 +65,7 @@ def _pod(entry: Entry, found: Collection[Shim]) -> PodFolder:
     else:
         problem = record.what if isinstance(record, RecordFinding) else "it has no sandbox.json"
     containers = [
-        _container(attempt.path, found)
+        _container(attempt.path, found, processes)
         for container in list_folder(entry.path / "containers").entries
         if container.kind == "folder"
         for attempt in list_folder(container.path).entries
@@ -94,17 +74,16 @@ def _pod(entry: Entry, found: Collection[Shim]) -> PodFolder:
     return PodFolder(entry=entry, uid=uid, name=name, problem=problem, containers=tuple(containers))
 
 
-def _container(path: Path, found: Collection[Shim]) -> ContainerFolder:
+def _container(path: Path, found: Collection[Shim], processes: Processes) -> ContainerFolder:
     record = load(path / "state.json", ContainerRecord)
     run, exit = load(path / "run.json", Run), load(path / "exit.json", Exit)
     problems = [each.what for each in (record, run, exit) if isinstance(each, RecordFinding)]
-    own = [each.pid for each in found if each.spec == str(path / _SPEC)]
+    own = [each.pid for each in found if each.spec == str(path / SPEC)]
+    leader = None
     if isinstance(run, Run) and run.boot_id == shims.boot_id():
-        for pid, start in ((run.shim, run.shim_start), (run.pid, run.pid_start)):
-            if shims.start_time(pid) == start:
-                own.append(pid)
-    # A process that is dead and not collected yet is none.
-    living = {pid for each in dict.fromkeys(own) for pid in shims.descendants(each) if not _is_dead(pid)}
+        leader = run.pid, run.pid_start
+        own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
+    living = processes.family(own, leader)
     return ContainerFolder(
         path=path,
         name=path.parent.name,
@@ -115,11 +94,6 @@ def _container(path: Path, found: Collection[Shim]) -> ContainerFolder:
         alive=bool(living),
         processes=len(living),
     )
-
-
-def _is_dead(pid: int) -> bool:
-    state = read_file(_PROC / str(pid) / "stat", 4096)[0].rpartition(b")")[2].split()
-    return not state or state[0] in (b"Z", b"X")
 
 
 def _temporary(layout: Layout, pods: Sequence[PodFolder], cdi: Sequence[Path]) -> Iterator[Entry]:
@@ -219,8 +193,7 @@ def _judge_unknown(facts: Facts, pod: PodFolder, api: set[str] | None) -> Iterat
             yield warning("pods.unknown", pod.title, text, fix, EndPod(pod.uid, pod.processes))
     elif api is not None and pod.uid not in api and not facts.running:
         text = "its folder is left; the API knows the pod no more"
-        repair = RemoveFolder(pod.entry.path, pod.entry.identity)
-        yield warning("pods.leftover", pod.title, text, "remove it; the next agent does", repair)
+        yield warning("pods.leftover", pod.title, text, "remove it; the next agent does", EndPod(pod.uid, 0))
     else:
         text = f"ended; logs of {len(pod.containers)} containers are kept until the API forgets it"
         yield note("pods.ended", pod.title, text)

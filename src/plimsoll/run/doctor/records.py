@@ -134,7 +134,7 @@ def _judge_kubelet(facts: Facts) -> Iterator[Finding]:
     if not entry.exists:
         return
     if record.problem and facts.is_kubelet:
-        away = SetAside(entry.path, entry.identity, facts.layout.root / "quarantine")
+        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
         fix = "no kubelet starts with it: move it away; claims of pods are then prepared again"
         yield error("records.kubelet", subject, f"cannot be used: {record.problem}", fix, away)
     elif record.problem:

@@ -88,7 +88,8 @@ class EndPod:
 
     @property
     def what(self) -> str:
-        return f"kill {self.processes} processes of pod {self.uid} and remove its cgroup and folder"
+        killed = f"kill {self.processes} processes and " if self.processes else ""
+        return f"{killed}remove the folder and cgroup of pod {self.uid}"
 
 
 @dataclass(frozen=True, slots=True)

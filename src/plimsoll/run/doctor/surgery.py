@@ -10,7 +10,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import Run, folders_in, load, remove_tree
 from plimsoll.run.doctor.files import look_at, reason
-from plimsoll.run.doctor.pods import find_shims
+from plimsoll.run.doctor.processes import Processes, find_shims, read_processes
 from plimsoll.run.doctor.repairs import (
     EndPod,
     EndShim,
@@ -69,7 +69,9 @@ class Surgery:
         if isinstance(repair, RemoveCgroup):
             return self._remove_cgroup(repair.uid)
         if isinstance(repair, EndShim):
-            return _end([(repair.pid, repair.start)])
+            processes = read_processes()
+            alive = [repair.pid] if processes.is_there(repair.pid, repair.start) else []
+            return _end(processes.family(alive), processes)
         entry = look_at(repair.path)
         if not entry.exists:
             return ""
@@ -98,18 +100,21 @@ class Surgery:
 
     def _end_pod(self, uid: str) -> str:
         folder = self._layout.pod(uid)
+        processes = read_processes()
         own = [
-            (shim.pid, shim.start)
-            for shim in find_shims(self._layout)
-            if Path(shim.spec).is_relative_to(folder)
+            shim.pid
+            for shim in find_shims(self._layout, processes)
+            if Path(shim.spec).is_relative_to(folder) or Path(shim.spec).is_relative_to(folder.resolve())
         ]
+        targets = processes.family(own)
         for name in folders_in(folder / "containers"):
             for attempt in folders_in(name):
                 run = load(attempt / "run.json", Run)
                 if isinstance(run, Run) and run.boot_id == shims.boot_id():
-                    own += [(run.pid, run.pid_start), (run.shim, run.shim_start)]
-                    shims.kill_session(run.pid, run.pid_start)
-        problem = _end(own) or self._remove_cgroup(uid)
+                    lead = run.pid, run.pid_start
+                    alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]
+                    targets |= processes.family(alive, lead)
+        problem = _end(targets, processes) or self._remove_cgroup(uid)
         return problem or remove_tree(folder)
 
     def _remove_cgroup(self, uid: str) -> str:
@@ -118,39 +123,22 @@ class Surgery:
         return "" if self._cgroups.remove_pod(uid) else "its cgroup cannot be removed: something stays inside"
 
 
-def _end(processes: list[tuple[int, int]]) -> str:
-    """Kill processes with all that they have started, and wait until they are gone."""
-    targets: dict[int, int] = {}
-    for pid, start in processes:
-        if shims.start_time(pid) == start:
-            for each in shims.descendants(pid):
-                began = shims.start_time(each)
-                if began is not None and each != os.getpid():
-                    targets[each] = began
-    for pid, start in targets.items():
-        shims.send(pid, start, signal.SIGKILL)
+def _end(pids: Collection[int], processes: Processes) -> str:
+    """Kill processes, and wait until they are gone."""
+    left = [processes.by_pid[pid] for pid in pids if pid != os.getpid()]
+    for each in left:
+        shims.send(each.pid, each.start, signal.SIGKILL)
     deadline = time.monotonic() + _PATIENCE
-    left = list(targets.items())
     while left:
-        left = [(pid, start) for pid, start in left if _runs(pid, start)]
+        for each in left:
+            shims.collect(each.pid)
+        now = read_processes()
+        left = [each for each in left if now.is_there(each.pid, each.start)]
         if left and time.monotonic() > deadline:
-            return f"process {left[0][0]} does not end"
+            return f"process {left[0].pid} does not end"
         if left:
-            time.sleep(0.01)
+            time.sleep(0.02)
     return ""
-
-
-def _runs(pid: int, start: int) -> bool:
-    shims.collect(pid)
-    fd = shims.open_process(pid, start)
-    if fd is None:
-        return False
-    os.close(fd)
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read(4096).rpartition(b")")[2].split()[:1] not in ([b"Z"], [b"X"])
-    except OSError:
-        return False
 
 
 def _set_mode(path: Path, identity: Identity, mode: int) -> str:
