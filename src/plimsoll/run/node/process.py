@@ -23,6 +23,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import NodeAddress, Pod
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.cluster.client.retries import Backoff
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine import Machine
@@ -68,15 +69,21 @@ class NodeProcess:
         self._ready = asyncio.Event()
         many = self.settings.count > 1
         name = self.settings.names[0]
+        backoff = Backoff(first=settings.pace.watch_first, most=settings.pace.watch_most)
         self._pods: Informer[Pod] = Informer(
             client,
             PODS,
             partial(codec.decode, view=Pod),
             fields="" if many else f"spec.nodeName={name}",
             keep="view" if many else "both",
+            backoff=backoff,
         )
         self._nodes: Informer[dict[str, Any]] = Informer(
-            client, NODES, codec.decode_tree, fields="" if many else f"metadata.name={name}"
+            client,
+            NODES,
+            codec.decode_tree,
+            fields="" if many else f"metadata.name={name}",
+            backoff=backoff,
         )
 
     # -- from outside

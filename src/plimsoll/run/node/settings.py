@@ -48,6 +48,8 @@ class Pace:
     pods: PodTiming = field(default_factory=PodTiming)
     status_first: float = 0.5  #: before a status that was not taken is written again; doubles
     status_most: float = 15.0
+    watch_first: float = 0.5  #: before pods are listed again after that has failed; doubles
+    watch_most: float = 30.0
     tidy: float = 60.0  #: between two looks for what nobody knows
     slices: float = 30.0  #: for drivers to come back after a start, before their slices go
     pressure: float = 10.0  #: between two looks at what is left of the machine
