@@ -1,7 +1,9 @@
 """The environment and the command of a container.
 
 Owns `$(VAR)` expansion, the downward API, and values from ConfigMaps and Secrets. What cannot be had is a
-fault with the kubelet's reason and text. Not here: variables for services, and files (volumes, tokens).
+fault with the kubelet's reason and text. Not here: files (volumes, tokens).
+
+DIFF: no variables for services (test_no_variables_for_services).
 """
 
 from __future__ import annotations

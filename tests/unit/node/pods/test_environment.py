@@ -172,3 +172,9 @@ def test_what_is_missing_is_named() -> None:
 def test_no_process_can_be_given_a_nul() -> None:
     assert "NUL" in fault_of({"name": "A", "value": "a\0b"})
     assert "NUL" in fault_of(command=["a\0b"])
+
+
+def test_no_variables_for_services() -> None:
+    store = Store()
+    assert env_of(store=store) == {}
+    assert store.asked == [], "services are not even read"
