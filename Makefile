@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCHES := decode cel allocator ledger store server informer scheduler podresources
+BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes
 
 .PHONY: up install test lint types unit test-slow bench lock clean
 
