@@ -112,7 +112,7 @@ class Agent:
         except BaseException:
             await self.stop()
             raise
-        for finding in (*own.book.findings, *own.admitter.findings):
+        for finding in (*own.book.findings, *own.admitter.findings, *own.runtime.findings):
             _log.warning("%s: %s", self.name, finding)
         self._keep(own.presence.run(), "presence")
         self._keep(self._keep_tiers(), "tiers")

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
+from plimsoll.node.records import Finding
 
 
 class Phase(StrEnum):
@@ -103,9 +104,14 @@ class Runtime(Protocol):
     name: str
     version: str
 
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What was wrong with what an earlier agent left, and what went wrong since, the newest of it."""
+        ...
+
     async def start(self, changed: Callable[[str], None]) -> None:
         """Take over what runs from before; from then on `changed` is called with the UID of a pod one of
-        whose containers has changed by itself."""
+        whose containers has ended, or was changed by hooks."""
         ...
 
     async def stop(self) -> None:

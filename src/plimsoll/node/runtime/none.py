@@ -246,6 +246,8 @@ class NoneRuntime:
             merged = container.held.resources.merged(resources)
             container.held = replace(container.held, resources=merged)
             self._set(container, cpus=merged.cpus)
+            if self._changed is not None:
+                self._changed(container.held.state.pod)
         return None
 
     async def stop_container(self, id: str, grace: float) -> None:

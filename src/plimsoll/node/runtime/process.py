@@ -370,6 +370,8 @@ class ProcessRuntime:
             life.keep(replace(life.record, resources=merged, spec=spec))
         except StoreError as error:
             return RuntimeFault(UPDATE_ERROR, str(error))
+        if self._changed is not None:
+            self._changed(pod)
         return None
 
     async def _pin(self, life: Life, cpus: str) -> RuntimeFault | None:
