@@ -15,13 +15,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from plimsoll.api.core import Container, ContainerStatus, Pod
+from plimsoll.api.core import Container, Pod
 from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
 from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
 from plimsoll.node.pods.endings import TERMINAL, pod_grace
+from plimsoll.node.pods.history import lost_states, restarts_of
 from plimsoll.node.pods.hooks import POST_START_SECONDS, post_start_of, pre_stop_of, run_hook
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.probes import Probing
@@ -69,6 +70,7 @@ class PodWorker:
         self._vanished = False
         self._ending: Ending | None = None
         self._closed = False
+        self._lost: tuple[ContainerState, ...] = ()
         self._waits: dict[str, Wait] = {}
         self._failures: dict[str, Failure] = {}
         self._trouble: Failure | None = None  #: of the end
@@ -85,6 +87,9 @@ class PodWorker:
     # -- from outside
 
     def start(self) -> PodWorker:
+        """Begin; the runtime has taken over what it knows from before."""
+        now = self.parts.clock()
+        self._lost = lost_states(self.pod, self.parts.runtime.containers(self.uid), now)
         self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
         return self
 
@@ -185,8 +190,8 @@ class PodWorker:
             now=self.parts.clock(),
             timing=self.parts.timing,
             sandbox=self._sandbox(),
-            states=states,
-            restarts=_restarts(self.pod),
+            states=(*self._lost, *states),
+            restarts=restarts_of(self.pod),
             waits=self._waits,
             failures=self._failures,
             probes=self._probing.probed,
@@ -434,7 +439,7 @@ class PodWorker:
     # -- telling
 
     def _tell(self, at: Situation) -> None:
-        if self._vanished or self._is_settled(at.states):
+        if self._vanished or self._is_settled():
             return
         if self._rejected is not None:
             order = self._rejected
@@ -443,17 +448,17 @@ class PodWorker:
             self.status = build_status(self._see(at))
         self.parts.writer.put(self.pod, self.status)
 
-    def _is_settled(self, states: Any) -> bool:
+    def _is_settled(self) -> bool:
         """A pod that had ended before this worker came, and of which nothing is known here."""
         ended = self._ending is not None and self._ending.cause is Cause.TERMINAL
-        return ended and not states and not self.status
+        return ended and not self.status and not self.parts.runtime.containers(self.uid)
 
     def _see(self, at: Situation) -> Seen:
         return Seen(
             pod=self.pod,
             now=at.now,
             before=self.status or tell(self.pod),
-            states=at.states,
+            states=self.parts.runtime.containers(self.uid),
             sandbox=at.sandbox,
             probes=self._probing.probed,
             waiting=self._waiting,
@@ -486,16 +491,6 @@ def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
 
 def _containers(pod: Pod) -> tuple[Any, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
-
-
-def _restarts(pod: Pod) -> dict[str, int]:
-    """How often containers were restarted that are known to have run."""
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return {status.name: status.restart_count for status in statuses if _has_run(status)}
-
-
-def _has_run(status: ContainerStatus) -> bool:
-    return ("waiting" not in status.state and bool(status.state)) or bool(status.last_state)
 
 
 __all__ = ["ContainerState", "PodWorker", "reject"]

@@ -65,8 +65,12 @@ async def has_reason(node: Node, reason: str) -> bool:
     return any(f'"{reason}"'.encode() in raw and node.name.encode() in raw for raw in events.items)
 
 
-async def with_claim(node: Node) -> Any:
-    spec = {**WITH_CLAIM, "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{node.serial}"}]}
+async def with_claim(node: Node, **rest: Any) -> Any:
+    spec = {
+        **WITH_CLAIM,
+        **rest,
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": f"claim-{node.serial}"}],
+    }
     pod = await node.create(spec)
     await node.create_claim(pod, f"claim-{node.serial}")
     return pod
@@ -761,5 +765,32 @@ def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_pat
         await gone(node)
         assert (tmp_path / "stopping").exists()
         assert node.log.place("stopped c") < node.log.place("stop s")
+
+    play(cluster, story)
+
+
+# -- the machine forgets
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node, restartPolicy=policy)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.crash()
+        node.forget()
+        await node.begin(pod)
+        if policy == "Never":
+            await until(lambda: is_phase(node, "Failed"))
+            (own,) = (await node.status())["containerStatuses"]
+            assert own["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+            assert node.log.count("create") == 1, "what is to run once does not run twice"
+            assert not node.gpus.held
+        else:
+            await until(lambda: restarted(node, 1))
+            assert node.log.count("prepared") == 1
+        await node.delete()
+        await gone(node)
 
     play(cluster, story)

@@ -287,6 +287,10 @@ class Node:
         self.worker = None
         self.parts = self._parts()
 
+    def forget(self) -> None:
+        """The machine was started anew and knows nothing."""
+        self.machine = self.parts.runtime = Machine(log=self.log)
+
     def kill(self) -> None:
         """From inside a step: nothing of the agent gets any further than this."""
         assert self.worker is not None

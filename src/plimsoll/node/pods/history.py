@@ -1,0 +1,52 @@
+"""What the API knows of containers that the runtime has lost, with the machine's memory or its disk.
+
+Pure. A container that was told to run and cannot be found has ended, with 137: so its restart policy holds,
+and what is to run once does not run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.core import ContainerStatus, Pod
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.seen import branch, number
+
+LOST_CODE = 137
+
+
+def restarts_of(pod: Pod) -> dict[str, int]:
+    """How often containers were restarted that are known to have run."""
+    return {status.name: status.restart_count for status in _statuses(pod) if _has_run(status)}
+
+
+def lost_states(pod: Pod, known: Sequence[ContainerState], now: float) -> tuple[ContainerState, ...]:
+    """The containers that ran by what the API says, and that the runtime knows nothing of."""
+    names = {state.name for state in known}
+    lost = []
+    for status in _statuses(pod):
+        ended = branch(status.state, "terminated") or branch(status.last_state, "terminated")
+        ran = "running" in status.state or bool(ended)
+        if status.name in names or not ran:
+            continue
+        code = LOST_CODE if "running" in status.state else number(ended, "exitCode")
+        lost.append(
+            ContainerState(
+                id=f"lost-{status.name}",
+                pod=pod.metadata.uid,
+                name=status.name,
+                attempt=max(0, status.restart_count),
+                phase=Phase.EXITED,
+                finished_at=now,
+                exit_code=code,
+            )
+        )
+    return tuple(lost)
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _has_run(status: ContainerStatus) -> bool:
+    return ("waiting" not in status.state and bool(status.state)) or bool(status.last_state)
