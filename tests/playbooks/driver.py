@@ -1,0 +1,177 @@
+"""A driver on real sockets that does as it is told, remembers what it holds and leaves CDI files for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from plimsoll.node.layout import Layout
+from plimsoll.wire import rpc
+from plimsoll.wire.messages import dra_v1, health_v1, registration
+
+NAME = "gpu.example.com"
+_VERSIONS = ("v1.DRAPlugin", "v1.DRAResourceHealth")
+
+
+class Driver:
+    """One driver, over any number of its processes' lives: what it holds is on its own disk."""
+
+    def __init__(self, layout: Layout, name: str = NAME) -> None:
+        self.name = name
+        self._dra = layout.plugins / name / "dra.sock"
+        self._registration = layout.registry / f"{name}-reg.sock"
+        self._cdi = layout.cdi
+        self._servers: list[grpc.aio.Server] = []
+        self._streams: list[asyncio.Queue[Any]] = []
+        #: Names of the claims it was asked for, in order: ("prepare" or "unprepare", name, UID).
+        self.calls: list[tuple[str, str, str]] = []
+        #: What it holds: UID -> name.
+        self.held: dict[str, str] = {}
+        self.refuses: set[str] = set()
+        #: Claims whose next call ends the process: before it has done anything, or after it.
+        self.crashes: dict[str, str] = {}
+        self.share_id: str | None = None
+        self.health: list[dict[str, Any]] = []
+        #: Nothing is answered while this is not set.
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    @property
+    def up(self) -> bool:
+        return bool(self._servers)
+
+    def count(self, call: str, claim: str) -> int:
+        return sum((call, claim) == each[:2] for each in self.calls)
+
+    # -- life
+
+    async def come(self) -> None:
+        assert not self._servers
+        for folder in (self._dra.parent, self._registration.parent, self._cdi):
+            folder.mkdir(parents=True, exist_ok=True)
+        claims: Any = {
+            "NodePrepareResources": self._answer("prepare"),
+            "NodeUnprepareResources": self._answer("unprepare"),
+        }
+        handlers = [
+            rpc.handle(dra_v1.DESCRIPTOR, "DRAPlugin", claims),
+            rpc.handle(health_v1.DESCRIPTOR, "DRAResourceHealth", {"NodeWatchResources": self._watch}),
+        ]
+        self._servers.append(await rpc.serve(self._dra, handlers))
+        methods: Any = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notify}
+        handler = rpc.handle(registration.DESCRIPTOR, "Registration", methods)
+        self._servers.append(await rpc.serve(self._registration, [handler]))
+
+    async def go(self) -> None:
+        """In good order: first nobody finds it any more, then calls under way are answered."""
+        self._registration.unlink(missing_ok=True)
+        await self._end(grace=5.0)
+
+    async def die(self) -> None:
+        """As by kill -9: connections break."""
+        await self._end(grace=None)
+
+    async def _end(self, grace: float | None) -> None:
+        servers, self._servers = self._servers, []
+        for queue in self._streams:
+            queue.put_nowait(None)
+        for server in reversed(servers):
+            await server.stop(grace)
+
+    # -- registration
+
+    async def _info(self, request: Any, context: Any) -> Any:
+        return registration.PluginInfo(
+            type="DRAPlugin", name=self.name, endpoint=str(self._dra), supported_versions=_VERSIONS
+        )
+
+    async def _notify(self, request: Any, context: Any) -> Any:
+        assert request.plugin_registered, request.error
+        return registration.RegistrationStatusResponse()
+
+    # -- claims
+
+    def _answer(self, call: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def answer(request: Any, context: Any) -> Any:
+            self.calls += [(call, claim.name, claim.uid) for claim in request.claims]
+            await self._crash(request, "before")
+            await self.gate.wait()
+            found = self._prepare(request) if call == "prepare" else self._unprepare(request)
+            await self._crash(request, "after")
+            return found
+
+        return answer
+
+    async def _crash(self, request: Any, when: str) -> None:
+        for claim in request.claims:
+            if self.crashes.get(claim.name) == when:
+                del self.crashes[claim.name]
+                # Not from inside the call, which the end of the server would wait for.
+                self._dying = asyncio.create_task(self.die())
+                await asyncio.sleep(60)
+
+    def _prepare(self, request: Any) -> Any:
+        answer = dra_v1.NodePrepareResourcesResponse()
+        for claim in request.claims:
+            entry = answer.claims[claim.uid]
+            if claim.name in self.refuses:
+                entry.error = f"no device for {claim.name}"
+                continue
+            self.held[claim.uid] = claim.name
+            device = entry.devices.add(pool_name="pool", device_name=f"dev-{claim.name}", request_names=["r"])
+            if self.share_id is not None:
+                device.share_id = self.share_id
+            device.cdi_device_ids.append(f"{self.name}/claim={claim.uid}")
+            spec = {
+                "cdiVersion": "0.5.0",
+                "kind": f"{self.name}/claim",
+                "devices": [{"name": claim.uid, "containerEdits": {"env": [f"CLAIM={claim.name}"]}}],
+            }
+            path = self._file(claim.uid)
+            path.with_name(f".{path.name}").write_text(json.dumps(spec))
+            path.with_name(f".{path.name}").rename(path)
+        return answer
+
+    def _unprepare(self, request: Any) -> Any:
+        answer = dra_v1.NodeUnprepareResourcesResponse()
+        for claim in request.claims:
+            if claim.name in self.refuses:
+                answer.claims[claim.uid].error = f"{claim.name} stays"
+                continue
+            self.held.pop(claim.uid, None)
+            self._file(claim.uid).unlink(missing_ok=True)
+            answer.claims[claim.uid].SetInParent()
+        return answer
+
+    def _file(self, uid: str) -> Path:
+        return self._cdi / f"{self.name}-{uid}.json"
+
+    def files(self) -> set[str]:
+        """The UIDs of the claims that have a CDI file."""
+        found = self._cdi.glob(f"{self.name}-*.json")
+        return {path.name.removeprefix(f"{self.name}-").removesuffix(".json") for path in found}
+
+    # -- health
+
+    def tell_health(self, *devices: dict[str, Any]) -> None:
+        self.health = list(devices)
+        for queue in self._streams:
+            queue.put_nowait(self.health)
+
+    async def _watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._streams.append(queue)
+        queue.put_nowait(self.health)
+        try:
+            while (devices := await queue.get()) is not None:
+                yield health_v1.NodeWatchResourcesResponse(
+                    devices=[health_v1.DeviceHealth(**device) for device in devices]
+                )
+        finally:
+            self._streams.remove(queue)

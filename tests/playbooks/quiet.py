@@ -1,0 +1,141 @@
+"""What has to be so when nothing moves any more: nothing leaks, and what the API says is true."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from plimsoll.ledger.node import pod_key
+from plimsoll.node.containers import Phase
+from tests.playbooks.world import SECONDS, Tree, World
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+async def quiet(world: World, seconds: float = SECONDS) -> None:
+    """Wait until everything is as it has to be."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await look(world)
+        assert not world.wrongs, world.wrongs
+        if not found:
+            return
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.02)
+
+
+async def look(world: World) -> list[str]:
+    """What is not as it has to be."""
+    wrong = [*_driver(world)]
+    if world.up:
+        wrong += _agent(world)
+        if not world.away:
+            wrong += _api(world, await world.pods())
+    return wrong
+
+
+def _driver(world: World) -> list[str]:
+    """Whatever happens: a driver holds nothing that is not on record, and keeps what containers use."""
+    disk, held = world.recorded(), world.driver.held
+    wrong = [f"the driver holds {name}, which nobody knows" for uid, name in held.items() if uid not in disk]
+    wrong += [f"{row['name']} is ready on record, and not held" for uid, row in disk.items()
+              if row.get("ready") and uid not in held]
+    if world.driver.files() != set(held):
+        wrong.append(f"CDI files are {world.driver.files()}, not {set(held)}")
+    return wrong
+
+
+def _agent(world: World) -> list[str]:
+    """The agent's books agree with its records, with themselves and with each other."""
+    agent = world.agent
+    own, wrong = agent.equipment, []
+    book = {claim.ref.uid: claim for claim in own.book.claims()}
+    if set(book) != set(world.recorded()):
+        wrong.append(f"the book has claims {set(book)}, the record {set(world.recorded())}")
+    if list(agent.admitter.order) != world.admitted():
+        wrong.append(f"let in are {agent.admitter.order}, on record {world.admitted()}")
+    wrong += [str(each) for each in agent.admitter.ledger.verify()]
+    sandboxes = {each.uid for each in own.runtime.sandboxes() if each.running}
+    if not sandboxes <= set(agent.admitter.order):
+        wrong.append(f"sandboxes {sandboxes} run, let in are {agent.admitter.order}")
+    users = {pod for claim in book.values() for pod in claim.pods}
+    if not users <= set(agent.admitter.order):
+        wrong.append(f"pods {users} hold claims, let in are {agent.admitter.order}")
+    for claim in book.values():
+        if not claim.pods:
+            wrong.append(f"{claim.ref.name} is held for nobody")
+    left = [path.name for path in world.layout.root.iterdir() if path.name.startswith(".")]
+    if left or (world.layout.quarantine.exists() and not world.damaged):
+        wrong.append(f"files are left: {left or 'quarantine'}")
+    return wrong
+
+
+def _api(world: World, pods: list[Tree]) -> list[str]:
+    """What the API says of pods is so, and pods are as they should be."""
+    agent, wrong = world.agent, []
+    own = agent.equipment
+    uids = {tree["metadata"]["uid"] for tree in pods}
+    if {pod_key(pod) for pod in agent.pods()} != uids:
+        wrong.append("the agent does not know the pods of the API")
+    for what, known in (
+        ("sandboxes", {each.uid for each in own.runtime.sandboxes()}),
+        ("workers", set(agent._workers)),
+        ("cgroups", set(own.cgroups.pods())),
+        ("folders", {path.name for path in world.layout.pods.glob("*")}),
+    ):
+        if not known <= uids:
+            wrong.append(f"{what} of pods that are gone: {known - uids}")
+    for tree in pods:
+        wrong += [f"{tree['metadata']['name']}: {each}" for each in _pod(world, tree)]
+    return wrong
+
+
+def _pod(world: World, tree: Tree) -> list[str]:
+    agent, wrong = world.agent, []
+    own, meta, status = agent.equipment, tree["metadata"], tree.get("status", {})
+    uid, phase = meta["uid"], status.get("phase")
+    states = [state for state in own.runtime.containers(uid) if state.phase is Phase.RUNNING]
+    shown = {
+        each["name"]: each["containerID"]
+        for each in status.get("containerStatuses", ())
+        if "running" in each.get("state", {})
+    }
+    if shown != {state.name: f"{own.runtime.name}://{state.id}" for state in states}:
+        wrong.append(f"containers {shown} are said to run, {[state.id for state in states]} do")
+    for state in states:
+        count = next((each["restartCount"] for each in status["containerStatuses"]
+                      if each["name"] == state.name), None) if shown else None
+        if count != state.attempt:
+            wrong.append(f"restarts {count}, should be {state.attempt}")
+    claims = own.book.of_pod(uid)
+    if phase in TERMINAL:
+        if states or uid in agent.admitter or claims:
+            wrong.append(f"it has {phase} and holds something")
+        if meta.get("deletionTimestamp"):
+            wrong.append("it has ended and is not taken from the API")
+        return wrong
+    if uid not in agent.admitter:
+        wrong.append("it is neither let in nor refused")
+    stuck = _blocked(world, tree)
+    if meta.get("deletionTimestamp"):
+        if not stuck:
+            wrong.append("it is still there")
+        return wrong
+    if states:
+        if phase != "Running":
+            wrong.append(f"it runs, and its phase is {phase}")
+        wanted = {world.claims[each["resourceClaimName"]]["metadata"]["uid"]
+                  for each in tree["spec"].get("resourceClaims", ())}
+        if {claim.ref.uid for claim in claims if claim.ready} != wanted:
+            wrong.append("it runs without its claims")
+    elif not stuck:
+        wrong.append(f"it does not run: {phase}")
+    return wrong
+
+
+def _blocked(world: World, tree: dict[str, Any]) -> bool:
+    """Whether a pod cannot go on because of its driver."""
+    names = {each["resourceClaimName"] for each in tree["spec"].get("resourceClaims", ())}
+    driver = world.driver
+    return bool(names) and (not driver.up or not driver.gate.is_set() or bool(names & driver.refuses))

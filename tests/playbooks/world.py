@@ -1,0 +1,463 @@
+"""A node with everything around it: an API server, a whole agent, a driver, and a machine that outlives both.
+
+Owns `World`, the verbs of conversations. What must never happen is noted the moment it does (`wrongs`): a
+driver asked again for what is ready on record, a claim released under a running container, a container made
+before its claims are on record. What must be so once nothing moves any more is in `quiet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import EVENTS, PODS, RESOURCE_CLAIMS
+from plimsoll.cluster.client.within import WithinTransport
+from plimsoll.cluster.server.security.users import node_user
+from plimsoll.errors import ApiError
+from plimsoll.node.agent import Agent
+from plimsoll.node.containers import ContainerState, Phase, Runtime
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.plugins import Times
+from plimsoll.node.pods.backoff import Timing as PodTiming
+from plimsoll.node.prepared import ClaimRef, PreparedClaim
+from plimsoll.node.presence import Timing
+from plimsoll.node.pressure import Available
+from plimsoll.run.node.assembly import make_agent
+from plimsoll.run.node.process import NodeProcess
+from plimsoll.run.node.settings import NodeSettings, Pace
+from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from tests.playbooks.driver import Driver
+from tests.playbooks.line import Line
+from tests.playbooks.machine import Machine
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+NODE = "n1"
+SECONDS = 15.0
+#: Short enough for tests, long enough for a busy machine.
+PACE = Pace(
+    plugins=Times(
+        scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0
+    ),
+    pods=PodTiming(
+        crash_first=0.1,
+        crash_most=0.2,
+        retry_first=0.05,
+        retry_most=0.1,
+        grace_least=0.05,
+        grace_vanished=0.2,
+        reading=2.0,
+    ),
+    status_first=0.02,
+    status_most=0.1,
+    watch_first=0.05,
+    watch_most=0.1,
+    tidy=0.2,
+    slices=0.3,
+    pressure=0.05,
+    room=5.0,
+)
+MACHINE = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi", "pods": 20}})
+QUICK = Timing(renew=0.5, check=0.5, first=0.02, most=0.1)
+
+
+@dataclass
+class _Life:
+    """One agent, from its start to its end."""
+
+    process: NodeProcess
+    line: Line
+    task: asyncio.Task[None]
+
+    @property
+    def agent(self) -> Agent:
+        agent = self.process.agent()
+        assert isinstance(agent, Agent)
+        return agent
+
+
+class World:
+    """See the module; `running` makes one."""
+
+    def __init__(self, root: Path, server: RunningServer, **settings: Any) -> None:
+        self.layout = Layout(root)
+        self.server = server
+        self.admin = server.client()
+        self.driver = Driver(self.layout)
+        self.settings = NodeSettings(
+            **{
+                "name": NODE,
+                "root": root,
+                "runtime": "none",
+                "machine": MACHINE,
+                "cdi": (self.layout.cdi,),
+                "timing": QUICK,
+                "pace": PACE,
+                "pod_resources": None,
+                "cgroup_root": f"plimsoll-{root.name}",
+                **settings,
+            }
+        )
+        #: What must never happen, and did.
+        self.wrongs: list[str] = []
+        self.machine = None if self.settings.runtime == "process" else Machine(self.layout.cdi, self._created)
+        #: Claims by name, as they were made last, and what they were allocated from.
+        self.claims: dict[str, Tree] = {}
+        #: A call to a driver waits here: "before" it is made, or "after" it was answered.
+        self.hold = ""
+        self.held_up = asyncio.Event()
+        self.available: Callable[[], Available] | None = None
+        #: Damage was done on purpose: something may be in quarantine.
+        self.damaged = False
+        self.away = False
+        self._life: _Life | None = None
+
+    # -- the agent
+
+    @property
+    def agent(self) -> Agent:
+        assert self._life is not None, "the agent is not running"
+        return self._life.agent
+
+    @property
+    def up(self) -> bool:
+        return self._life is not None
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.machine if self.machine is not None else self.agent.equipment.runtime
+
+    async def begin_agent(self) -> None:
+        """Start an agent; it need not be ready."""
+        assert self._life is None
+        line = Line(WithinTransport(self.server.api.handle, node_user(NODE)))
+        if self.away:
+            line.cut()
+        process = NodeProcess(Client(line, attempts=1), self.settings, make=self._make)
+        task = asyncio.create_task(process.run(), name="agent")
+        self._life = _Life(process, line, task)
+        await self.until(lambda: process.agents or task.done(), "an agent")
+
+    async def start_agent(self) -> None:
+        await self.begin_agent()
+        await self.ready()
+
+    async def ready(self) -> None:
+        assert self._life is not None
+        life = self._life
+        ready = asyncio.create_task(life.process.ready(SECONDS))
+        await asyncio.wait((life.task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if life.task.done():
+            ready.cancel()
+            self._life = None
+            life.task.result()
+        await ready
+
+    async def stop_agent(self) -> None:
+        """In good order."""
+        life, self._life = self._life, None
+        assert life is not None
+        life.process.stop()
+        await asyncio.wait_for(life.task, SECONDS)
+
+    async def kill_agent(self) -> None:
+        """As by kill -9: from this moment on nothing it does reaches the disk or the API."""
+        life, self._life = self._life, None
+        assert life is not None
+        life.line.cut()
+        records = {
+            path: path.read_bytes() if path.exists() else None
+            for path in (self.layout.claims, self.layout.admitted)
+        }
+        self.hold = ""
+        life.task.cancel()
+        await asyncio.wait((life.task,), timeout=SECONDS)
+        for path, data in records.items():
+            if data is not None:
+                path.write_bytes(data)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _make(self, client: Client, settings: NodeSettings, name: str, machine: Any, metrics: Any) -> Agent:
+        agent = make_agent(
+            client, settings, name, machine, metrics, runtime=self.machine, available=self.available
+        )
+        plugins, book = agent.equipment.plugins, agent.equipment.book
+        assert plugins is not None
+
+        def doorway(call: str, inner: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+            async def through(driver: str, claims: Sequence[ClaimRef]) -> T:
+                known = {claim.ref.uid: claim for claim in book.claims()}
+                for ref in claims:
+                    self._judge_call(call, driver, ref, known.get(ref.uid))
+                await self._held("before")
+                answer = await inner(driver, claims)
+                await self._held("after")
+                return answer
+
+            return through
+
+        setattr(plugins, "prepare", doorway("prepare", plugins.prepare))  # noqa: B010 - a method
+        setattr(plugins, "unprepare", doorway("unprepare", plugins.unprepare))  # noqa: B010
+        return agent
+
+    async def _held(self, point: str) -> None:
+        if self.hold == point:
+            self.held_up.set()
+            while self.hold == point:
+                await asyncio.sleep(0.01)
+
+    # -- what must never happen
+
+    def _judge_call(self, call: str, driver: str, ref: ClaimRef, known: PreparedClaim | None) -> None:
+        if known is None or ref.uid not in self.recorded():
+            self.wrongs.append(f"{call} of {ref.name}, which is not on record")
+            return
+        if call == "prepare" and driver in known.drivers and driver not in known.pending:
+            self.wrongs.append(f"{ref.name} was prepared again without need")
+        if call == "unprepare":
+            for pod in known.pods:
+                if any(state.phase is Phase.RUNNING for state in self.runtime.containers(pod)):
+                    self.wrongs.append(f"{ref.name} is released while a container of its pod {pod} runs")
+
+    def _created(self, state: ContainerState) -> None:
+        """A container was made: its claims are ready, and that is on the disk."""
+        disk = self.recorded()
+        for claim in self.agent.equipment.book.of_pod(state.pod):
+            entry = disk.get(claim.ref.uid)
+            if entry is None or not entry.get("ready"):
+                self.wrongs.append(f"container {state.name} has claim {claim.ref.name}, which is not ready")
+
+    def recorded(self) -> dict[str, Tree]:
+        """The claims on the disk by UID."""
+        return {each["uid"]: each for each in _body(self.layout.claims).get("claims", ())}
+
+    def admitted(self) -> list[str]:
+        """The UIDs of the pods that were let in, as the disk has it."""
+        return [each["uid"] for each in _body(self.layout.admitted).get("pods", ())]
+
+    # -- the API
+
+    def cut(self) -> None:
+        self.away = True
+        if self._life is not None:
+            self._life.line.cut()
+
+    def mend(self) -> None:
+        self.away = False
+        if self._life is not None:
+            self._life.line.mend()
+
+    async def make_claim(self, name: str, driver: str = "") -> Tree:
+        """A claim that is allocated."""
+        tree = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+        }
+        await self.admin.create(RESOURCE_CLAIMS, tree, "default")
+        result = {
+            "request": "r",
+            "driver": driver or self.driver.name,
+            "pool": "pool",
+            "device": f"dev-{name}",
+        }
+        status = {"allocation": {"devices": {"results": [result]}}}
+        self.claims[name] = await self._patch_claim(name, status)
+        return self.claims[name]
+
+    async def remake_claim(self, name: str) -> None:
+        """Another claim of the same name."""
+        await self.admin.patch(
+            RESOURCE_CLAIMS,
+            name,
+            {"status": {"reservedFor": None, "allocation": None}},
+            "default",
+            subresource="status",
+        )
+        await self.admin.delete(RESOURCE_CLAIMS, name, "default")
+        await self.make_claim(name)
+
+    async def _patch_claim(self, name: str, status: Tree) -> Tree:
+        return await self.admin.patch(
+            RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
+        )
+
+    async def pod(
+        self,
+        name: str,
+        *claims: str,
+        cpu: str = "",
+        annotations: Mapping[str, str] | None = None,
+        status: Tree | None = None,
+        containers: Sequence[Tree] = (),
+        namespace: str = "default",
+        **spec: Any,
+    ) -> Tree:
+        """A pod as a scheduler leaves it: its claims are there, allocated and reserved; then it is bound."""
+        container: Tree = {"name": "c", "image": "x", "resources": {}}
+        if cpu:
+            container["resources"]["requests"] = {"cpu": cpu}
+        if claims:
+            container["resources"]["claims"] = [{"name": claim} for claim in claims]
+        tree = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": dict(annotations or {})},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": list(containers) or [container],
+                "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+                **spec,
+            },
+        }
+        for claim in claims:
+            if claim not in self.claims:
+                await self.make_claim(claim)
+        made = await self.admin.create(PODS, tree, namespace)
+        user = {"resource": "pods", "name": name, "uid": made["metadata"]["uid"]}
+        for claim in claims:
+            now = await self.admin.get(RESOURCE_CLAIMS, claim, "default")
+            users = [*now["status"].get("reservedFor", ()), user]
+            self.claims[claim] = await self._patch_claim(claim, {"reservedFor": users})
+        if status:
+            await self.admin.patch(PODS, name, {"status": status}, namespace, subresource="status")
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace},
+            "target": target,
+        }
+        await self.admin.post(PODS, name, "binding", binding, namespace)
+        return made
+
+    async def get(self, name: str, namespace: str = "default") -> Tree | None:
+        try:
+            return await self.admin.get(PODS, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def uid(self, name: str) -> str:
+        tree = await self.get(name)
+        assert tree is not None, f"there is no pod {name}"
+        return str(tree["metadata"]["uid"])
+
+    async def delete(self, name: str, *, force: bool = False, namespace: str = "default") -> None:
+        await self.admin.delete(PODS, name, namespace, grace=0 if force else None)
+
+    async def pods(self) -> list[Tree]:
+        listing = await self.admin.list(PODS)
+        return [json.loads(item) for item in listing.items]
+
+    async def events(self, name: str) -> list[tuple[str, str]]:
+        """Reason and message of what was said about a pod."""
+        listing = await self.admin.list(EVENTS, "default")
+        trees = [json.loads(item) for item in listing.items]
+        return [
+            (tree["reason"], tree.get("note", tree.get("message", "")))
+            for tree in trees
+            if (tree.get("regarding") or tree.get("involvedObject") or {}).get("name") == name
+        ]
+
+    # -- containers
+
+    async def crash(self, name: str, code: int = 1) -> None:
+        uid = await self.uid(name)
+        if self.machine is not None:
+            await self.machine.crash(uid, code)
+            return
+        for state in self.runtime.containers(uid):
+            if state.phase is Phase.RUNNING:
+                os.kill(state.pid, signal.SIGKILL)
+
+    # -- waiting
+
+    async def until(self, look: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
+            await asyncio.sleep(0.01)
+        return found
+
+    async def sees(
+        self, name: str, fine: Callable[[Tree | None], Any], what: str = "", namespace: str = "default"
+    ) -> Tree | None:
+        """Wait until the API has a pod like this."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            tree = await self.get(name, namespace)
+            try:
+                if fine(tree):
+                    return tree
+            except (KeyError, IndexError, TypeError):
+                pass  # not written yet
+            assert time.monotonic() < deadline, f"{name} is not {what}: {tree and tree.get('status')}"
+            await asyncio.sleep(0.01)
+
+    async def runs(self, name: str, namespace: str = "default") -> Tree:
+        found = await self.sees(name, is_running, "running", namespace)
+        assert found is not None
+        return found
+
+    async def ended(self, name: str, phase: str = "Failed", namespace: str = "default") -> Tree:
+        found = await self.sees(name, lambda t: t and t["status"]["phase"] == phase, phase, namespace)
+        assert found is not None
+        return found
+
+    async def gone(self, name: str, namespace: str = "default") -> None:
+        await self.sees(name, lambda tree: tree is None, "gone", namespace)
+
+
+def is_running(tree: Tree | None) -> bool:
+    """Whether the API says that all containers of a pod run and are ready."""
+    if tree is None:
+        return False
+    statuses = tree["status"]["containerStatuses"]
+    return tree["status"]["phase"] == "Running" and all(each["ready"] for each in statuses)
+
+
+def _body(path: Path) -> Tree:
+    try:
+        found: Tree = json.loads(path.read_text())["body"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return found
+
+
+@asynccontextmanager
+async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -> AsyncIterator[World]:
+    """A world; at its end everything is ended, and nothing of it may be left."""
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    server = await start_server(ServerSettings(durability="normal", controllers=False))
+    world = World(folder, server, **settings)
+    try:
+        if driver:
+            await world.driver.come()
+        if agent:
+            await world.start_agent()
+        yield world
+    finally:
+        world.driver.gate.set()
+        if world.up:
+            await world.stop_agent()
+        await world.driver.die()
+        await server.stop()
+        shutil.rmtree(folder)
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not [task for task in left if "plimsoll/node" in str(task.get_coro())], left
