@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.api.gates import Gates
+from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.server.security.users import node_user
-from plimsoll.errors import InputError
+from plimsoll.errors import ApiError, InputError
+from plimsoll.node.agent import Agent
 from plimsoll.node.machine_file import parse_machine
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.process import NodeProcess
@@ -60,7 +63,8 @@ class LocalNodes:
         await asyncio.gather(*(running.begin() for running in self._running))
 
     async def stop(self) -> None:
-        await asyncio.gather(*(running.end() for running in self._running))
+        """Stop all; of what was really run nothing stays."""
+        await asyncio.gather(*(running.finish() for running in self._running))
         self._running = []
 
     def agent(self, name: str = "") -> AgentLike:
@@ -113,6 +117,27 @@ class _Running:
             ready.cancel()
             self._task.result()
         await ready
+
+    async def finish(self) -> None:
+        """End, and leave nothing behind: processes would outlive their agent, and cgroups both."""
+        agents = [agent for agent in self.process.agents.values() if isinstance(agent, Agent)]
+        if self._settings.runtime == "process" and self._task is not None:
+            await self._end_pods(agents)
+        await self.end()
+        if self._settings.runtime == "process":
+            for agent in agents:
+                await asyncio.to_thread(agent.equipment.cgroups.tear_down)
+
+    async def _end_pods(self, agents: Sequence[Agent]) -> None:
+        client = self._server.client()
+        for agent in agents:
+            for pod in agent.pods():
+                with suppress(ApiError):
+                    await client.delete(PODS, pod.metadata.name, pod.metadata.namespace, grace=0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                while any(agent.equipment.runtime.sandboxes() for agent in agents):
+                    await asyncio.sleep(0.02)
 
     async def end(self) -> None:
         task, self._task = self._task, None

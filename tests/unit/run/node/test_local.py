@@ -196,6 +196,24 @@ def test_settings_of_ones_own(tmp_path: Path) -> None:
         cluster.wait_for("pods", "p", condition=is_running)
 
 
+def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
+    own = NodeSettings(name="real", runtime="process", cgroups="plan")
+    told = tmp_path / "pid"
+    script = f"echo $$$$ > {told}.new; mv {told}.new {told}; exec sleep 1000"
+    tree = pod("p", "10m", nodeName="real")
+    tree["spec"]["containers"][0] |= {"command": ["sh", "-c", script]}
+    with LocalCluster(nodes=own) as cluster:
+        cluster.apply(tree)
+        cluster.wait_for("pods", "p", condition=is_running)
+        deadline = time.monotonic() + 10
+        while not told.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process = Path("/proc") / told.read_text().strip()
+        assert process.exists()
+    assert not process.exists()
+
+
 @pytest.mark.plimsoll(nodes=["only"])
 def test_the_fixture_has_nodes_too(plimsoll_cluster: LocalCluster) -> None:
     assert plimsoll_cluster.agent().name == "only"
