@@ -87,7 +87,7 @@ def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
 
 def shown_version(form: Form) -> str:
     """The version a node is shown with: the Kubernetes whose rules it follows, and ours."""
-    return f"v{form.value}.0+plimsoll.{version('plimsoll')}"
+    return f"v{form.value}.0+plimsoll.{version('plimsoll').replace('+', '.')}"
 
 
 def _spec_of(runtime: NoneRuntime | ProcessRuntime, id: str) -> ContainerSpec | None:
