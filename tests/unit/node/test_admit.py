@@ -6,7 +6,6 @@ import asyncio
 import json
 import tempfile
 import time
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
