@@ -303,33 +303,6 @@ def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -
     assert (blocked / "admitted.json").exists()
 
 
-class Slow(RecordFile):
-    """A disk that takes longer for the first write than for the second."""
-
-    def save(self, value: Any) -> None:
-        time.sleep(0.05 if len(value["pods"]) == 1 else 0.0)
-        super().save(value)
-
-
-def test_the_record_never_goes_back_in_time(tmp_path: Path) -> None:
-    file = Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine")
-    admitter = Admitter(NODE, record=file)
-
-    async def scene() -> None:
-        admitter.admit(cpu("a", "1"))
-        first = asyncio.create_task(admitter.flush())
-        await asyncio.sleep(0.01)
-        admitter.admit(cpu("b", "1"))
-        assert await admitter.flush() is None
-        saved = json.loads(file.path.read_text())["body"]["pods"]
-        assert [entry["name"] for entry in saved] == ["a", "b"], "what was asked for is on the disk"
-        await first
-
-    asyncio.run(scene())
-    saved = json.loads(file.path.read_text())["body"]["pods"]
-    assert [entry["name"] for entry in saved] == ["a", "b"]
-
-
 # -- critical pods
 
 
