@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -792,5 +793,52 @@ def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) ->
             assert node.log.count("prepared") == 1
         await node.delete()
         await gone(node)
+
+    play(cluster, story)
+
+
+# -- any order
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> None:
+    dice = Random(seed)
+
+    async def story(node: Node) -> None:
+        node.machine.deaf = {"c"} if dice.random() < 0.5 else set()
+        pod = await with_claim(node, restartPolicy=dice.choice(["Always", "OnFailure"]))
+        await node.begin(pod)
+        for _ in range(10):
+            await one_event(node, pod)
+            await asyncio.sleep(dice.choice([0, 0, 0.01, 0.05]))
+        node.line.cut = False
+        if dice.random() < 0.3:
+            await until(lambda: node.machine.containers())
+        await node.delete(grace=dice.choice([None, 0]))
+        if dice.random() < 0.5:
+            await asyncio.sleep(dice.choice([0, 0.02]))
+            await node.crash()
+            await node.begin(pod)
+        await gone(node)
+
+    async def one_event(node: Node, pod: Pod) -> None:
+        kind = dice.choice(["die", "die", "crash", "cut", "join", "refuse", "hold", "fault", "wait"])
+        running = [s for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        if kind == "die" and running:
+            await node.machine.crash(pod.metadata.uid, "c", dice.choice([1, 137]))
+        elif kind == "crash":
+            await node.crash()
+            await node.begin(pod)
+        elif kind in ("cut", "join"):
+            node.line.cut = kind == "cut"
+        elif kind == "refuse":
+            node.gpus.faults.append("no")
+        elif kind == "hold":
+            node.gpus.release_faults.append("busy")
+        elif kind == "fault":
+            step = dice.choice(["sandbox", "create", "start"])
+            node.machine.faults.setdefault(step, []).append(RuntimeFault("RunContainerError", "no"))
+        else:
+            await until(lambda: node.worker is not None and node.worker.status)
 
     play(cluster, story)

@@ -136,6 +136,7 @@ class Gpus:
     release_faults: list[str] = field(default_factory=list)
     gate: asyncio.Event | None = None
     held: set[str] = field(default_factory=set)
+    is_used: Callable[[], bool] = lambda: False
 
     async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
         self.log.add("prepare")
@@ -149,6 +150,7 @@ class Gpus:
         return {c.uid: (PreparedDevice("pool", "gpu-0", ("gpu",), (f"{driver}/gpu=0",)),) for c in claims}
 
     async def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, DriverFault | None]:
+        assert not self.is_used(), "a claim is released while a container runs"
         self.log.add("unprepare")
         if self.release_faults:
             fault = DriverFault(driver, "refused", self.release_faults.pop(0))
@@ -194,7 +196,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.machine = Machine(log=self.log)
-        self.gpus = Gpus(self.log)
+        self.gpus = Gpus(self.log, is_used=self._runs)
         self.book = ClaimBook(self.gpus)
         self.watching: asyncio.Task[None] | None = None
         self.parts = self._parts()
@@ -286,6 +288,9 @@ class Node:
         await self.machine.stop()
         self.worker = None
         self.parts = self._parts()
+
+    def _runs(self) -> bool:
+        return any(state.phase is Phase.RUNNING for state in self.machine.containers())
 
     def forget(self) -> None:
         """The machine was started anew and knows nothing."""
