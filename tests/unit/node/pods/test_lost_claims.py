@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from plimsoll.run.local import LocalCluster
-from tests.unit.node.pods.test_worker import gone, is_phase, restarted, with_claim
+from tests.unit.node.pods.stories import gone, is_phase, restarted, with_claim
 from tests.unit.node.pods.world import node_of, until
 
 

@@ -1,0 +1,15 @@
+"""A cluster for all stories about pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from plimsoll.run.local import LocalCluster
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=False) as running:
+        yield running

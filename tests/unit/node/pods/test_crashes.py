@@ -1,0 +1,166 @@
+"""Agents die at every step, machines forget, everything goes wrong in any order: nothing is lost or left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+
+import pytest
+
+from plimsoll.api.core import Pod
+from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.run.local import LocalCluster
+from tests.unit.node.pods.stories import (
+    gone,
+    is_phase,
+    play,
+    restarted,
+    with_claim,
+)
+from tests.unit.node.pods.world import Node, until
+
+# -- the agent dies at every step
+
+
+LIFE = (
+    "prepare",
+    "prepared",
+    "sandbox",
+    "create",
+    "start",
+    "crashed",
+    "create c 1",
+    "stop c",
+    "stopped c",
+    "stop-sandbox",
+    "unprepare",
+    "unprepared",
+    "remove-sandbox",
+)
+
+
+@pytest.mark.parametrize("step", LIFE)
+def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step: str) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node)
+        died = asyncio.Event()
+
+        def die(line: str) -> None:
+            if line.startswith(step) and not died.is_set():
+                died.set()
+                node.kill()
+                raise asyncio.CancelledError
+
+        node.log.hook = die
+
+        async def live() -> None:
+            """A pod's life, begun anew wherever the agent died."""
+            await node.begin(pod)
+            await until(lambda: died.is_set() or running(node, 0))
+            if not died.is_set():
+                await crash_once()
+                await until(lambda: died.is_set() or running(node, 1))
+            if not died.is_set():
+                await node.delete()
+                await until(lambda: died.is_set() or (node.worker is not None and node.worker.finished))
+
+        async def crash_once() -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await node.machine.crash(pod.metadata.uid, "c", 1)
+
+        await live()
+        await until(died.is_set)
+        ran = [s.id for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        await node.crash()
+        await node.begin(pod)
+        if LIFE.index(step) < LIFE.index("stop c"):
+            await until(lambda: is_phase(node, "Running"))
+            await until(lambda: any(s.phase is Phase.RUNNING for s in node.machine.containers()))
+            assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is Phase.RUNNING}
+            await node.delete()
+        await gone(node)
+        assert node.log.count("prepared") <= 2
+        assert node.log.lines[-1] == "remove-sandbox"
+
+    play(cluster, story)
+
+
+async def running(node: Node, attempt: int) -> bool:
+    states = node.machine.containers()
+    ready = any(s.phase is Phase.RUNNING and s.attempt == attempt for s in states)
+    return ready and await is_phase(node, "Running")
+
+
+# -- the machine forgets
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) -> None:
+    async def story(node: Node) -> None:
+        pod = await with_claim(node, restartPolicy=policy)
+        await node.begin(pod)
+        await until(lambda: is_phase(node, "Running"))
+        await node.crash()
+        node.forget()
+        await node.begin(pod)
+        if policy == "Never":
+            await until(lambda: is_phase(node, "Failed"))
+            (own,) = (await node.status())["containerStatuses"]
+            assert own["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+            assert node.log.count("create") == 1, "what is to run once does not run twice"
+            assert not node.gpus.held
+        else:
+            await until(lambda: restarted(node, 1))
+            assert node.log.count("prepared") == 1
+        await node.delete()
+        await gone(node)
+
+    play(cluster, story)
+
+
+# -- any order
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> None:
+    dice = Random(seed)
+
+    async def story(node: Node) -> None:
+        node.machine.deaf = {"c"} if dice.random() < 0.5 else set()
+        pod = await with_claim(node, restartPolicy=dice.choice(["Always", "OnFailure"]))
+        await node.begin(pod)
+        for _ in range(10):
+            await one_event(node, pod)
+            await asyncio.sleep(dice.choice([0, 0, 0.01, 0.05]))
+        node.line.cut = False
+        if dice.random() < 0.3:
+            await until(lambda: node.machine.containers())
+        await node.delete(grace=dice.choice([None, 0]))
+        if dice.random() < 0.5:
+            await asyncio.sleep(dice.choice([0, 0.02]))
+            await node.crash()
+            await node.begin(pod)
+        await gone(node)
+
+    async def one_event(node: Node, pod: Pod) -> None:
+        kind = dice.choice(["die", "die", "crash", "cut", "join", "refuse", "hold", "fault", "wait"])
+        running = [s for s in node.machine.containers() if s.phase is Phase.RUNNING]
+        if kind == "die" and running:
+            await node.machine.crash(pod.metadata.uid, "c", dice.choice([1, 137]))
+        elif kind == "crash":
+            await node.crash()
+            await node.begin(pod)
+        elif kind in ("cut", "join"):
+            node.line.cut = kind == "cut"
+        elif kind == "refuse":
+            node.gpus.faults.append("no")
+        elif kind == "hold":
+            node.gpus.release_faults.append("busy")
+        elif kind == "fault":
+            step = dice.choice(["sandbox", "create", "start"])
+            node.machine.faults.setdefault(step, []).append(RuntimeFault("RunContainerError", "no"))
+        else:
+            await until(lambda: node.worker is not None and node.worker.status)
+
+    play(cluster, story)

@@ -1,0 +1,157 @@
+"""Probes and hooks of containers that run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plimsoll.node.pods.commands import HostCommands
+from plimsoll.run.local import LocalCluster
+from tests.unit.node.pods.stories import (
+    PLAIN,
+    condition,
+    gone,
+    has_reason,
+    is_phase,
+    play,
+    restarted,
+)
+from tests.unit.node.pods.world import Node, until
+
+
+async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
+    """An HTTP server that answers with these codes, the last one for ever."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        code = answers.pop(0) if len(answers) > 1 else answers[0]
+        writer.write(f"HTTP/1.1 {code} x\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+def probe(port: int, **rest: Any) -> dict[str, Any]:
+    return {"httpGet": {"path": "/", "port": port}, "periodSeconds": 1, "failureThreshold": 1, **rest}
+
+
+async def is_ready(node: Node, wanted: str) -> bool:
+    return bool((await condition(node, "Ready") or {}).get("status") == wanted)
+
+
+def test_readiness(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        answers = [500, 200]
+        server, port = await serve(answers)
+        node.parts.timing = replace(node.parts.timing, second=0.02)
+        async with server:
+            container = {"name": "c", "image": "i", "readinessProbe": probe(port)}
+            await node.begin(await node.create({"containers": [container]}))
+            await until(lambda: is_ready(node, "True"))
+            await until(lambda: has_reason(node, "Unhealthy"))
+            # A new agent does not take back what was found out.
+            await node.crash()
+            node.parts.timing = replace(node.parts.timing, second=100.0)
+            await node.begin(await node.view())
+            await asyncio.sleep(0.05)
+            assert await is_ready(node, "True")
+            await node.crash()
+            answers[:] = [503]
+            node.parts.timing = replace(node.parts.timing, second=0.02)
+            await node.begin(await node.view())
+            await until(lambda: is_ready(node, "False"))
+            assert node.log.count("create") == 1
+
+    play(cluster, story)
+
+
+def test_liveness_and_startup(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        lively, starting = [500], [500, 500, 200]
+        first, port = await serve(lively)
+        second, other = await serve(starting)
+        node.parts.timing = replace(node.parts.timing, second=0.02)
+        async with first, second:
+            container = {
+                "name": "c",
+                "image": "i",
+                "livenessProbe": probe(port),
+                "startupProbe": probe(other, failureThreshold=5),
+            }
+            await node.begin(await node.create({"containers": [container]}))
+            await until(lambda: node.log.count("stop c"))
+            assert starting == [200], "liveness waits for the start"
+            lively[:] = [200]
+            await until(lambda: restarted(node, 1))
+            await until(lambda: is_ready(node, "True"))
+
+    play(cluster, story)
+
+
+def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.parts.unprobed = True
+        every = {f"{kind}Probe": probe(1) for kind in ("readiness", "liveness", "startup")}
+        hooks = {"postStart": {"exec": {"command": ["false"]}}}
+        container = {"name": "c", "image": "i", "lifecycle": hooks, **every}
+        await node.begin(await node.create({"containers": [container]}))
+        await until(lambda: is_ready(node, "True"))
+
+    play(cluster, story)
+
+
+def shell(node: Node) -> HostCommands:
+    return HostCommands(
+        lambda id: next((h.spec for h in node.machine.inventory().containers if h.state.id == id), None)
+    )
+
+
+def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
+    async def story(node: Node) -> None:
+        node.parts.commands = shell(node)
+        note = f"echo $KIND >> {tmp_path}/notes"
+        hooks = {kind: {"exec": {"command": ["sh", "-c", note]}} for kind in ("postStart", "preStop")}
+        env = [{"name": "KIND", "value": "mine"}]
+        container = {"name": "c", "image": "i", "lifecycle": hooks, "env": env}
+        await node.begin(await node.create({**PLAIN, "containers": [container]}))
+        await until(lambda: is_phase(node, "Running"))
+        await until(lambda: (tmp_path / "notes").exists())
+        await node.delete()
+        await gone(node)
+        assert (tmp_path / "notes").read_text() == "mine\nmine\n"
+
+    play(cluster, story)
+
+
+def test_a_start_whose_hook_fails_is_undone(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.parts.commands = shell(node)
+        hooks = {"postStart": {"exec": {"command": ["false"]}}}
+        await node.begin(await node.create({"containers": [{"name": "c", "image": "i", "lifecycle": hooks}]}))
+        await until(lambda: node.log.count("create c 1"))
+        await until(lambda: has_reason(node, "FailedPostStartHook"))
+
+    play(cluster, story)
+
+
+def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_path: Path) -> None:
+    async def story(node: Node) -> None:
+        node.parts.commands = shell(node)
+        node.machine.deaf = {"c"}
+        hooks = {"preStop": {"exec": {"command": ["touch", str(tmp_path / "stopping")]}}}
+        side = {"name": "s", "image": "i", "restartPolicy": "Always", "lifecycle": hooks}
+        await node.begin(await node.create({**PLAIN, "initContainers": [side]}))
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete()
+        await until(lambda: node.log.count("stop c"))
+        await asyncio.sleep(0.1)
+        assert not (tmp_path / "stopping").exists()
+        await gone(node)
+        assert (tmp_path / "stopping").exists()
+        assert node.log.place("stopped c") < node.log.place("stop s")
+
+    play(cluster, story)
