@@ -27,7 +27,7 @@ SECONDS = 40.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("server"), durable=False)
+    running = ServerProcess(tmp_path_factory.mktemp("server"))
     running.start()
     try:
         yield running
@@ -77,9 +77,19 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def kubeconfig_of(who: str, server: ServerProcess, folder: Path) -> Path:
+    """Credentials with the rights of one node and not more."""
+    path = folder / "own"
+    with suppress(SystemExit):
+        main(["kubeconfig", who, "--data", str(server.data), "--server", server.url, "--out", str(path)])
+    assert path.exists()
+    return path
+
+
 def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_path: Path) -> None:
     options = ("--name", NAME, "--root", str(root), "--cgroups", "plan", "--nri", str(root / "nri.sock"))
-    program = NodeProgram(tmp_path, server.kubeconfig, *options).start()
+    own = kubeconfig_of(f"node:{NAME}", server, tmp_path)
+    program = NodeProgram(tmp_path, own, *options).start()
     told = tmp_path / "pid"
 
     async def begin(client: Client) -> None:
@@ -112,7 +122,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
         pid = int(told.read_text())
         assert is_alive(pid)
 
-        code, text = NodeProgram(tmp_path, server.kubeconfig, *options, name="second").run()
+        code, text = NodeProgram(tmp_path, own, *options, name="second").run()
         assert code == 2
         assert "uses this folder; stop it, or give another folder with --root" in text
         assert "Traceback" not in text
