@@ -14,12 +14,12 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.cluster.controllers.plans.moments import read_moment
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.phases import TERMINAL
 from plimsoll.node.pods.restarts import should_restart, should_restart_init
 from plimsoll.node.pods.situation import Cause, Ending, Situation, Stop
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-TERMINAL = ("Succeeded", "Failed")
 
 
 def judge_end(at: Situation, latest: dict[str, ContainerState]) -> Ending | None:

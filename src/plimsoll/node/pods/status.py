@@ -20,7 +20,7 @@ from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
 from plimsoll.node.pods.container_status import container_statuses
 from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
 from plimsoll.node.pods.seen import Seen, Tree, items, text
-from plimsoll.node.pods.situation import Cause, Ending
+from plimsoll.node.pods.situation import Cause
 from plimsoll.node.prepared import PreparedClaim
 
 #: The fields of a status that are ours, beside conditions.
@@ -111,11 +111,6 @@ def _addresses(seen: Seen) -> Tree:
         found["podIP"] = addresses[0]
         found["podIPs"] = [{"ip": address} for address in addresses]
     return found
-
-
-def ended_status(ending: Ending | None) -> bool:
-    """Whether a pod that ends like this has a status to be told."""
-    return ending is None or ending.cause is not Cause.VANISHED
 
 
 # -- devices

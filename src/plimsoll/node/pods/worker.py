@@ -21,10 +21,11 @@ from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, Sandbo
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
 from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
-from plimsoll.node.pods.endings import TERMINAL, pod_grace
+from plimsoll.node.pods.endings import pod_grace
 from plimsoll.node.pods.history import lost_states, restarts_of
 from plimsoll.node.pods.hooks import POST_START_SECONDS, post_start_of, pre_stop_of, run_hook
 from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.phases import TERMINAL
 from plimsoll.node.pods.probes import Probing
 from plimsoll.node.pods.resizing import PodResize
 from plimsoll.node.pods.seen import Seen, Tree, text
@@ -491,6 +492,3 @@ def reject(pod: Pod, reason: str, message: str, parts: Parts) -> PodWorker:
 
 def _containers(pod: Pod) -> tuple[Any, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
-
-
-__all__ = ["ContainerState", "PodWorker", "reject"]
