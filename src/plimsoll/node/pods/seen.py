@@ -38,6 +38,8 @@ class Seen:
     host_ips: tuple[str, ...] = ()
     #: What containers were given, by name, where that differs from the spec.
     allocated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    #: What the pod as a whole was given, if its spec asks for something as a whole.
+    whole: ResourceRequirements | None = None
     #: What runs with other resources than those given, by name.
     actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     #: `allocatedResourcesStatus` by container.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.api.core import Container, Pod
+from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.cluster.controllers.plans.moments import write_moment
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.qos import pod_qos
@@ -37,6 +37,8 @@ FIELDS = (
     "qosClass",
     "initContainerStatuses",
     "containerStatuses",
+    "allocatedResources",
+    "resources",
 )
 #: Fields that are taken away where there is nothing to say.
 _TEXTS = ("reason", "message")
@@ -58,6 +60,9 @@ def build_status(seen: Seen) -> Tree:
     if seen.pod.metadata.generation:
         status["observedGeneration"] = seen.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
+    if seen.whole is not None:
+        status["allocatedResources"] = codec.to_tree(seen.whole.requests)
+        status["resources"] = codec.to_tree(ResourceRequirements(seen.whole.limits, seen.whole.requests))
     status.update(_addresses(seen))
     return status
 

@@ -469,6 +469,7 @@ class PodWorker:
             runtime=self.parts.runtime.name,
             host_ips=self.parts.facts().host_ips,
             allocated={c.name: c.resources for c in _containers(self._given())},
+            whole=self._given().spec.resources,
             actual=self._resize.actual,
             health=self._health(),
             resize=self._resize.conditions,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.core import Container, Pod, PodSpec, PodStatus
+from plimsoll.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from plimsoll.api.meta import Condition, ObjectMeta
+from plimsoll.api.quantity import Quantity
 from plimsoll.node.containers import ContainerState, Phase, SandboxState
 from plimsoll.node.pods.phases import phase_of
 from plimsoll.node.pods.seen import Seen
@@ -288,3 +289,14 @@ def test_the_api_lets_nobody_take_back_an_end() -> None:
     first = build_status(see(pod, state("i", Phase.EXITED), state()))
     again = build_status(see(pod, state("i", Phase.EXITED), state("i", attempt=1), before=first))
     assert again["initContainerStatuses"] == first["initContainerStatuses"]
+
+
+def test_what_a_pod_as_a_whole_has_is_told() -> None:
+    whole = ResourceRequirements(limits={"cpu": Quantity.parse("2")}, requests={"cpu": Quantity.parse("1")})
+    status = build_status(see(pod_of(), state(), whole=whole))
+    assert status["allocatedResources"] == {"cpu": "1"}
+    assert status["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+    patch = status_patch("u", {}, status)
+    assert patch is not None
+    assert patch["status"]["allocatedResources"] == {"cpu": "1"}
+    assert "resources" not in build_status(see(pod_of(), state()))
