@@ -314,7 +314,7 @@ class Agent:
             await asyncio.sleep(self._tidy_seconds)
 
     async def tidy(self) -> None:
-        """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups."""
+        """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups, the record."""
         own = self.equipment
         if own.book.lost:
             await self._rebuild()
@@ -330,6 +330,7 @@ class Agent:
         for uid in await asyncio.to_thread(own.cgroups.pods):
             if uid not in self._pods and uid not in self._workers:
                 await asyncio.to_thread(own.cgroups.remove_pod, uid)
+        await self.admitter.flush()  # who is gone since the last agent, and what could not be saved
 
     async def _rebuild(self) -> None:
         """The record of claims is lost: have those of all pods prepared again, which drivers can take."""
@@ -361,11 +362,10 @@ def _report(task: asyncio.Task[None]) -> None:
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel and wait; who is cancelled while waiting here hears of it."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError, Exception):
-            await task
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _name(pod: Pod) -> str:

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -332,11 +331,10 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel and wait; who is cancelled while waiting here hears of it."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError, Exception):
-            await task
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:

@@ -116,6 +116,25 @@ async def until(look: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_process_can_be_cancelled_at_any_moment(folder: Path, ready: bool) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            for turns in range(8):
+                process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
+                task = asyncio.create_task(process.run())
+                if ready:
+                    await process.ready(SECONDS)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                async with asyncio.timeout(SECONDS):
+                    await asyncio.wait((task,))
+                assert task.cancelled()
+
+    asyncio.run(scene())
+
+
 def test_an_agent_hears_of_all_pods_and_then_of_each(folder: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
