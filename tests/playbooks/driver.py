@@ -36,6 +36,7 @@ class Driver:
         self.refuses: set[str] = set()
         #: Claims whose next call ends the process: before it has done anything, or after it.
         self.crashes: dict[str, str] = {}
+        self._dying: asyncio.Task[None] | None = None
         self.share_id: str | None = None
         self.health: list[dict[str, Any]] = []
         #: Nothing is answered while this is not set.
@@ -45,6 +46,11 @@ class Driver:
     @property
     def up(self) -> bool:
         return bool(self._servers)
+
+    @property
+    def dead(self) -> bool:
+        """It is not there, and nothing of it either."""
+        return not self._servers and (self._dying is None or self._dying.done())
 
     def count(self, call: str, claim: str) -> int:
         return sum((call, claim) == each[:2] for each in self.calls)

@@ -49,11 +49,8 @@ class Line:
             raise UnreachableError(f"{request.method} {request.path}: the line is cut", sent=False)
 
     async def _chunks(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        while True:
-            try:
-                yield await self._unless_cut(_next(chunks))
-            except StopAsyncIteration:
-                return
+        while (chunk := await self._unless_cut(_next(chunks))) is not None:
+            yield chunk
 
     async def _unless_cut(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)
@@ -62,14 +59,11 @@ class Line:
             await asyncio.wait((task, cut), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise UnreachableError("the line was cut", sent=True)
-            found = task.result()
+            return task.result()
         finally:
             for each in (task, cut):
                 each.cancel()
             await asyncio.gather(task, cut, return_exceptions=True)
-        if found is None:
-            raise StopAsyncIteration
-        return found
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

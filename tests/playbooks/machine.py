@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.wire.cdi import CdiFolders
 
@@ -24,8 +24,35 @@ class Machine(NoneRuntime):
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = asyncio.Event()
+        #: Nothing is done for an agent that was killed.
+        self.frozen = False
+
+    async def _thawed(self) -> None:
+        while self.frozen:
+            await asyncio.sleep(0.01)
+
+    async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        await self._thawed()
+        return await super().run_sandbox(spec)
+
+    async def stop_sandbox(self, uid: str) -> None:
+        await self._thawed()
+        await super().stop_sandbox(uid)
+
+    async def remove_sandbox(self, uid: str) -> None:
+        await self._thawed()
+        await super().remove_sandbox(uid)
+
+    async def stop_container(self, id: str, grace: float) -> None:
+        await self._thawed()
+        await super().stop_container(id, grace)
+
+    async def remove_container(self, id: str) -> None:
+        await self._thawed()
+        await super().remove_container(id)
 
     async def create(self, spec: ContainerSpec) -> RuntimeFault | None:
+        await self._thawed()
         fault = await super().create(spec)
         if fault is None:
             self._watch(next(state for state in self.containers(spec.pod) if state.id == spec.id))
@@ -35,6 +62,7 @@ class Machine(NoneRuntime):
         if not self.gate.is_set():
             self.waiting.set()
             await self.gate.wait()
+        await self._thawed()
         state = next((each for each in self.containers() if each.id == id), None)
         if state is not None and state.phase is Phase.CREATED:
             self.starts[state.pod] = self.starts.get(state.pod, 0) + 1

@@ -39,8 +39,11 @@ def _driver(world: World) -> list[str]:
     """Whatever happens: a driver holds nothing that is not on record, and keeps what containers use."""
     disk, held = world.recorded(), world.driver.held
     wrong = [f"the driver holds {name}, which nobody knows" for uid, name in held.items() if uid not in disk]
-    wrong += [f"{row['name']} is ready on record, and not held" for uid, row in disk.items()
-              if row.get("ready") and uid not in held]
+    wrong += [
+        f"{row['name']} is ready on record, and not held"
+        for uid, row in disk.items()
+        if row.get("ready") and uid not in held
+    ]
     if world.driver.files() != set(held):
         wrong.append(f"CDI files are {world.driver.files()}, not {set(held)}")
     return wrong
@@ -104,8 +107,14 @@ def _pod(world: World, tree: Tree) -> list[str]:
     if shown != {state.name: f"{own.runtime.name}://{state.id}" for state in states}:
         wrong.append(f"containers {shown} are said to run, {[state.id for state in states]} do")
     for state in states:
-        count = next((each["restartCount"] for each in status["containerStatuses"]
-                      if each["name"] == state.name), None) if shown else None
+        count = (
+            next(
+                (each["restartCount"] for each in status["containerStatuses"] if each["name"] == state.name),
+                None,
+            )
+            if shown
+            else None
+        )
         if count != state.attempt:
             wrong.append(f"restarts {count}, should be {state.attempt}")
     claims = own.book.of_pod(uid)
@@ -125,8 +134,10 @@ def _pod(world: World, tree: Tree) -> list[str]:
     if states:
         if phase != "Running":
             wrong.append(f"it runs, and its phase is {phase}")
-        wanted = {world.claims[each["resourceClaimName"]]["metadata"]["uid"]
-                  for each in tree["spec"].get("resourceClaims", ())}
+        wanted = {
+            world.claims[each["resourceClaimName"]]["metadata"]["uid"]
+            for each in tree["spec"].get("resourceClaims", ())
+        }
         if {claim.ref.uid for claim in claims if claim.ready} != wanted:
             wrong.append("it runs without its claims")
     elif not stuck:

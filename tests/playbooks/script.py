@@ -1,24 +1,24 @@
 """Conversations as text, a step in a line.
 
-    driver comes | goes | dies | restarts         it registers; ends in good order; ends as by kill -9
-    driver refuses A                              it answers with an error for a claim
-    driver breaks off at A | after A              its process ends when it is asked for a claim, or has done it
-    driver works                                  it answers as it should
-    driver falls silent | speaks                  nothing is answered, until then
-    agent starts | stops | is killed | restarts   `begins`: it need not get ready
-    agent is killed before the call | after the answer     at that point of the next call to a driver
-    api goes | comes
-    pod P [with A,B] [cpu 2] [never]              `never`: it is not restarted
-    pod P is deleted | is forced off
-    claim A is made anew
-    starts wait | starts go on                    containers are made and not started, until then
-    P crashes | P exits
-    P runs | P waits | P is gone | P is Failed | P is starting | P is leaving
-    P says REASON                                 an event
-    P started 2                                   so often
-    A asked 2 | A released 1                      so often a driver was asked; `A asked twice or more`
-    claims are damaged | admitted is damaged
-    quiet                                         everything is as it should be: `quiet.py`
+driver comes | goes | dies | restarts         it registers; ends in good order; ends as by kill -9
+driver refuses A                              it answers with an error for a claim
+driver breaks off at A | after A              its process ends when it is asked for a claim, or has done it
+driver works                                  it answers as it should
+driver falls silent | speaks                  nothing is answered, until then
+agent starts | stops | is killed | restarts   `begins`: it need not get ready
+agent is killed before the call | after the answer     at that point of the next call to a driver
+api goes | comes
+pod P [with A,B] [cpu 2] [never]              `never`: it is not restarted
+pod P is deleted | is forced off
+claim A is made anew
+starts wait | starts go on                    containers are made and not started, until then
+P crashes | P exits
+P runs | P waits | P is gone | P is Failed | P is starting | P is leaving
+P says REASON                                 an event
+P started 2                                   so often
+A asked 2 | A released 1                      so often a driver was asked; `A asked twice or more`
+claims are damaged | admitted is damaged
+quiet                                         everything is as it should be: `quiet.py`
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def _breaks_off(world: World, when: str, claim: str) -> None:
 
 @says("driver is dead")
 async def _dead(world: World) -> None:
-    await world.until(lambda: not world.driver.up, "the driver is dead")
+    await world.until(lambda: world.driver.dead, "the driver is dead")
 
 
 @says("driver works")
@@ -174,7 +174,7 @@ async def _killed_at(world: World, when: str) -> None:
 @says("calls stop (before the call|after the answer)")
 async def _stop_at(world: World, when: str) -> None:
     world.held_up.clear()
-    world.hold = when.split()[0]
+    world.hold = when.split(maxsplit=1)[0]
 
 
 @says("calls go on")
@@ -192,7 +192,7 @@ async def _api(world: World, what: str) -> None:
 
 @says(r"pod (\w+)(?: with ([\w,]+))?(?: cpu (\S+))?( never)?")
 async def _pod(world: World, name: str, claims: str | None, cpu: str | None, never: str | None) -> None:
-    spec = {"restartPolicy": "Never"} if never else {}
+    spec: dict[str, Any] = {"restartPolicy": "Never"} if never else {}
     await world.pod(name, *(claims.split(",") if claims else ()), cpu=cpu or "", **spec)
 
 
@@ -218,6 +218,16 @@ async def _starts(world: World, what: str) -> None:
 @says(r"(\w+) (crashes|exits)")
 async def _crashes(world: World, name: str, what: str) -> None:
     await world.crash(name, 0 if what == "exits" else 1)
+
+
+# -- the disk
+
+
+@says("(claims|admitted) (?:are|is) damaged")
+async def _damaged(world: World, which: str) -> None:
+    path = world.layout.claims if which == "claims" else world.layout.admitted
+    path.write_bytes(path.read_bytes()[:-20].replace(b"checksum", b"checksun"))
+    world.damaged = True
 
 
 # -- what there is to see
@@ -266,16 +276,6 @@ async def _counts(world: World, claim: str, call: str, count: str, more: str | N
     method = "prepare" if call == "asked" else "unprepare"
     await world.until(lambda: world.driver.count(method, claim) >= int(count), f"{claim} {call} {count}")
     assert more or world.driver.count(method, claim) == int(count), world.driver.calls
-
-
-# -- the disk
-
-
-@says("(claims|admitted) (?:are|is) damaged")
-async def _damaged(world: World, which: str) -> None:
-    path = world.layout.claims if which == "claims" else world.layout.admitted
-    path.write_bytes(path.read_bytes()[:-20].replace(b"checksum", b"checksun"))
-    world.damaged = True
 
 
 @says("quiet")

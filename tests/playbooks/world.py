@@ -48,9 +48,7 @@ NODE = "n1"
 SECONDS = 15.0
 #: Short enough for tests, long enough for a busy machine.
 PACE = Pace(
-    plugins=Times(
-        scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0
-    ),
+    plugins=Times(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.3, call=5.0, dial=2.0),
     pods=PodTiming(
         crash_first=0.1,
         crash_most=0.2,
@@ -106,7 +104,7 @@ class World:
                 "timing": QUICK,
                 "pace": PACE,
                 "pod_resources": None,
-                "cgroup_root": f"plimsoll-{root.name}",
+                "cgroup_root": f"plimsoll-{root.name}-x",  # a name may end with "_", which is no name
                 **settings,
             }
         )
@@ -122,6 +120,7 @@ class World:
         #: Damage was done on purpose: something may be in quarantine.
         self.damaged = False
         self.away = False
+        self.dead = False
         self._life: _Life | None = None
 
     # -- the agent
@@ -181,9 +180,16 @@ class World:
             path: path.read_bytes() if path.exists() else None
             for path in (self.layout.claims, self.layout.admitted)
         }
-        self.hold = ""
+        # It takes a while until the last of its tasks has ended: until then they get nothing done.
+        self.dead = True
+        if self.machine is not None:
+            self.machine.frozen = True
         life.task.cancel()
         await asyncio.wait((life.task,), timeout=SECONDS)
+        assert life.task.done(), "the agent did not end"
+        self.hold, self.dead = "", False
+        if self.machine is not None:
+            self.machine.frozen = False
         for path, data in records.items():
             if data is not None:
                 path.write_bytes(data)
@@ -216,8 +222,8 @@ class World:
     async def _held(self, point: str) -> None:
         if self.hold == point:
             self.held_up.set()
-            while self.hold == point:
-                await asyncio.sleep(0.01)
+        while self.hold == point or self.dead:
+            await asyncio.sleep(0.01)
 
     # -- what must never happen
 
