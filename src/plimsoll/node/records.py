@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -118,7 +119,9 @@ class RecordFile:
 
     def _read(self) -> tuple[Any, str]:
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=_open) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None, "it is no plain file"
                 raw = file.read(SIZE_MAX + 1)
         except FileNotFoundError:
             return None, ""
@@ -217,6 +220,11 @@ def _replace(path: Path, temporary: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _open(path: str, flags: int) -> int:
+    # Else opening a pipe would wait for its writer.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _free_name(folder: Path, name: str) -> Path:

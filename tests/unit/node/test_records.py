@@ -240,3 +240,13 @@ def test_a_link_does_not_lead_elsewhere(file: RecordFile, tmp_path: Path) -> Non
     file.save(1)
     assert victim.read_text() == "mine"
     assert file.load().value == 1
+
+
+def test_a_pipe_in_its_place_is_set_aside(file: RecordFile) -> None:
+    os.mkfifo(file.path)
+    assert file.look().finding is not None
+    loaded = file.load()
+    assert loaded.finding is not None
+    assert "it is no plain file" in loaded.finding.what
+    file.save({"a": 1})
+    assert file.load().value == {"a": 1}
