@@ -26,6 +26,7 @@ REFUSED = "refused"
 #: A socket that was made this short a time ago may be about to be served.
 SETTLED_SECONDS = 10.0
 _SECONDS = 2.0
+_LIST_SECONDS = 5.0
 _AT_ONCE = 16
 _TIMES = Times(dial=_SECONDS, info=_SECONDS)
 _OURS, _KUBELETS = 0o077, 0o022
@@ -91,7 +92,7 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
 
 async def _list(path: Path) -> tuple[int | None, str]:
     try:
-        async with PodResourcesClient(path, timeout=5.0) as client:
+        async with PodResourcesClient(path, timeout=_LIST_SECONDS) as client:
             return len((await client.list()).pod_resources), ""
     except InputError as problem:
         return None, str(problem)

@@ -44,6 +44,18 @@ def test_a_node_that_is_not_there_yet(ward: Ward) -> None:
     assert not (ward.folder / "new").exists()
 
 
+def put_odd(ward: Ward, path: Path, kind: str) -> None:
+    """Something that is no file."""
+    if kind == "link":
+        path.symlink_to("/etc/shadow")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        ward.put_socket(path)
+
+
 # -- the root folder
 
 
@@ -77,10 +89,7 @@ def test_paths_of_sockets_have_to_be_short(ward: Ward, length: int, level: Level
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_in_the_place_of_the_lock(ward: Ward, kind: str) -> None:
-    lock = ward.layout.lock
-    {"link": lambda: lock.symlink_to("/dev/null"), "pipe": lambda: os.mkfifo(lock), "folder": lock.mkdir}[
-        kind
-    ]()
+    put_odd(ward, ward.layout.lock, kind)
     found = mended(ward, "root.lock", Level.ERROR)
     assert found.evidence == f"it is a {kind}, not a file"
     assert len(list(ward.layout.quarantine.iterdir())) == 1
@@ -131,7 +140,8 @@ def test_what_is_in_the_place_of_a_socket(ward: Ward) -> None:
     assert kept.read_bytes() == b"hello"
 
 
-def test_a_socket_that_somebody_serves_is_left_alone(ward: Ward) -> None:
+def test_a_socket_that_somebody_serves_is_left_alone(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plimsoll.run.doctor.sockets._LIST_SECONDS", 0.2)
     path = ward.layout.pod_resources
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as server:
@@ -206,13 +216,7 @@ def test_what_is_in_the_place_of_a_record(ward: Ward, kind: str) -> None:
     path = ward.layout.claims
     path.unlink()
     (ward.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
-    make = {
-        "pipe": lambda: os.mkfifo(path),
-        "link": lambda: path.symlink_to("/etc/shadow"),
-        "folder": path.mkdir,
-        "socket": lambda: ward.put_socket(path),
-    }
-    make[kind]()
+    put_odd(ward, path, kind)
     mended(ward, "records.claims", Level.ERROR)
 
 

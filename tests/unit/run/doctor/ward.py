@@ -91,14 +91,14 @@ class Ward:
     def examine(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> Report:
         return asyncio.run(self.ask(repair=repair, runtime=runtime, **changes))
 
-    async def ask(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> Report:
+    async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> Report:
         client = changes.pop("client", None)
         settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
         examination = Examination(
             settings=NodeSettings(**settings),
             runtime=runtime,
             mount=self.mount,
-            client=client,  # type: ignore[arg-type]
+            client=client,
         )
         return await run_doctor(examination, repair=repair)
 
