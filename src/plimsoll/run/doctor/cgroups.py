@@ -96,7 +96,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     told = f"version {found.version}: {' '.join(found.controllers)}" if found.version else "none to be used"
     if found.read_only:
         told += f"; not writable: {' '.join(found.read_only)}"
-    if facts.is_kubelet or facts.runtime != "process":
+    if facts.is_kubelet or facts.runtime != "process" or found.planned:
         yield note("cgroups.version", "cgroups", told)
         return
     yield from _judge_version(facts, told)

@@ -9,6 +9,7 @@ be alone, no agent can start, because the doctor holds the folder's lock.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ from plimsoll.run.node.lock import RootLock
 from plimsoll.run.node.settings import NodeSettings
 
 _ATTEMPTS = 2
+_DENIED = os.strerror(errno.EACCES)
 JUDGES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     root.judge,
     sockets.judge,
@@ -131,6 +133,11 @@ class Doctor:
         if problem and entry.kind in ("folder", "unknown"):
             raise ConfigError(f"{layout.root}: cannot be examined: {problem}; run the doctor as root")
         held = await asyncio.to_thread(root.look_at_lock, layout.lock)
+        found = await asyncio.to_thread(records.gather, layout)
+        problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
+        if _DENIED in problems:
+            # Who may not look must not judge: an agent that runs would be taken for one that does not.
+            raise ConfigError(f"{layout.root}: cannot be examined: {_DENIED}; run the doctor as root")
         theirs = not held.held and await asyncio.to_thread(root.is_kubelets, layout)
         running, pid = held.held, held.pid if held.held else None
         if theirs:
@@ -139,7 +146,6 @@ class Doctor:
             pid = pids[0] if pids else None
         tree = None if theirs else await asyncio.to_thread(self._tree)
         folders = settings.cdi or (*CDI_FOLDERS, *(() if theirs else (layout.cdi,)))
-        found = await asyncio.to_thread(records.gather, layout)
         return Facts(
             layout=layout,
             now=self._asked.now(),
@@ -153,7 +159,10 @@ class Doctor:
             sockets=await sockets.gather(layout, self._nri(), kubelet=theirs),
             privileges=await asyncio.to_thread(privileges.gather, pid if running else None),
             machine=await asyncio.to_thread(machine.gather, settings, self._asked.machine),
-            cgroups=await asyncio.to_thread(cgroups.gather, self._cgroup_root(), tree, self._asked.mount),
+            cgroups=replace(
+                await asyncio.to_thread(cgroups.gather, self._cgroup_root(), tree, self._asked.mount),
+                planned=settings.cgroups == "plan",
+            ),
             records=found,
             pods=await asyncio.to_thread(pods.gather, layout, (layout.cdi,), kubelet=theirs),
             cdi=await asyncio.to_thread(cdi.gather, layout, folders, found),

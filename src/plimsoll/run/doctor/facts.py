@@ -122,6 +122,7 @@ class PodCgroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupFacts:
     version: int = 0
+    planned: bool = False  #: the settings want no cgroups to be set
     controllers: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     root: str = ""

@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
         fix = "run it as root: sockets are to belong to root, and cgroups are root's"
         yield Finding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
     if found.capabilities is None:
-        yield note("privileges.capabilities", whose, "its capabilities cannot be read")
+        yield note("privileges.capability", whose, "its capabilities cannot be read")
         return
     missing = [name for name, (bit, _) in NEEDED.items() if not found.capabilities >> bit & 1]
     for name in missing:

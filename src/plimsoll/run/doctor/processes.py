@@ -34,9 +34,9 @@ class Processes:
     by_pid: dict[int, Process] = field(default_factory=dict)
 
     def is_there(self, pid: int, start: int) -> bool:
-        """Whether just this process lives."""
+        """Whether just this process lives. The first of all is nobody's container, whatever a record says."""
         found = self.by_pid.get(pid)
-        return found is not None and found.start == start
+        return found is not None and found.start == start and pid > 1
 
     def family(self, roots: Iterable[int], leader: tuple[int, int] | None = None) -> set[int]:
         """Processes with all that they have started, and what is left of the session that one led."""
@@ -47,7 +47,7 @@ class Processes:
         if leader is not None:
             pid, start = leader
             first = self.by_pid.get(pid)
-            if first is None or first.start == start:  # else the number is another's by now
+            if pid > 1 and (first is None or first.start == start):  # else the number is another's by now
                 queue += [p.pid for p in self.by_pid.values() if p.session == pid and p.start >= start]
         found: set[int] = set()
         while queue:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from plimsoll.node.layout import Layout
 from plimsoll.run.doctor.facts import Facts, RootFacts, Space
-from plimsoll.run.doctor.files import Entry, list_folder, look_at, read_file, size_text, user_name
+from plimsoll.run.doctor.files import Entry, list_folder, look_at, read_file, reason, size_text, user_name
 from plimsoll.run.doctor.findings import Finding, error, note, ok, warning
 from plimsoll.run.doctor.repairs import SetAside, SetMode
 from plimsoll.wire.rpc import LONGEST_PATH
@@ -34,6 +34,7 @@ class Held:
     held: bool = False
     pid: int | None = None
     alive: bool = False
+    problem: str = ""
 
 
 def look_at_lock(path: Path) -> Held:
@@ -46,8 +47,8 @@ def look_at_lock(path: Path) -> Held:
     held = False
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return Held(entry, False, pid, _lives(pid))
+    except OSError as problem:
+        return Held(entry, False, pid, _lives(pid), reason(problem))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

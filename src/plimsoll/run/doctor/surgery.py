@@ -18,8 +18,8 @@ from plimsoll.errors import InputError
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.folder import Run, folders_in, load, remove_tree
-from plimsoll.run.doctor.files import look_at, reason
+from plimsoll.node.runtime.folder import Run, load, remove_tree
+from plimsoll.run.doctor.files import list_folder, look_at, reason
 from plimsoll.run.doctor.processes import Processes, find_shims, read_processes
 from plimsoll.run.doctor.repairs import (
     EndPod,
@@ -107,9 +107,9 @@ class Surgery:
             if Path(shim.spec).is_relative_to(folder) or Path(shim.spec).is_relative_to(folder.resolve())
         ]
         targets = processes.family(own)
-        for name in folders_in(folder / "containers"):
-            for attempt in folders_in(name):
-                run = load(attempt / "run.json", Run)
+        for name in list_folder(folder / "containers").entries:
+            for attempt in list_folder(name.path).entries:
+                run = load(attempt.path / "run.json", Run)
                 if isinstance(run, Run) and run.boot_id == shims.boot_id():
                     lead = run.pid, run.pid_start
                     alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]

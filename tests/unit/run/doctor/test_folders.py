@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.errors import ConfigError
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.records import render
 from plimsoll.run.doctor.findings import Level
@@ -432,3 +433,31 @@ def test_a_pods_folder_without_a_record(ward: Ward) -> None:
     found = mended(ward, "pods.damaged", Level.ERROR)
     assert "cannot be used" in found.evidence
     assert not (ward.layout.pods / GONE).exists()
+
+
+# -- who may look
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("name", ["", "lock", "claims.json", "admitted.json"])
+def test_who_may_not_look_does_not_judge(ward: Ward, name: str) -> None:
+    ward.put(ward.layout.lock, b"1")
+    ward.folder.chmod(0o755)
+    for path in (ward.layout.lock, ward.layout.claims, ward.layout.admitted):
+        path.chmod(0o600 if path.name == name else 0o644)
+    ward.layout.root.chmod(0o755 if name else 0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(
+            ConfigError, match="cannot be examined: Permission denied; run the doctor as root"
+        ):
+            ward.examine(repair=True)
+    finally:
+        os.seteuid(0)
+
+
+def test_cgroups_that_are_only_planned(ward: Ward) -> None:
+    ward.put_cgroups(GONE, owner="other")
+    assert [
+        f.level for f in ward.examine(runtime="process", cgroups="plan").findings if f.area == "cgroups"
+    ] == [Level.INFO]

@@ -78,7 +78,7 @@ def test_capabilities_that_are_missing() -> None:
     assert not any(f.level.is_bad for f in privileges.judge(states))
     assert told(privileges.judge(PLAIN)) == {
         "privileges.user": Level.OK,
-        "privileges.capabilities": Level.INFO,
+        "privileges.capability": Level.INFO,
     }
 
 

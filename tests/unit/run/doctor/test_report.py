@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plimsoll.cli.main import main
-from plimsoll.run.doctor.findings import Level, error, note, ok, warning
+from plimsoll.run.doctor.findings import AREAS, Level, error, note, ok, warning
 from plimsoll.run.doctor.repairs import RemoveFile, RemoveSocket, SetMode
 from plimsoll.run.doctor.report import Report, as_json, lines
 from plimsoll.run.doctor.surgery import Outcome
@@ -176,3 +177,16 @@ def test_an_api_server_that_does_not_answer(ward: Ward, capsys: pytest.CaptureFi
     assert (code, err) == (1, "")
     (found,) = [f for f in json.loads(out)["findings"] if f["id"].startswith("cluster")]
     assert (found["id"], found["level"]) == ("cluster.reach", "error")
+
+
+# -- the document
+
+
+def test_every_finding_is_in_the_document() -> None:
+    root = Path(__file__).parents[4]
+    source = "".join(path.read_text() for path in (root / "src/plimsoll/run/doctor").glob("*.py"))
+    used = set(re.findall(rf'"((?:{"|".join(AREAS)})\.[a-z-]+)"', source))
+    used |= {"sockets.pod-resources", "sockets.nri"}
+    table = (root / "docs/doctor.md").read_text().partition("## Findings")[2]
+    told = set(re.findall(r"`([a-z]+\.[a-z-]+)`", table))
+    assert used == told
