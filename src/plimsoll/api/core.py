@@ -10,6 +10,14 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from plimsoll.api.containers import (
+    ContainerRestartRule,
+    EnvFrom,
+    EnvVar,
+    Lifecycle,
+    Probe,
+    ResizePolicy,
+)
 from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, ObjectReference, Wire
 from plimsoll.api.quantity import Quantity
 
@@ -128,119 +136,6 @@ class ContainerPort(Wire, frozen=True):
     protocol: str = ""
 
 
-class FieldSelector(Wire, frozen=True):
-    """A field of the pod itself."""
-
-    api_version: str = ""
-    field_path: str = ""
-
-
-class ResourceFieldSelector(Wire, frozen=True):
-    """What a container requests or is limited to."""
-
-    container_name: str = ""
-    resource: str = ""
-    divisor: Quantity | None = None
-
-
-class KeySelector(Wire, frozen=True):
-    """A key of a ConfigMap or a Secret; without a key, the whole of it."""
-
-    name: str = ""
-    key: str = ""
-    optional: bool | None = None
-
-
-class EnvVarSource(Wire, frozen=True):
-    field_ref: FieldSelector | None = None
-    resource_field_ref: ResourceFieldSelector | None = None
-    config_map_key_ref: KeySelector | None = None
-    secret_key_ref: KeySelector | None = None
-    file_key_ref: dict[str, Any] | None = None
-
-
-class EnvVar(Wire, frozen=True):
-    item_key: ClassVar[tuple[str, ...]] = ("name",)
-    name: str = ""
-    value: str = ""
-    value_from: EnvVarSource | None = None
-
-
-class EnvFromSource(Wire, frozen=True):
-    prefix: str = ""
-    config_map_ref: KeySelector | None = None
-    secret_ref: KeySelector | None = None
-
-
-class ExecAction(Wire, frozen=True):
-    command: tuple[str, ...] = ()
-
-
-class HeaderValue(Wire, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class NetworkAction(Wire, frozen=True):
-    """A port to connect to or to ask: a TCP connection, an HTTP request or a gRPC health check."""
-
-    host: str = ""
-    port: Any = None
-    path: str = ""
-    scheme: str = ""
-    http_headers: tuple[HeaderValue, ...] = ()
-    service: str | None = None
-
-
-class SleepAction(Wire, frozen=True):
-    seconds: Int = 0
-
-
-class Handler(Wire, frozen=True):
-    """What a hook of a container's life does."""
-
-    exec: ExecAction | None = None
-    http_get: NetworkAction | None = None
-    tcp_socket: NetworkAction | None = None
-    grpc: NetworkAction | None = None
-    sleep: SleepAction | None = None
-
-
-class Probe(Wire, frozen=True):
-    exec: ExecAction | None = None
-    http_get: NetworkAction | None = None
-    tcp_socket: NetworkAction | None = None
-    grpc: NetworkAction | None = None
-    initial_delay_seconds: Int = 0
-    timeout_seconds: Int = 0
-    period_seconds: Int = 0
-    success_threshold: Int = 0
-    failure_threshold: Int = 0
-    termination_grace_period_seconds: Int | None = None
-
-
-class Lifecycle(Wire, frozen=True):
-    post_start: Handler | None = None
-    pre_stop: Handler | None = None
-    stop_signal: str | None = None
-
-
-class RestartRuleExitCodes(Wire, frozen=True):
-    operator: str = ""
-    values: tuple[Int, ...] = ()
-
-
-class ContainerRestartRule(Wire, frozen=True):
-    action: str = ""
-    exit_codes: RestartRuleExitCodes | None = None
-
-
-class ContainerResizePolicy(Wire, frozen=True):
-    item_key: ClassVar[tuple[str, ...]] = ("resource_name",)
-    resource_name: str = ""
-    restart_policy: str = ""
-
-
 class Container(Wire, frozen=True):
     """A container, an init container, a sidecar or an ephemeral one."""
 
@@ -251,10 +146,10 @@ class Container(Wire, frozen=True):
     args: tuple[str, ...] = ()
     working_dir: str = ""
     env: tuple[EnvVar, ...] = ()
-    env_from: tuple[EnvFromSource, ...] = ()
+    env_from: tuple[EnvFrom, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
-    resize_policy: tuple[ContainerResizePolicy, ...] = ()
+    resize_policy: tuple[ResizePolicy, ...] = ()
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     liveness_probe: Probe | None = None
@@ -290,7 +185,7 @@ class WorkloadReference(Wire, frozen=True):
     pod_group: str = ""
 
 
-class PodReadinessGate(Wire, frozen=True):
+class ReadinessGate(Wire, frozen=True):
     condition_type: str = ""
 
 
@@ -318,7 +213,7 @@ class PodSpec(Wire, frozen=True):
     restart_policy: str = ""
     termination_grace_period_seconds: Int | None = None
     active_deadline_seconds: Int | None = None
-    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    readiness_gates: tuple[ReadinessGate, ...] = ()
     service_account_name: str = ""
     volumes: tuple[dict[str, Any], ...] = ()
 

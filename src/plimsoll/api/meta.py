@@ -13,6 +13,8 @@ import msgspec
 
 #: Whole numbers on the wire have 64 bits.
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+#: Some, 32.
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class Wire(

@@ -7,16 +7,10 @@ is left out is kept as it came. The everyday views are in `api.core`.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
 import msgspec
 
 from plimsoll.api.core import Node, NodeSpec, NodeStatus
-from plimsoll.api.meta import Condition, Int, ObjectMeta, ObjectReference, Wire
-
-#: Whole numbers that upstream keeps in 32 bits.
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-
+from plimsoll.api.meta import Condition, Int, Int32, ObjectMeta, ObjectReference, Wire
 
 # -- Namespace
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from grpc import aio
 
-from plimsoll.api.core import Container, Handler, NetworkAction, Probe
+from plimsoll.api.containers import Grpc, Handler, HttpGet, Probe
+from plimsoll.api.core import Container
 
 #: As much of an answer as is read, and told.
 _LONGEST = 10 * 1024
@@ -57,7 +58,7 @@ async def run_check(
         return Outcome(False, str(error) or type(error).__name__)
 
 
-async def _ask(action: Probe | Handler, container: Container, host: str) -> Outcome:
+async def _ask(action: Handler, container: Container, host: str) -> Outcome:
     if action.http_get is not None:
         return await _get(action.http_get, container, host)
     if action.tcp_socket is not None:
@@ -65,7 +66,7 @@ async def _ask(action: Probe | Handler, container: Container, host: str) -> Outc
         _, writer = await asyncio.open_connection(target.host or host, find_port(target.port, container))
         writer.close()
         return Outcome(True)
-    if action.grpc is not None:
+    if isinstance(action, Probe) and action.grpc is not None:
         return await _ask_health(action.grpc, container, host)
     return Outcome(True)
 
@@ -83,7 +84,7 @@ def find_port(port: Any, container: Container) -> int:
     return number
 
 
-async def _get(target: NetworkAction, container: Container, host: str) -> Outcome:
+async def _get(target: HttpGet, container: Container, host: str) -> Outcome:
     port = find_port(target.port, container)
     secure = target.scheme.upper() == "HTTPS"
     context = ssl.create_default_context() if secure else None
@@ -109,7 +110,7 @@ async def _get(target: NetworkAction, container: Container, host: str) -> Outcom
         writer.transport.abort()  # who answers slowly is not waited for
 
 
-async def _ask_health(target: NetworkAction, container: Container, host: str) -> Outcome:
+async def _ask_health(target: Grpc, container: Container, host: str) -> Outcome:
     service = (target.service or "").encode()[:127]
     request = b"\x0a" + bytes([len(service)]) + service if service else b""
     async with aio.insecure_channel(f"{host}:{find_port(target.port, container)}") as channel:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from plimsoll.api.core import Container, EnvVarSource, KeySelector, Pod, ResourceFieldSelector, ResourceList
+from plimsoll.api.containers import EnvSource, KeySelector, ResourceField
+from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import ZERO, Quantity, divide_up
 from plimsoll.cluster.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
 from plimsoll.errors import ApiError, InputError
@@ -113,7 +114,7 @@ class _Reader:
                 env[variable.name] = ""
         return env
 
-    async def _value(self, source: EnvVarSource) -> str | None:
+    async def _value(self, source: EnvSource) -> str | None:
         if source.field_ref is not None:
             return self._field(source.field_ref.field_path)
         if source.resource_field_ref is not None:
@@ -123,7 +124,7 @@ class _Reader:
         if source.secret_key_ref is not None:
             return await self._key(SECRETS, source.secret_key_ref)
         if source.file_key_ref is not None:
-            volume = source.file_key_ref.get("volumeName", "")
+            volume = source.file_key_ref.volume_name
             raise InputError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
         return ""
 
@@ -177,7 +178,7 @@ class _Reader:
                 return values.get(path[len(prefix) + 2 : -2], "")
         raise InputError(f"field label not supported: {path}")
 
-    def _resource(self, reference: ResourceFieldSelector) -> str:
+    def _resource(self, reference: ResourceField) -> str:
         container = self.container
         if reference.container_name:
             spec = self.pod.spec

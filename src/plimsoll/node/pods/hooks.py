@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from plimsoll.api.core import Container, Handler, Pod
+from plimsoll.api.containers import Hook
+from plimsoll.api.core import Container, Pod
 from plimsoll.node.pods.checks import Outcome, run_check
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.probes import pod_address
@@ -17,11 +18,11 @@ from plimsoll.node.pods.probes import pod_address
 POST_START_SECONDS = 24 * 3600.0
 
 
-def post_start_of(container: Container) -> Handler | None:
+def post_start_of(container: Container) -> Hook | None:
     return container.lifecycle.post_start if container.lifecycle is not None else None
 
 
-def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Handler] | None:
+def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Hook] | None:
     """The container of a pod and its hook before it stops, if it has one."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         if container.name == name and container.lifecycle is not None:
@@ -31,7 +32,7 @@ def pre_stop_of(pod: Pod, name: str) -> tuple[Container, Handler] | None:
 
 
 async def run_hook(
-    handler: Handler, container: Container, id: str, pod: Pod, parts: Parts, seconds: float
+    handler: Hook, container: Container, id: str, pod: Pod, parts: Parts, seconds: float
 ) -> Outcome:
     """Run a hook of a container that runs."""
     if parts.unprobed:

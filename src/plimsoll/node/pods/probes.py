@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from plimsoll.api.core import Container, ContainerStatus, Pod, Probe
+from plimsoll.api.containers import Probe
+from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.pods.checks import Outcome, run_check
 from plimsoll.node.pods.parts import Parts

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plimsoll.api.containers import EnvFrom, EnvVar, FileKey, KeySelector
 from plimsoll.api.names import dns_subdomain
 from plimsoll.validate.metadata import mask_dash
 from plimsoll.validate.names import check_format, check_label, data_key, variable_name
 from plimsoll.validate.paths import check_no_backsteps
 from plimsoll.validate.pod.fields import check_object_field, check_resource_field
-from plimsoll.validate.pod.view import (
-    EnvFrom,
-    FileKey,
-    KeySelector,
-    WholeContainer,
-    WholeEnvVar,
-    WholePodSpec,
-)
+from plimsoll.validate.pod.view import WholeContainer, WholePodSpec
 from plimsoll.validate.pod.volume_view import Volume
 from plimsoll.validate.problems import Path, Problems, invalid, not_found, required
 
@@ -46,7 +40,7 @@ def check_environment(container: WholeContainer, path: Path) -> Problems:
         yield from _check_source(source, path.child("envFrom"), path.child("envFrom").index(place))
 
 
-def _check_value(variable: WholeEnvVar, path: Path) -> Problems:
+def _check_value(variable: EnvVar, path: Path) -> Problems:
     source = variable.value_from
     if source is None:
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from plimsoll.api.containers import ObjectField, ResourceField
 from plimsoll.api.names import label_key
 from plimsoll.validate.names import check_format
-from plimsoll.validate.pod.volume_view import ObjectField, ResourceField
 from plimsoll.validate.problems import Path, Problems, invalid, not_supported, required
 
 _FIELDS = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.containers import Exec, Grpc, Handler, HttpGet, Lifecycle, Probe, Sleep, TcpSocket
 from plimsoll.validate.names import check_format, header_name, port_name, port_number
-from plimsoll.validate.pod.view import Exec, Grpc, Handler, HttpGet, Lifecycle, Probe, Sleep, TcpSocket
 from plimsoll.validate.problems import Path, Problems, forbidden, invalid, not_supported, required
 from plimsoll.validate.resource_names import NOT_NEGATIVE
 

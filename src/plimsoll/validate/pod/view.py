@@ -6,26 +6,21 @@ to stay small.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from plimsoll.api.core import (
     Affinity,
     Container,
     ContainerPort,
-    ContainerRestartRule,
     ContainerStatus,
-    EnvVar,
     Pod,
     PodSpec,
     PodStatus,
     ResourceRequirements,
     TopologySpreadConstraint,
 )
-from plimsoll.api.meta import Int, Wire
-from plimsoll.validate.pod.volume_view import LocalReference, ObjectField, ResourceField, Volume
-from plimsoll.validate.views import Int32
+from plimsoll.api.meta import Int, Int32, Wire
+from plimsoll.validate.pod.volume_view import LocalReference, Volume
 
 # -- security
 
@@ -92,100 +87,7 @@ class ContainerSecurity(Wire, frozen=True):
     app_armor_profile: Profile | None = None
 
 
-# -- probes and hooks
-
-
-class Header(Wire, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class Exec(Wire, frozen=True):
-    command: tuple[str, ...] = ()
-
-
-class HttpGet(Wire, frozen=True):
-    path: str = ""
-    port: Any = 0  #: a number or a name
-    host: str = ""
-    scheme: str = ""
-    http_headers: tuple[Header, ...] = ()
-
-
-class TcpSocket(Wire, frozen=True):
-    port: Any = 0  #: a number or a name
-    host: str = ""
-
-
-class Grpc(Wire, frozen=True):
-    port: Int32 = 0
-    service: str | None = None
-
-
-class Sleep(Wire, frozen=True):
-    seconds: Int = 0
-
-
-class Handler(Wire, frozen=True):
-    """What a probe or a hook does."""
-
-    exec: Exec | None = None
-    http_get: HttpGet | None = None
-    tcp_socket: TcpSocket | None = None
-
-
-class Hook(Handler, frozen=True):
-    sleep: Sleep | None = None
-
-
-class Probe(Handler, frozen=True):
-    grpc: Grpc | None = None
-    initial_delay_seconds: Int32 = 0
-    timeout_seconds: Int32 = 0
-    period_seconds: Int32 = 0
-    success_threshold: Int32 = 0
-    failure_threshold: Int32 = 0
-    termination_grace_period_seconds: Int | None = None
-
-
-class Lifecycle(Wire, frozen=True):
-    post_start: Hook | None = None
-    pre_stop: Hook | None = None
-    stop_signal: str | None = None
-
-
 # -- containers
-
-
-class KeySelector(Wire, frozen=True):
-    name: str = ""
-    key: str = ""
-    optional: bool | None = None
-
-
-class FileKey(Wire, frozen=True):
-    volume_name: str = ""
-    path: str = ""
-    key: str = ""
-    optional: bool | None = None
-
-
-class EnvSource(Wire, frozen=True):
-    field_ref: ObjectField | None = None
-    resource_field_ref: ResourceField | None = None
-    config_map_key_ref: KeySelector | None = None
-    secret_key_ref: KeySelector | None = None
-    file_key_ref: FileKey | None = None
-
-
-class WholeEnvVar(EnvVar, frozen=True):
-    value_from: EnvSource | None = None
-
-
-class EnvFrom(Wire, frozen=True):
-    prefix: str = ""
-    config_map_ref: KeySelector | None = None
-    secret_ref: KeySelector | None = None
 
 
 class VolumeMount(Wire, frozen=True):
@@ -203,37 +105,15 @@ class VolumeDevice(Wire, frozen=True):
     device_path: str = ""
 
 
-class ResizePolicy(Wire, frozen=True):
-    resource_name: str = ""
-    restart_policy: str = ""
-
-
-class ExitCodes(Wire, frozen=True):
-    operator: str = ""
-    values: tuple[Int32, ...] = ()
-
-
-class RestartRule(ContainerRestartRule, frozen=True):
-    exit_codes: ExitCodes | None = None
-
-
 class WholeContainerPort(ContainerPort, frozen=True):
     container_port: Int32 = 0
     host_port: Int32 = 0
 
 
 class WholeContainer(Container, frozen=True):
-    env: tuple[WholeEnvVar, ...] = ()
     ports: tuple[WholeContainerPort, ...] = ()
-    env_from: tuple[EnvFrom, ...] = ()
-    resize_policy: tuple[ResizePolicy, ...] = ()
-    restart_policy_rules: tuple[RestartRule, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[VolumeDevice, ...] = ()
-    liveness_probe: Probe | None = None
-    readiness_probe: Probe | None = None
-    startup_probe: Probe | None = None
-    lifecycle: Lifecycle | None = None
     termination_message_path: str = ""
     termination_message_policy: str = ""
     image_pull_policy: str = ""
@@ -261,10 +141,6 @@ class DnsConfig(Wire, frozen=True):
 class HostAlias(Wire, frozen=True):
     ip: str = ""
     hostnames: tuple[str, ...] = ()
-
-
-class ReadinessGate(Wire, frozen=True):
-    condition_type: str = ""
 
 
 class PodOs(Wire, frozen=True):
@@ -296,7 +172,6 @@ class WholePodSpec(PodSpec, frozen=True):
     host_users: bool | None = None
     share_process_namespace: bool | None = None
     host_aliases: tuple[HostAlias, ...] = ()
-    readiness_gates: tuple[ReadinessGate, ...] = ()
     runtime_class_name: str | None = None
     enable_service_links: bool | None = None
     os: PodOs | None = None
@@ -347,10 +222,7 @@ class ContainerUser(Wire, frozen=True):
 
 class WholeContainerStatus(ContainerStatus, frozen=True):
     state: ContainerState = ContainerState()  # type: ignore[assignment]  # seen in full here, as JSON there
-    last_state: ContainerState = ContainerState()
-    image: str = ""
-    image_id: str = msgspec.field(name="imageID", default="")
-    started: bool | None = None
+    last_state: ContainerState = ContainerState()  # type: ignore[assignment]
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
     user: ContainerUser | None = None
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.api.meta import Int, LabelSelector, Wire
+from plimsoll.api.containers import ObjectField, ResourceField
+from plimsoll.api.meta import Int, Int32, LabelSelector, Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.validate.metadata_view import WholeObjectMeta
-from plimsoll.validate.views import Int32
 
 
 class LocalReference(Wire, frozen=True):
@@ -20,21 +20,6 @@ class KeyToPath(Wire, frozen=True):
     key: str = ""
     path: str = ""
     mode: Int32 | None = None
-
-
-class ObjectField(Wire, frozen=True):
-    """A field of the pod itself."""
-
-    api_version: str = ""
-    field_path: str = ""
-
-
-class ResourceField(Wire, frozen=True):
-    """A request or limit of a container."""
-
-    container_name: str = ""
-    resource: str = ""
-    divisor: Quantity | None = None
 
 
 class DownwardFile(Wire, frozen=True):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.core import ResourceList
-from plimsoll.api.meta import LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Int32, LabelSelector, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.validate.views import Int32
 
 
 class BudgetSpec(Wire, frozen=True):

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.meta import LabelSelector, ObjectMeta, Wire
-from plimsoll.validate.views import Int32
+from plimsoll.api.meta import Int32, LabelSelector, ObjectMeta, Wire
 
 # -- Service
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.api.meta import ObjectMeta, Wire
-from plimsoll.validate.views import Int32
+from plimsoll.api.meta import Int32, ObjectMeta, Wire
 
 
 class Rule(Wire, frozen=True):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.api.meta import Int, LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Int, Int32, LabelSelector, ObjectMeta, Wire
 from plimsoll.validate.pod.view import WholePodSpec
 from plimsoll.validate.pod.volume_view import VolumeClaimSpec
-from plimsoll.validate.views import Int32
 
 
 class PodTemplateSpec(Wire, frozen=True):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.api.core import Container, ContainerRestartRule, Pod, PodSpec, RestartRuleExitCodes
+from plimsoll.api.containers import ContainerRestartRule, ExitCodes, Probe
+from plimsoll.api.core import Container, Pod, PodSpec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.node.containers import ContainerState, Phase, SandboxState
 from plimsoll.node.pods.backoff import Failure, Timing
@@ -62,7 +63,7 @@ def containers(draw: st.DrawFn, prefix: str, most: int, *, init: bool) -> tuple[
         rules: tuple[ContainerRestartRule, ...] = ()
         if own in ("Never", "OnFailure") and draw(st.booleans()):
             operator = draw(st.sampled_from(["In", "NotIn"]))
-            codes = RestartRuleExitCodes(operator=operator, values=(42,))
+            codes = ExitCodes(operator=operator, values=(42,))
             rules = (ContainerRestartRule(action="Restart", exit_codes=codes),)
         made.append(Container(name=f"{prefix}{place}", restart_policy=own, restart_policy_rules=rules))
     return tuple(made)
@@ -233,8 +234,6 @@ def test_init_containers_one_by_one_then_the_rest_together() -> None:
 
 
 def test_what_comes_after_a_sidecar_waits_for_its_startup_probe() -> None:
-    from plimsoll.api.core import Probe  # noqa: PLC0415 - only here
-
     sidecar = Container(name="s", restart_policy=SIDECAR, startup_probe=Probe())
     pod = pod_of(Container(name="m"), inits=(sidecar,))
     at = Situation(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("s"),))

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.core import Container, ContainerPort, ExecAction, NetworkAction, Probe
+from plimsoll.api.containers import Exec, Grpc, HttpGet, Probe, TcpSocket
+from plimsoll.api.core import Container, ContainerPort
 from plimsoll.ledger.cgroups import ContainerPlan
 from plimsoll.ledger.containers import Role
 from plimsoll.node.containers import ContainerSpec
@@ -52,8 +53,13 @@ def test_ports() -> None:
 
 
 def test_nobody_answers() -> None:
-    for field in ("http_get", "tcp_socket", "grpc"):
-        outcome = check(Probe(**{field: NetworkAction(port="web")}))  # type: ignore[arg-type]
+    # No port of these names is there, and nothing listens on the last one.
+    for probe in (
+        Probe(http_get=HttpGet(port="web")),
+        Probe(tcp_socket=TcpSocket(port="web")),
+        Probe(grpc=Grpc(port=1)),
+    ):
+        outcome = check(probe)
         assert not outcome.ok
         assert outcome.text
 
@@ -78,7 +84,7 @@ def test_garbage_and_silence_are_failures() -> None:
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             async with server:
-                probe = Probe(http_get=NetworkAction(port=port))
+                probe = Probe(http_get=HttpGet(port=port))
                 outcome = await run_check(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
                 assert not outcome.ok
                 await left.wait()
@@ -109,13 +115,13 @@ SPEC = ContainerSpec(id="id", pod="u", name="c", env={"A": "1"}, working_dir="/"
     ],
 )
 def test_commands(command: tuple[str, ...], outcome: Outcome) -> None:
-    probe = Probe(exec=ExecAction(command=command))
+    probe = Probe(exec=Exec(command=command))
     seconds = 0.3 if "timed out" in outcome.text else 20.0
     assert check(probe, seconds, HostCommands(lambda id: SPEC)) == outcome
 
 
 def test_commands_nobody_can_run() -> None:
-    probe = Probe(exec=ExecAction(command=("no-such-command",)))
+    probe = Probe(exec=Exec(command=("no-such-command",)))
     assert not check(probe, commands=HostCommands(lambda id: SPEC)).ok
     assert not check(probe, commands=HostCommands(lambda id: None)).ok
     assert not check(probe).ok
