@@ -64,6 +64,7 @@ PACE = Pace(
     watch_most=0.1,
     tidy=0.2,
     slices=0.3,
+    slices_retry=0.05,
     pressure=0.05,
     room=5.0,
 )
@@ -334,11 +335,8 @@ class World:
             if claim not in self.claims:
                 await self.make_claim(claim)
         made = await self.admin.create(PODS, tree, namespace)
-        user = {"resource": "pods", "name": name, "uid": made["metadata"]["uid"]}
         for claim in claims:
-            now = await self.admin.get(RESOURCE_CLAIMS, claim, "default")
-            users = [*now["status"].get("reservedFor", ()), user]
-            self.claims[claim] = await self._patch_claim(claim, {"reservedFor": users})
+            await self.reserve(claim, name)
         if status:
             await self.admin.patch(PODS, name, {"status": status}, namespace, subresource="status")
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
@@ -350,6 +348,12 @@ class World:
         }
         await self.admin.post(PODS, name, "binding", binding, namespace)
         return made
+
+    async def reserve(self, claim: str, pod: str) -> None:
+        user = {"resource": "pods", "name": pod, "uid": await self.uid(pod)}
+        now = await self.admin.get(RESOURCE_CLAIMS, claim, "default")
+        users = [*now["status"].get("reservedFor", ()), user]
+        self.claims[claim] = await self._patch_claim(claim, {"reservedFor": users})
 
     async def get(self, name: str, namespace: str = "default") -> Tree | None:
         try:

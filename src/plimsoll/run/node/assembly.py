@@ -204,7 +204,7 @@ class _Bench:
                 parts=parts,
                 sights=sights,
                 plugins=plugins,
-                slices=None if plugins is None else Slices(self.client, self.name, patience=pace.slices),
+                slices=self._slices() if plugins is not None else None,
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(sights),
                 pressure=self._pressure(cgroups, available),
@@ -241,6 +241,10 @@ class _Bench:
         )
         runtime.hooks = server
         return server
+
+    def _slices(self) -> Slices:
+        pace = self.settings.pace
+        return Slices(self.client, self.name, patience=pace.slices, retry=pace.slices_retry)
 
     def _pod_resources(self, sights: Sights) -> PodResourcesServer | None:
         if self.bare:

@@ -52,6 +52,7 @@ class Pace:
     watch_most: float = 30.0
     tidy: float = 60.0  #: between two looks for what nobody knows
     slices: float = 30.0  #: for drivers to come back after a start, before their slices go
+    slices_retry: float = 5.0
     pressure: float = 10.0  #: between two looks at what is left of the machine
     room: float = 120.0  #: for those that go for the sake of a critical pod
 
