@@ -146,6 +146,16 @@ class Agent:
         """The pods that were let in and have not ended on this node."""
         return tuple(self._pods[uid] for uid in self.admitter.order if uid in self._pods)
 
+    def show_cgroups(self) -> dict[str, Any]:
+        """What is set in cgroups, or would be if they could be used: a plan."""
+        cgroups = self.equipment.cgroups
+        return {
+            "version": cgroups.version or "plan",
+            "note": cgroups.note,
+            "files": dict(cgroups.plan()),
+            "faults": {file: str(fault) for file, fault in cgroups.unapplied().items()},
+        }
+
     def is_active(self, pod: Pod) -> bool:
         """Whether a pod holds anything here, or will."""
         return pod_key(pod) in self.admitter

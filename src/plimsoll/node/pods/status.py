@@ -60,6 +60,7 @@ def build_status(seen: Seen) -> Tree:
     if seen.pod.metadata.generation:
         status["observedGeneration"] = seen.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
+    # DIFF: upstream tells the sums of all pods, from their cgroups (test_what_a_pod_as_a_whole_has_is_told).
     if seen.whole is not None:
         status["allocatedResources"] = codec.to_tree(seen.whole.requests)
         status["resources"] = codec.to_tree(ResourceRequirements(seen.whole.limits, seen.whole.requests))

@@ -6,7 +6,7 @@ Owns `AgentLike`. An agent is given the pods of its node: all of them once, then
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from plimsoll.api.core import Pod
 from plimsoll.node.admit import Admitter
@@ -37,6 +37,10 @@ class AgentLike(Protocol):
     def pod_changed(self, old: Pod, new: Pod) -> None: ...
 
     def pod_removed(self, old: Pod) -> None: ...
+
+    def show_cgroups(self) -> dict[str, Any]:
+        """What is set in cgroups, or would be if they could be used."""
+        ...
 
     def pods(self) -> Sequence[Pod]:
         """The pods the agent knows."""

@@ -239,7 +239,11 @@ class NodeProcess:
             live={"ping": lambda: ""},
             ready={"pods": self._missing_pods, "registered": self._missing_nodes},
             metrics=self.metrics.expose,
-            pages={"/pods": self._show_pods, "/configz": self._show_settings},
+            pages={
+                "/pods": self._show_pods,
+                "/cgroups": self._show_cgroups,
+                "/configz": self._show_settings,
+            },
         )
         await self.pages.start(host, port)
         tell("listening", address=f"{host}:{self.pages.port}")
@@ -258,6 +262,10 @@ class NodeProcess:
             raw = self._pods.raw(pod.metadata.namespace, pod.metadata.name)
             items.append(codec.decode_tree(raw) if raw is not None else codec.to_tree(pod))
         return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+    def _show_cgroups(self) -> dict[str, Any]:
+        """What is set in cgroups, or would be, by node."""
+        return {agent.name: agent.show_cgroups() for agent in self.agents.values()}
 
     def _show_settings(self) -> dict[str, Any]:
         settings = self.settings

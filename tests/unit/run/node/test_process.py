@@ -275,6 +275,10 @@ def test_pages(folder: Path) -> None:
                 )
                 shown = json.loads(await page("configz"))
                 assert (shown["names"], shown["form"]) == (["n"], "1.36")
+                await until(lambda: bool(process.agent().show_cgroups()["files"]))
+                cgroups = json.loads(await page("cgroups"))["n"]
+                assert cgroups["version"] == "plan"
+                assert any(file.endswith("/besteffort/cpu.weight") for file in cgroups["files"])
                 metrics = await page("metrics")
                 assert 'kubelet_node_name{node="n"} 1.0' in metrics
                 assert 'plimsoll_ledger_allocatable{node="n",resource="cpu"} 8' in metrics
