@@ -299,6 +299,8 @@ def test_a_pod_with_charges_cannot_be_resized_in_the_form_of_1_36() -> None:
         tree = await world.sees("p", lambda t: condition(t, "PodResizePending")["reason"] == "Infeasible")
         assert condition(tree, "PodResizePending")["message"] == text
         assert given_cpu(tree) == "1"
+        await world.gone("q")
+        await quiet(world)
         assert world.agent.admitter.ledger.requested["cpu"] == 2000
         with pytest.raises(ApiError, match=text):
             await resize(world, "p", "2")

@@ -281,6 +281,7 @@ class World:
             "driver": driver or self.driver.name,
             "pool": "pool",
             "device": f"dev-{name}",
+            **({"shareID": self.driver.share_id} if self.driver.share_id else {}),
         }
         status = {"allocation": {"devices": {"results": [result]}}}
         self.claims[name] = await self._patch_claim(name, status)

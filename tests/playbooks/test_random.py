@@ -1,0 +1,130 @@
+"""Long conversations that nobody wrote: the same verbs in any order, and now and then everything comes to
+rest and has to be as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.playbooks.quiet import look
+from tests.playbooks.script import clear, perform, settle
+from tests.playbooks.world import World, running
+
+CLAIMS = "abcd"
+
+
+class Player:
+    """Chooses what happens next."""
+
+    def __init__(self, world: World, dice: Random) -> None:
+        self.world = world
+        self.dice = dice
+        self.pods: set[str] = set()
+        self.told: list[str] = []
+        self._names = iter(range(10_000))
+
+    def choices(self) -> list[str]:
+        """What may happen now."""
+        world, dice = self.world, self.dice
+        found = ["pod"] * (4 if len(self.pods) < 6 else 0)
+        if self.pods:
+            name = dice.choice(sorted(self.pods))
+            found += [f"pod {name} is deleted"] * 2 + [f"pod {name} is forced off"]
+            found += [f"{name} crashes"] * 2 + [f"{name} exits"]
+        if world.up:
+            found += ["agent stops", "agent is killed", "agent is killed"]
+        else:
+            found += ["agent begins"] * 4
+        if world.driver.up:
+            claim = dice.choice(CLAIMS)
+            found += ["driver dies", "driver goes", f"driver refuses {claim}"]
+            found += [f"driver breaks off {dice.choice(('at', 'after'))} {claim}"]
+            found += ["driver falls silent"] if world.driver.gate.is_set() else ["driver speaks"] * 4
+        elif world.driver.dead:
+            found += ["driver comes"] * 4
+        if world.driver.refuses or world.driver.crashes:
+            found += ["driver works"] * 3
+        found += ["api comes"] * 4 if world.away else ["api goes"]
+        assert world.machine is not None
+        found += ["starts wait"] if world.machine.gate.is_set() else ["starts go on"] * 4
+        if world.hold:
+            found += ["calls go on"] * 4
+        else:
+            found += [f"calls stop {dice.choice(('before the call', 'after the answer'))}"]
+        return found
+
+    async def step(self) -> None:
+        line = self.dice.choice(self.choices())
+        if line == "pod":
+            line = self._pod()
+        elif line.startswith("pod ") or line.endswith((" crashes", " exits")):
+            name = line.removeprefix("pod ").split(maxsplit=1)[0]
+            if await self.world.get(name) is None:
+                self.pods.discard(name)
+                return
+            if line.endswith(("deleted", "off")):
+                self.pods.discard(name)
+        self.told.append(line)
+        if line == "driver goes" and not self.world.driver.gate.is_set():
+            await perform(self.world, "driver speaks")  # it would wait for its answers
+        await perform(self.world, line)
+        assert not self.world.wrongs, self.world.wrongs
+        await asyncio.sleep(self.dice.choice((0, 0, 0, 0.005, 0.02, 0.1)))
+
+    def _pod(self) -> str:
+        name = f"p{next(self._names)}"
+        self.pods.add(name)
+        claims = ",".join(sorted(self.dice.sample(CLAIMS, self.dice.choice((0, 1, 1, 2)))))
+        return (
+            f"pod {name}{f' with {claims}' if claims else ''} cpu {self.dice.choice(('100m', '1', '2'))}"
+            f"{self.dice.choice(('', '', ' never'))}"
+        )
+
+
+def converse(seed: int, rounds: int, steps: int) -> None:
+    """Rounds of random steps; after each, everything comes back and comes to rest."""
+
+    async def story() -> None:
+        async with running() as world:
+            player = Player(world, Random(seed))
+            try:
+                for _ in range(rounds):
+                    for _ in range(steps):
+                        async with asyncio.timeout(20):
+                            await player.step()
+                    player.told.append("-- rest")
+                    await settle(world)
+                    await _nothing_moves(world)
+                await clear(world)
+            except (AssertionError, TimeoutError) as error:
+                lines = "\n".join(player.told[-steps - 2 :])
+                raise AssertionError(f"seed {seed}, after:\n{lines}\n{error}") from error
+
+    asyncio.run(story())
+
+
+async def _nothing_moves(world: World) -> None:
+    """At rest nobody asks drivers for anything, and no container is started."""
+    assert world.machine is not None
+    count: Callable[[], tuple[int, int]] = lambda: (  # noqa: E731 - looked at twice
+        len(world.driver.calls),
+        sum(world.machine.starts.values()) if world.machine is not None else 0,
+    )
+    before = count()
+    await asyncio.sleep(0.1)
+    assert not await look(world)
+    assert count() == before
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_short_conversation(seed: int) -> None:
+    converse(seed, rounds=3, steps=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_a_long_conversation(seed: int) -> None:
+    converse(seed, rounds=10, steps=25)
