@@ -118,7 +118,14 @@ class NriServer:
 
     async def start(self) -> None:
         """Serve; ConfigError if the socket cannot be had."""
-        self._doorway = await asyncio.to_thread(Doorway, self.socket)
+        opening = asyncio.ensure_future(asyncio.to_thread(Doorway, self.socket))
+        try:
+            self._doorway = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait((opening,))  # a thread cannot be stopped, and what it opens is to be closed
+            if opening.exception() is None:
+                opening.result().close()
+            raise
         self._doorway.open(self._arrived)
 
     async def stop(self) -> None:

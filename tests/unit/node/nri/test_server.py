@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import stat
 from collections.abc import Callable, Coroutine
@@ -51,6 +52,22 @@ async def create(here: World, id: str = "c1") -> Adjusted | RuntimeFault:
 
 
 # -- coming and going
+
+
+def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
+    async def story(here: World) -> None:
+        socket = here.server.socket.with_name("2.sock")
+        second = NriServer(socket, "r", "1", here.inventory, here.apply)
+        starting = asyncio.create_task(second.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait((starting,))
+        assert starting.cancelled()
+        gc.collect()  # an open socket would be told of here
+        await second.start()
+        await second.stop()
+
+    run(story)
 
 
 def test_the_server_is_a_runtimes_hooks() -> None:
