@@ -15,12 +15,14 @@ from pathlib import Path
 import click
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+#: Whether it can be read is for the doctor to say.
+_FOLDER = click.Path(readable=False, path_type=Path)
 
 
 @click.command(name="doctor")
 @click.option(
     "--root",
-    type=click.Path(path_type=Path),
+    type=_FOLDER,
     metavar="FOLDER",
     help="Of an agent or a kubelet. [default: /var/lib/plimsoll]",
 )
@@ -35,7 +37,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--cdi",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=_FOLDER,
     metavar="FOLDER",
     help="Of CDI files; repeatable.",
 )
