@@ -236,9 +236,7 @@ def read_labels(tree: Any, where: str) -> dict[str, str]:
         if not isinstance(key, str) or label_key(key):
             raise ConfigError(f"{where}: {key!r} is no label: write a name such as example.com/rack")
         if not isinstance(value, str) or label_value(value):
-            raise ConfigError(
-                f"{where}.{key}: {value!r} is no value of a label: write a short text"
-            )
+            raise ConfigError(f"{where}.{key}: {value!r} is no value of a label: write a short text")
         found[key] = value
     return found
 
