@@ -37,6 +37,8 @@ class Driver:
         #: Claims whose next call ends the process: before it has done anything, or after it.
         self.crashes: dict[str, str] = {}
         self._dying: asyncio.Task[None] | None = None
+        #: Called when it is asked to release something.
+        self.on_release: Callable[[], None] = lambda: None
         self.share_id: str | None = None
         self.health: list[dict[str, Any]] = []
         #: Nothing is answered while this is not set.
@@ -106,6 +108,8 @@ class Driver:
     def _answer(self, call: str) -> Callable[[Any, Any], Awaitable[Any]]:
         async def answer(request: Any, context: Any) -> Any:
             self.calls += [(call, claim.name, claim.uid) for claim in request.claims]
+            if call == "unprepare":
+                self.on_release()
             await self._crash(request, "before")
             await self.gate.wait()
             found = self._prepare(request) if call == "prepare" else self._unprepare(request)

@@ -265,10 +265,9 @@ async def _events(world: World, name: str, reason: str, text: str | None) -> Non
 
 @says(r"(\w+) started (\d+)")
 async def _started(world: World, name: str, count: str) -> None:
-    assert world.machine is not None
-    uid, starts = await world.uid(name), world.machine.starts
-    await world.until(lambda: starts.get(uid, 0) >= int(count), f"{name} started {count}")
-    assert starts[uid] == int(count)
+    uid = await world.uid(name)
+    await world.until(lambda: world.starts(uid) >= int(count), f"{name} started {count}")
+    assert world.starts(uid) == int(count)
 
 
 @says(r"(\w+) (asked|released) (\d+)( or more)?")

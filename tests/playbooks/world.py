@@ -15,7 +15,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -206,6 +206,7 @@ class World:
 
         def doorway(call: str, inner: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
             async def through(driver: str, claims: Sequence[ClaimRef]) -> T:
+                await self._held("")
                 known = {claim.ref.uid: claim for claim in book.claims()}
                 for ref in claims:
                     self._judge_call(call, driver, ref, known.get(ref.uid))
@@ -221,9 +222,9 @@ class World:
         return agent
 
     async def _held(self, point: str) -> None:
-        if self.hold == point:
+        if point and self.hold == point:
             self.held_up.set()
-        while self.hold == point or self.dead:
+        while (point and self.hold == point) or self.dead:
             await asyncio.sleep(0.01)
 
     # -- what must never happen
@@ -395,7 +396,14 @@ class World:
             return
         for state in self.runtime.containers(uid):
             if state.phase is Phase.RUNNING:
-                os.kill(state.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(state.pid, signal.SIGKILL if code else signal.SIGUSR1)
+
+    def starts(self, uid: str) -> int:
+        """How often the container of a pod was started."""
+        if self.machine is not None:
+            return self.machine.starts.get(uid, 0)
+        return 1 + max((state.attempt for state in self.runtime.containers(uid)), default=-1)
 
     # -- waiting
 
@@ -466,6 +474,9 @@ async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -
     finally:
         world.driver.gate.set()
         if world.up:
+            if world.machine is None:  # after a test that failed: no process may stay
+                for sandbox in world.runtime.sandboxes():
+                    await world.runtime.remove_sandbox(sandbox.uid)
             await world.stop_agent()
         await world.driver.die()
         await server.stop()
