@@ -61,12 +61,16 @@ def look_at_lock(path: Path) -> Held:
 
 
 def is_kubelets(layout: Layout) -> bool:
-    """Whether a folder is a kubelet's: it has files only a kubelet makes, and none of ours."""
+    """Whether a folder is a kubelet's: it has what a kubelet makes, and nothing of ours.
+
+    An agent takes its lock before anything else. So pods in a folder without any file of ours are not ours,
+    and nothing is done to them.
+    """
     ours = (layout.claims, layout.admitted, layout.lock)
     if any(look_at(path).exists for path in ours):
         return False
     theirs = (layout.kubelet_claims, layout.root / "cpu_manager_state", layout.root / "device-plugins")
-    return any(look_at(path).exists for path in theirs)
+    return any(look_at(path).exists for path in (*theirs, layout.pods))
 
 
 def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:

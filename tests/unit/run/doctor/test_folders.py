@@ -289,6 +289,10 @@ def test_a_kubelets_damaged_record(ward: Ward, monkeypatch: pytest.MonkeyPatch) 
     assert [outcome.problem for outcome in report.outcomes] == [""]
     assert not (root / "dra_manager_state").exists()
     assert not (root / "lock").exists()
+    # What is left is a kubelet's still: its pods are not taken for leftovers of ours.
+    report = ward.examine(root=root, repair=True)
+    assert (report.owner, report.outcomes) == ("kubelet", ())
+    assert (root / "pods" / POD).is_dir()
 
 
 def test_an_agent_in_a_kubelets_old_folder(ward: Ward) -> None:
