@@ -62,6 +62,7 @@ def play(script: str, **settings: Any) -> None:
                 try:
                     async with asyncio.timeout(2 * SECONDS):
                         await perform(world, line)
+                        await _connected(world)
                 except (AssertionError, TimeoutError) as error:
                     raise AssertionError(f"at {line!r}: {error}") from error
                 assert not world.wrongs, f"after {line!r}: {world.wrongs}"
@@ -69,6 +70,14 @@ def play(script: str, **settings: Any) -> None:
             await clear(world)
 
     asyncio.run(story())
+
+
+async def _connected(world: World) -> None:
+    """A driver that came is registered before the next step: calls can be counted."""
+    if world.up and world.driver.up:
+        plugins = world.agent.equipment.plugins
+        assert plugins is not None
+        await world.until(lambda: any(each.connected for each in plugins.drivers()) or not world.driver.up)
 
 
 async def settle(world: World) -> None:
@@ -275,6 +284,11 @@ async def _counts(world: World, claim: str, call: str, count: str, more: str | N
     method = "prepare" if call == "asked" else "unprepare"
     await world.until(lambda: world.driver.count(method, claim) >= int(count), f"{claim} {call} {count}")
     assert more or world.driver.count(method, claim) == int(count), world.driver.calls
+
+
+@says("pause")
+async def _pause(world: World) -> None:
+    await asyncio.sleep(0.3)
 
 
 @says("quiet")

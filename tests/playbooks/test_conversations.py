@@ -794,6 +794,34 @@ CONVERSATIONS = {
         quiet
         p started 1
     """,
+    "record of claims damaged; the driver comes long after": """
+        driver comes
+        agent starts
+        pod p with a
+        p runs
+        agent stops
+        driver goes
+        claims are damaged
+        agent starts
+        pause
+        driver comes
+        quiet
+        p started 1
+    """,
+    "forced off while neither agent nor driver are there; the driver comes long after": """
+        driver comes
+        agent starts
+        pod p with a
+        p runs
+        agent is killed
+        driver dies
+        pod p is forced off
+        agent starts
+        pause
+        driver comes
+        quiet
+        a released 1
+    """,
     "record of claims damaged, and the pod deleted": """
         driver comes
         agent starts

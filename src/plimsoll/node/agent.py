@@ -88,6 +88,8 @@ class Agent:
         self._retiring: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._tiers_due = asyncio.Event()
+        self._drivers_changed = asyncio.Event()
+        self._undone = False  #: drivers have to release or prepare something that no worker asks for
 
     # -- life
 
@@ -299,6 +301,7 @@ class Agent:
         return {each.name for each in plugins.drivers() if each.connected} if plugins is not None else set()
 
     def _poke_all(self) -> None:
+        self._drivers_changed.set()
         for worker in self._workers.values():
             worker.poke()
 
@@ -317,11 +320,22 @@ class Agent:
     async def _tidy(self) -> None:
         """Now and then, look for what nobody knows any more."""
         while True:
+            self._drivers_changed.clear()
             try:
                 await self.tidy()
             except Exception:
                 _log.exception("%s: tidying up failed; it goes on", self.name)
-            await asyncio.sleep(self._tidy_seconds)
+            await self._next_tidying()
+
+    async def _next_tidying(self) -> None:
+        """Wait until it is time; or until a driver comes, if drivers have left something undone."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._tidy_seconds):
+                while True:
+                    await self._drivers_changed.wait()
+                    self._drivers_changed.clear()
+                    if self._undone:
+                        return
 
     async def tidy(self) -> None:
         """End and clean up what belongs to pods that are gone: sandboxes, claims, cgroups, the record."""
@@ -335,8 +349,10 @@ class Agent:
                 await own.book.unprepare(sandbox.uid)
                 await own.runtime.remove_sandbox(sandbox.uid)
         known = {*self._workers, *(state.uid for state in own.runtime.sandboxes())}
-        for fault in await own.book.reconcile(known):
+        faults = await own.book.reconcile(known)
+        for fault in faults:
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
+        self._undone = bool(faults) or own.book.lost
         for uid in await asyncio.to_thread(own.cgroups.pods):
             if uid not in self._pods and uid not in self._workers:
                 await asyncio.to_thread(own.cgroups.remove_pod, uid)
