@@ -99,6 +99,33 @@ def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_pod_that_goes_while_it_is_written_down(force: bool) -> None:
+    async def story(world: World) -> None:
+        admitter, flush, gate = world.agent.admitter, world.agent.admitter.flush, asyncio.Event()
+
+        async def slow() -> Any:
+            await gate.wait()
+            return await flush()
+
+        setattr(admitter, "flush", slow)  # noqa: B010 - a method
+        made = await world.pod("p", "a", cpu="3")
+        uid = made["metadata"]["uid"]
+        await world.until(lambda: uid in admitter, "p is let in")
+        await world.delete("p", force=force)
+        await world.until(
+            lambda: all(pod.metadata.deletion_timestamp for pod in world.agent.pods()), "the agent knows"
+        )
+        gate.set()
+        await world.gone("p")
+        await quiet(world)
+        assert uid not in admitter
+        await world.pod("q", cpu="3")
+        await world.runs("q")
+
+    tell(story)
+
+
 @pytest.mark.parametrize(("form", "how"), [(Form.V1_36, charge), (Form.V1_37, charge_137)])
 def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[str, Any]]) -> None:
     async def story(world: World) -> None:

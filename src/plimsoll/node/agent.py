@@ -216,16 +216,20 @@ class Agent:
     # -- admission
 
     async def _take_in(self) -> None:
-        """Judge pods one after the other, as they come."""
+        """Judge pods one after the other, as they come. Whatever is waited for, they may change or go."""
         while True:
-            pod = self._pods.get(pod_key(await self._coming.get()))
-            if pod is None or has_ended(pod) or pod_key(pod) in self._workers:
+            uid = pod_key(await self._coming.get())
+            pod = self._pods.get(uid)
+            if pod is None or has_ended(pod) or uid in self._workers:
                 continue
             answer = self._admit(pod)
             if not answer.admit:
                 victims = self.admitter.victims(pod)
                 if victims:
                     await self._make_room(pod, victims)
+                    pod = self._pods.get(uid)
+                    if pod is None:
+                        continue
                     answer = self._admit(pod)
             if not answer.admit:
                 _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), answer.message)
@@ -234,7 +238,12 @@ class Agent:
             finding = await self.admitter.flush()
             if finding is not None:
                 _log.warning("%s: %s", self.name, finding)
-            self._begin(pod)
+            pod = self._pods.get(uid)
+            if pod is not None:
+                self._begin(pod)
+            else:
+                self.admitter.remove(uid)
+                await self.admitter.flush()
 
     def _admit(self, pod: Pod) -> Admission:
         """Let a pod in, if the node is not short of something and there is room on its books."""
