@@ -64,13 +64,16 @@ def is_kubelets(layout: Layout) -> bool:
     """Whether a folder is a kubelet's: it has what a kubelet makes, and nothing of ours.
 
     An agent takes its lock before anything else. So pods in a folder without any file of ours are not ours,
-    and nothing is done to them.
+    and nothing is done to them. A kubelet's record that was put aside still says whose the folder is.
     """
     ours = (layout.claims, layout.admitted, layout.lock)
     if any(look_at(path).exists for path in ours):
         return False
     theirs = (layout.kubelet_claims, layout.root / "cpu_manager_state", layout.root / "device-plugins")
-    return any(look_at(path).exists for path in (*theirs, layout.pods))
+    aside = list_folder(layout.quarantine).entries
+    return any(look_at(path).exists for path in (*theirs, layout.pods)) or any(
+        entry.path.name.startswith(layout.kubelet_claims.name) for entry in aside
+    )
 
 
 def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
