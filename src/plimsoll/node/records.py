@@ -118,17 +118,9 @@ class RecordFile:
         return self.path.with_name(f".{self.path.name}.tmp")
 
     def _read(self) -> tuple[Any, str]:
-        try:
-            with open(self.path, "rb", opener=_open) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return None, "it is no plain file"
-                raw = file.read(SIZE_MAX + 1)
-        except FileNotFoundError:
-            return None, ""
-        except OSError as error:
-            return None, _reason(error)
-        if len(raw) > SIZE_MAX:
-            return None, f"it has more than {SIZE_MAX} bytes"
+        raw, problem = read_plain(self.path)
+        if raw is None or problem:
+            return None, problem
         body, problem = read(raw, self.kind, self.version, self.upgrades)
         if problem or self.check is None:
             return body, problem
@@ -160,6 +152,20 @@ class RecordFile:
             return Finding(Severity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
         fix = f"move {self.path} away by hand; nothing is saved until then"
         return Finding(Severity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path))
+
+
+def read_plain(path: Path) -> tuple[bytes | None, str]:
+    """What is in a file, None if there is none, and why it cannot be read: no plain file, too large ..."""
+    try:
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return b"", "it is no plain file"
+            raw = file.read(SIZE_MAX + 1)
+    except FileNotFoundError:
+        return None, ""
+    except OSError as error:
+        return b"", _reason(error)
+    return raw, f"it has more than {SIZE_MAX} bytes" if len(raw) > SIZE_MAX else ""
 
 
 def render(kind: str, version: int, body: Any) -> bytes:

@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.node.records import SIZE_MAX, Finding, Loaded, RecordFile, Severity
+from plimsoll.node.records import Finding, Loaded, RecordFile, Severity, read_plain
 
 KIND = "PreparedClaims"
 VERSION = 1
@@ -155,15 +155,9 @@ def _take_over(layout: Layout) -> Restored:
     whether a driver was asked to release a claim in the meantime. The file is its own and stays as it is.
     """
     path = layout.kubelet_claims
-    try:
-        with open(path, "rb") as opened:
-            raw = opened.read(SIZE_MAX + 1)
-    except FileNotFoundError:
+    raw, problem = read_plain(path)
+    if raw is None:
         return Restored()
-    except OSError as error:
-        raw, problem = b"", error.strerror or str(error)
-    else:
-        problem = f"it has more than {SIZE_MAX} bytes" if len(raw) > SIZE_MAX else ""
     decoded = kubelet_file.decode(b"" if problem else raw)
     problem = problem or decoded.error or decoded.claims_error
     if problem:

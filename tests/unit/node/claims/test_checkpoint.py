@@ -291,3 +291,11 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
         assert await book.unprepare("p") == ()
 
     asyncio.run(story())
+
+
+def test_a_pipe_in_the_place_of_a_kubelets_record_is_not_waited_for(layout: Layout) -> None:
+    os.mkfifo(layout.kubelet_claims)
+    restored = examine(layout)
+    assert restored.lost
+    (finding,) = restored.findings
+    assert "it is no plain file" in finding.what
