@@ -17,8 +17,8 @@ from plimsoll.cli.main import main
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
-from tests.smoke.node import NodeProgram
 from tests.smoke.process import ServerProcess
+from tests.smoke.programs import NodeProgram
 
 NS = "default"
 NAME = "metal"

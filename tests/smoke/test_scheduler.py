@@ -37,7 +37,7 @@ from tests.smoke.objects import (
     resource_slice,
 )
 from tests.smoke.process import ServerProcess
-from tests.smoke.scheduler import SchedulerProgram
+from tests.smoke.programs import SchedulerProgram
 
 NS = "default"
 ALL = ("--scheduler-name", "default-scheduler")

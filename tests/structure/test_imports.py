@@ -84,7 +84,7 @@ ALLOCATE_ARROWS: dict[str, set[str]] = {
 #: way that leads from them to it is the client of a server in the same process).
 CLUSTER_ARROWS: dict[str, set[str]] = {
     "yaml": set(),
-    "config_tree": set(),
+    "config_tree": {"yaml"},
     "archives": set(),
     "dump": {"archives", "yaml"},
     "store": set(),

@@ -1,16 +1,33 @@
 """Reading a configuration file field by field, with errors that name the field and the fix.
 
-Owns `Section`: a mapping of the file together with where it stands. Every field is taken once; what nobody
-took is an error, too, because a misspelt setting must not be passed over.
+Owns `read_document` and `Section`: a mapping of the file together with where it stands. Every field is taken
+once; what nobody took is an error, too, because a misspelt setting must not be passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from plimsoll.api.quantity import Number
-from plimsoll.errors import ConfigError
+from plimsoll.cluster.yaml import load_documents
+from plimsoll.errors import ConfigError, InputError
+
+
+def read_document(path: Path, what: str) -> Any:
+    """The one YAML document of a file, {} if it is empty; ConfigError if there is another number of them."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    try:
+        documents = [tree for _, tree in load_documents(text)]
+    except InputError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if len(documents) > 1:
+        raise ConfigError(f"{path}: a {what} is one document, this file has {len(documents)}")
+    return documents[0] if documents else {}
 
 
 class Section:

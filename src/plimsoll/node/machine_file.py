@@ -23,8 +23,7 @@ from typing import Any
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.names import label_key, label_value
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.cluster.config_tree import Section
-from plimsoll.cluster.yaml import load_documents
+from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
@@ -39,17 +38,7 @@ _MOST_CPUS = 65_536
 
 def read_machine_file(path: Path) -> Machine:
     """The machine in a file."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    try:
-        documents = [tree for _, tree in load_documents(text)]
-    except InputError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if len(documents) != 1:
-        raise ConfigError(f"{path}: a machine is one document, this file has {len(documents)}")
-    return parse_machine(documents[0], str(path))
+    return parse_machine(read_document(path, "machine"), str(path))
 
 
 def parse_machine(tree: Any, where: str = "machine") -> Machine:

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
-from plimsoll.cluster.config_tree import Section
-from plimsoll.cluster.yaml import load_documents
+from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine import MOST_PODS, Machine, Reservations, parse_cpus
@@ -178,17 +177,7 @@ def read_settings(path: Path | None) -> NodeSettings:
     """The settings in a file, defaults where it says nothing."""
     if path is None:
         return parse_settings({})
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    try:
-        documents = [tree for _, tree in load_documents(text)]
-    except InputError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if len(documents) > 1:
-        raise ConfigError(f"{path}: a configuration is one document, this file has {len(documents)}")
-    return parse_settings(documents[0] if documents else {}, str(path))
+    return parse_settings(read_document(path, "configuration"), str(path))
 
 
 def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:

@@ -1,4 +1,4 @@
-"""`plimsoll node` as a process of its own, beside a server of its own."""
+"""Commands of `plimsoll` that go on, as processes of their own beside a server of their own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import ClassVar, Self
 
 _SECONDS = 30.0
 _LISTENING = re.compile(r'(?:address=|"address": ")([^"\s]+)')
 
 
-class NodeProgram:
-    """One agent; what it logs is in a file of its name."""
+class Program:
+    """A running command; what it logs is in a file of its name."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, *options: str, name: str = "node") -> None:
-        self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "plimsoll.cli.main", "node", "--kubeconfig", str(kubeconfig)]
+    command: ClassVar[str]
+
+    def __init__(self, folder: Path, kubeconfig: Path, *options: str, name: str = "") -> None:
+        self.log = folder / f"{name or self.command}.log"
+        self._command = [sys.executable, "-m", "plimsoll.cli.main", self.command]
+        self._command += ["--kubeconfig", str(kubeconfig)]
         self._command += ["--listen", "127.0.0.1:0", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> NodeProgram:
+    def start(self) -> Self:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         return self
@@ -70,4 +74,16 @@ class NodeProgram:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise AssertionError(f"the agent did not stop:\n{self.text()}") from None
+            raise AssertionError(f"the {self.command} did not stop:\n{self.text()}") from None
+
+
+class NodeProgram(Program):
+    """`plimsoll node`: one agent, or many."""
+
+    command = "node"
+
+
+class SchedulerProgram(Program):
+    """`plimsoll scheduler`."""
+
+    command = "scheduler"
