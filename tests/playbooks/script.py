@@ -80,8 +80,8 @@ async def _connected(world: World) -> None:
         await world.until(lambda: any(each.connected for each in plugins.drivers()) or not world.driver.up)
 
 
-async def settle(world: World) -> None:
-    """Everything comes back and comes to rest."""
+async def settle(world: World, *, tidy: bool = False) -> None:
+    """Everything comes back and comes to rest; `tidy`: as when some time has passed."""
     world.mend()
     world.hold = ""
     await _works(world)
@@ -93,6 +93,9 @@ async def settle(world: World) -> None:
     if not world.up:
         await world.start_agent()
     await world.ready()
+    if tidy:
+        await _connected(world)
+        await world.agent.tidy()
     await quiet(world)
 
 

@@ -98,7 +98,7 @@ def converse(seed: int, rounds: int, steps: int, **settings: Any) -> None:
                         async with asyncio.timeout(20):
                             await player.step()
                     player.told.append("-- rest")
-                    await settle(world)
+                    await settle(world, tidy=True)
                     await _nothing_moves(world)
                 await clear(world)
             except (AssertionError, TimeoutError) as error:
@@ -114,7 +114,8 @@ async def _nothing_moves(world: World) -> None:
     before = len(world.driver.calls), [world.starts(uid) for uid in uids]
     await asyncio.sleep(0.1)
     assert not await look(world)
-    assert (len(world.driver.calls), [world.starts(uid) for uid in uids]) == before
+    after = len(world.driver.calls), [world.starts(uid) for uid in uids]
+    assert after == before, (before, after, world.driver.calls[before[0] :])
 
 
 @pytest.mark.parametrize("seed", range(4))

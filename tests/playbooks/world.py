@@ -123,6 +123,7 @@ class World:
         self.away = False
         self.dead = False
         self._life: _Life | None = None
+        self._agent: Agent | None = None
 
     # -- the agent
 
@@ -137,7 +138,12 @@ class World:
 
     @property
     def runtime(self) -> Runtime:
-        return self.machine if self.machine is not None else self.agent.equipment.runtime
+        return self.machine if self.machine is not None else self._newest().equipment.runtime
+
+    def _newest(self) -> Agent:
+        """The agent that was made last: it may be about to stop."""
+        assert self._agent is not None, "there was no agent yet"
+        return self._agent
 
     async def begin_agent(self) -> None:
         """Start an agent; it need not be ready."""
@@ -201,6 +207,7 @@ class World:
         agent = make_agent(
             client, settings, name, machine, metrics, runtime=self.machine, available=self.available
         )
+        self._agent = agent
         plugins, book = agent.equipment.plugins, agent.equipment.book
         assert plugins is not None
 
@@ -243,7 +250,7 @@ class World:
     def _created(self, state: ContainerState) -> None:
         """A container was made: its claims are ready, and that is on the disk."""
         disk = self.recorded()
-        for claim in self.agent.equipment.book.of_pod(state.pod):
+        for claim in self._newest().equipment.book.of_pod(state.pod):
             entry = disk.get(claim.ref.uid)
             if entry is None or not entry.get("ready"):
                 self.wrongs.append(f"container {state.name} has claim {claim.ref.name}, which is not ready")
@@ -394,10 +401,20 @@ class World:
         if self.machine is not None:
             await self.machine.crash(uid, code)
             return
-        for state in self.runtime.containers(uid):
-            if state.phase is Phase.RUNNING:
-                with suppress(ProcessLookupError):
-                    os.kill(state.pid, signal.SIGKILL if code else signal.SIGUSR1)
+        ids = {state.id: state.pid for state in self.runtime.containers(uid) if state.phase is Phase.RUNNING}
+        for pid in ids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if code else signal.SIGUSR1)
+        if self.up:
+            await self.until(
+                lambda: (
+                    not any(
+                        state.id in ids and state.phase is Phase.RUNNING
+                        for state in self.runtime.containers(uid)
+                    )
+                ),
+                "the end of a process",
+            )
 
     def starts(self, uid: str) -> int:
         """How often the container of a pod was started."""
