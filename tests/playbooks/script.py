@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from tests.playbooks.quiet import quiet
@@ -33,6 +34,20 @@ from tests.playbooks.world import SECONDS, World, running
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
+
+
+def _read() -> dict[str, str]:
+    """The conversations of the file beside this one, by title."""
+    text = Path(__file__).with_name("conversations.txt").read_text()
+    found = {}
+    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
+        title, _, lines = part.partition("\n")
+        assert title not in found, f"there are two conversations {title!r}"
+        found[title] = re.sub(r"^-- .*$", "", lines, flags=re.MULTILINE)
+    return found
+
+
+CONVERSATIONS = _read()
 
 
 def says(pattern: str) -> Callable[[Step], Step]:

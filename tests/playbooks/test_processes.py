@@ -10,8 +10,7 @@ import pytest
 
 from plimsoll.node.containers import Phase
 from tests.playbooks.quiet import quiet
-from tests.playbooks.script import play
-from tests.playbooks.test_conversations import CONVERSATIONS
+from tests.playbooks.script import CONVERSATIONS, play
 from tests.playbooks.test_room import tell
 from tests.playbooks.world import World
 
