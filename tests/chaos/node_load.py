@@ -43,7 +43,7 @@ class NodeAgent:
         self._command = [
             *(sys.executable, "-m", "plimsoll.cli.main", "node", "--kubeconfig", str(kubeconfig)),
             *("--name", NODE, "--root", str(root), "--listen", "", "--cdi", str(root / "cdi")),
-            *("--cgroup-root", f"plimsoll-{root.name}", *options),
+            *("--cgroup-root", f"plimsoll-{root.name}-x", *options),
         ]
 
     def start(self) -> None:

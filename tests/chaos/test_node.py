@@ -75,7 +75,7 @@ def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> Non
             agent.end(signal.SIGTERM)
             driver.stop()
             load.kill_all()
-            open_cgroups(f"plimsoll-{root.name}", owner="chaotic").tear_down()
+            open_cgroups(f"plimsoll-{root.name}-x", owner="chaotic").tear_down()
 
 
 def check_running(load: Load, root: Path) -> None:
@@ -101,7 +101,7 @@ def check_gone(load: Load, root: Path) -> None:
     wait_until(lambda: not os.listdir(root / "pods"), lambda: os.listdir(root / "pods"))
     assert [path.name for path in (root / "cdi").iterdir()] == []
     wait_until(
-        lambda: not open_cgroups(f"plimsoll-{root.name}", owner="chaotic").pods(), lambda: "cgroups of pods"
+        lambda: not open_cgroups(f"plimsoll-{root.name}-x", owner="chaotic").pods(), lambda: "cgroups of pods"
     )
     quarantine = root / "quarantine"
     assert not quarantine.exists() or not os.listdir(quarantine)
