@@ -13,7 +13,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
-from plimsoll.node.pressure import Available, Measure, PodMeasure
+from plimsoll.node.pressure.watch import Available, Measure, PodMeasure
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear, settle
 from tests.playbooks.world import NODE, World, running

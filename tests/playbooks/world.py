@@ -28,12 +28,12 @@ from plimsoll.errors import ApiError
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerState, Phase, Runtime
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.plugins import Times
 from plimsoll.node.pods.backoff import Timing as PodTiming
 from plimsoll.node.prepared import ClaimRef, PreparedClaim
-from plimsoll.node.presence import Timing
-from plimsoll.node.pressure import Available
+from plimsoll.node.presence.presence import Timing
+from plimsoll.node.pressure.watch import Available
 from plimsoll.run.node.assembly import make_agent
 from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import NodeSettings, Pace

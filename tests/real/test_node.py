@@ -16,8 +16,8 @@ from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.config import Impersonation
 from plimsoll.cluster.client.endpoints import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
-from plimsoll.node.machine_file import parse_machine
-from plimsoll.node.presence import Timing
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.presence.presence import Timing
 from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import NodeSettings
 from tests.cluster.kube_apiserver import run_apiserver

@@ -99,6 +99,45 @@ CLUSTER_ARROWS: dict[str, set[str]] = {
     "leader": {"client"},
     "controllers": {"client", "informer", "leader"},
 }
+#: And inside `node`: values, the rooms that each do one thing, and the agent that has them all.
+NODE_ARROWS: dict[str, set[str]] = {
+    "layout": set(),
+    "prepared": set(),
+    "records": set(),
+    "resources": set(),
+    "machine": set(),
+    "containers": {"records"},
+    "hooks": {"containers", "resources"},
+    "cgroups": {"layout", "resources"},
+    "claims": {"layout", "prepared", "records"},
+    "enforcement": {"resources"},
+    "nri": {"containers", "hooks", "resources"},
+    "plugins": {"layout", "prepared"},
+    "podresources": {"prepared"},
+    "presence": {"machine"},
+    "pressure": {"cgroups", "containers", "machine"},
+    "runtime": {"cgroups", "containers", "hooks", "layout", "records", "resources"},
+    "admission": {"cgroups", "enforcement", "records"},
+    "pods": {"admission", "cgroups", "claims", "containers", "enforcement", "prepared"},
+    "sights": {"claims", "containers", "machine", "podresources", "prepared"},
+    "slices": set(),
+    "agent": {
+        "admission",
+        "cgroups",
+        "claims",
+        "containers",
+        "enforcement",
+        "machine",
+        "nri",
+        "plugins",
+        "podresources",
+        "pods",
+        "presence",
+        "pressure",
+        "sights",
+        "slices",
+    },
+}
 #: And inside `schedule`: what is known, the rules, devices, scores, and the cycle that tells the story.
 SCHEDULE_ARROWS: dict[str, set[str]] = {
     "holdings": set(),
@@ -153,6 +192,7 @@ INSIDE = {
     "allocate": ALLOCATE_ARROWS,
     "cluster": CLUSTER_ARROWS,
     "schedule": SCHEDULE_ARROWS,
+    "node": NODE_ARROWS,
 }
 
 #: Packages whose functions depend on nothing but their arguments.

@@ -1,7 +1,7 @@
 """One node's agent: from the pods of the API to their containers, claims and cgroups, and back. START HERE.
 
 Owns the order of things. All pods of the node are listed once: who was let in before a restart comes first,
-in the same order, then the others are judged on the node's own books (`admit`). A pod that is let in is on
+in the same order, then the others are judged on the node's own books (`admission`). A pod that is let in is on
 record before anything is done for it; then a worker of its own prepares its claims, runs its containers and
 tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any more.
 
@@ -24,12 +24,13 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.ledger.fit import Admission
 from plimsoll.ledger.node import pod_key
-from plimsoll.node.admit import Admitter, has_ended
+from plimsoll.node.admission.admit import Admitter, has_ended
+from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.enforcement import Enforcement
-from plimsoll.node.machine import pods_share
+from plimsoll.node.machine.machine import pods_share
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
@@ -37,9 +38,8 @@ from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.situation import Order
 from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
-from plimsoll.node.preemption import CONDITION_REASON, MESSAGE, REASON
-from plimsoll.node.presence import Presence
-from plimsoll.node.pressure import Eviction, PressureWatch, admit_under
+from plimsoll.node.presence.presence import Presence
+from plimsoll.node.pressure.watch import Eviction, PressureWatch, admit_under
 from plimsoll.node.sights import Sights
 from plimsoll.node.slices import Slices
 

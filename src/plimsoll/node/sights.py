@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import ContainerState, Phase, Runtime
-from plimsoll.node.machine import Machine, Reservations, parse_cpus
+from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, Source
 from plimsoll.node.prepared import PreparedClaim
 

@@ -12,7 +12,7 @@ from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import Quantity
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.machine import Machine, NumaNode, Reservations
+from plimsoll.node.machine.machine import Machine, NumaNode, Reservations
 from plimsoll.node.podresources.source import MemoryBlock
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.node.sights import Sights

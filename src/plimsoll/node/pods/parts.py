@@ -10,6 +10,7 @@ from typing import Protocol
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.node.admission.resize import Resize
 from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
@@ -19,7 +20,6 @@ from plimsoll.node.pods.checks import Commands
 from plimsoll.node.pods.environment import NodeFacts, Objects
 from plimsoll.node.pods.writer import Events, StatusWriter
 from plimsoll.node.prepared import PreparedClaim
-from plimsoll.node.resize import Resize
 
 
 class Book(Protocol):

@@ -13,13 +13,8 @@ from collections.abc import Sequence
 from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.meta import Condition
 from plimsoll.ledger.cgroups import ContainerPlan
-from plimsoll.node.allocation import Allocation
-from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.enforcement import Enforced
-from plimsoll.node.pods.parts import Parts, Resizes
-from plimsoll.node.pods.steps import sandbox_spec
-from plimsoll.node.pods.writer import WARNING
-from plimsoll.node.resize import (
+from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.resize import (
     Outcome,
     Resize,
     ResizePlan,
@@ -30,6 +25,11 @@ from plimsoll.node.resize import (
     pending,
     plan_resize,
 )
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.enforcement import Enforced
+from plimsoll.node.pods.parts import Parts, Resizes
+from plimsoll.node.pods.steps import sandbox_spec
+from plimsoll.node.pods.writer import WARNING
 
 
 class PodResize:

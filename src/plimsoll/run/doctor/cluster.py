@@ -18,9 +18,9 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
-from plimsoll.node.admit import has_ended
+from plimsoll.node.admission.admit import has_ended
 from plimsoll.node.claims.checks import named_claims
-from plimsoll.node.node_object import LEASES_OF_NODES
+from plimsoll.node.presence.node_object import LEASES_OF_NODES
 from plimsoll.run.doctor.facts import BoundPod, ClusterFacts, Facts, ReservedClaim
 from plimsoll.run.doctor.files import age_text
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning

@@ -13,7 +13,7 @@ from typing import Literal
 
 from plimsoll.api.core import Node
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine import Machine
+from plimsoll.node.machine.machine import Machine
 from plimsoll.node.prepared import PreparedClaim
 from plimsoll.run.doctor.files import Entry
 from plimsoll.wire.cdi import CdiFault

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plimsoll.errors import InputError
-from plimsoll.node.machine import Machine, read_machine, write_cpus
-from plimsoll.node.machine_file import read_machine_file
+from plimsoll.node.machine.file import read_machine_file
+from plimsoll.node.machine.machine import Machine, read_machine, write_cpus
 from plimsoll.run.doctor.facts import Facts, MachineFacts
 from plimsoll.run.doctor.files import read_file, size_text
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning

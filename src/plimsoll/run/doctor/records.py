@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.node.admit import KIND as ADMITTED_KIND
-from plimsoll.node.admit import read_order
+from plimsoll.node.admission.admit import KIND as ADMITTED_KIND
+from plimsoll.node.admission.admit import read_order
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
 from plimsoll.node.claims.checkpoint import VERSION, decode_body

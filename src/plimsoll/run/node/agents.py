@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from plimsoll.api.core import Pod
-from plimsoll.node.admit import Admitter
-from plimsoll.node.presence import Presence
+from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.presence.presence import Presence
 
 
 class AgentLike(Protocol):

@@ -23,15 +23,15 @@ from plimsoll.cluster.client import Client
 from plimsoll.ledger.cgroups.conversions import page_size_text
 from plimsoll.ledger.cgroups.settings import Settings
 from plimsoll.ledger.profile import Profile
-from plimsoll.node.admit import KIND, Admitter
+from plimsoll.node.admission.admit import KIND, Admitter
+from plimsoll.node.admission.resizing import Resizing
 from plimsoll.node.agent import Agent, Equipment
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine import Machine
-from plimsoll.node.measures import look
+from plimsoll.node.machine.machine import Machine
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.plugins.metrics import DraMetrics
@@ -41,10 +41,10 @@ from plimsoll.node.pods.environment import NodeFacts
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.writer import Events, StatusWriter
 from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
-from plimsoll.node.presence import Presence
-from plimsoll.node.pressure import Available, PressureSettings, PressureWatch
+from plimsoll.node.presence.presence import Presence
+from plimsoll.node.pressure.measures import look
+from plimsoll.node.pressure.watch import Available, PressureSettings, PressureWatch
 from plimsoll.node.records import RecordFile
-from plimsoll.node.resizing import Resizing
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
 from plimsoll.node.sights import Sights

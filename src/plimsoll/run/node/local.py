@@ -17,7 +17,7 @@ from plimsoll.cluster.client.endpoints import PODS
 from plimsoll.cluster.server.security.users import node_user
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.agent import Agent
-from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.machine.file import parse_machine
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import ROOT, NodeSettings

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.node.machine import Machine, check_cpus, read_machine, with_pods
-from plimsoll.node.machine_file import read_machine_file
+from plimsoll.node.machine.file import read_machine_file
+from plimsoll.node.machine.machine import Machine, check_cpus, read_machine, with_pods
 from plimsoll.run.node.settings import NodeSettings
 
 

@@ -20,7 +20,7 @@ from plimsoll.ledger.cgroups import Settings
 from plimsoll.ledger.cgroups.conversions import page_size_of, page_size_text
 from plimsoll.node.cgroups import plan_cgroups
 from plimsoll.node.enforcement import Enforced, Enforcement
-from plimsoll.node.machine import read_machine
+from plimsoll.node.machine.machine import read_machine
 from plimsoll.node.resources import resources_of
 from plimsoll.tools.columns import lay_out
 

@@ -25,7 +25,7 @@ from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.cluster.client.retries import Backoff
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.node.machine import Machine
+from plimsoll.node.machine.machine import Machine
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.assembly import make_agent
 from plimsoll.run.node.lock import RootLock

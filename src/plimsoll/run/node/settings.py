@@ -19,13 +19,13 @@ from plimsoll.api.gates import Gates
 from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine import MOST_PODS, Machine, Reservations, parse_cpus
-from plimsoll.node.machine_file import parse_taint, read_amounts, read_labels, read_taints
+from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels, read_taints
+from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import Times
 from plimsoll.node.podresources.limits import Limit
 from plimsoll.node.pods.backoff import Timing as PodTiming
-from plimsoll.node.presence import Timing
-from plimsoll.node.thresholds import DEFAULTS, Threshold, parse_thresholds
+from plimsoll.node.presence.presence import Timing
+from plimsoll.node.pressure.thresholds import DEFAULTS, Threshold, parse_thresholds
 from plimsoll.run.scheduler.logs import FORMATS
 from plimsoll.run.scheduler.settings import read_address
 

@@ -14,7 +14,7 @@ from plimsoll.api.core import Node, NodeStatus
 from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.quantity import Quantity
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine import Machine
+from plimsoll.node.machine.machine import Machine
 from plimsoll.run.doctor import cdi, cgroups, cluster, machine, pods, privileges, root, sockets
 from plimsoll.run.doctor.cluster import clock_skew, moment
 from plimsoll.run.doctor.doctor import judge

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from plimsoll.node.admit import KIND as ADMITTED
+from plimsoll.node.admission.admit import KIND as ADMITTED
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
-from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.machine.file import parse_machine
 from plimsoll.run.local import LocalCluster
 from plimsoll.run.node.local import settings_of
 from plimsoll.run.node.settings import NodeSettings

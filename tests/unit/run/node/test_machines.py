@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.machine import Reservations
-from plimsoll.node.machine_file import parse_machine
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.machine.machine import Reservations
 from plimsoll.run.node.machines import MachineSource
 from plimsoll.run.node.settings import NodeSettings
 

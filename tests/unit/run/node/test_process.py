@@ -18,10 +18,10 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.cluster.server.security.users import node_user
 from plimsoll.errors import ApiError, ConfigError, InputError
-from plimsoll.node.admit import Admitter
-from plimsoll.node.machine import Machine
-from plimsoll.node.machine_file import parse_machine
-from plimsoll.node.presence import Presence, Timing
+from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.presence.presence import Presence, Timing
 from plimsoll.run.node.metrics import NodeMetrics
 from plimsoll.run.node.process import NodeProcess, own_addresses
 from plimsoll.run.node.settings import NodeSettings
@@ -69,6 +69,9 @@ class Notebook:
 
     def pod_removed(self, old: Pod) -> None:
         self.heard.append(f"removed {old.metadata.name}")
+
+    def show_cgroups(self) -> dict[str, Any]:
+        return {}
 
     def pods(self) -> Sequence[Pod]:
         return ()

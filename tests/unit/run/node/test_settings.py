@@ -10,7 +10,7 @@ import pytest
 from plimsoll.api.core import NodeAddress, Taint
 from plimsoll.api.forms import Form
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.node.machine import EVICTION_HARD
+from plimsoll.node.machine.machine import EVICTION_HARD
 from plimsoll.node.podresources.limits import Limit
 from plimsoll.run.node.settings import (
     LISTEN,

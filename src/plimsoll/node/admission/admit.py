@@ -30,8 +30,15 @@ from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import unit_of
-from plimsoll.node.allocation import Allocation
-from plimsoll.node.preemption import Candidate, Need, choose_victims, is_critical, may_preempt, needs_of
+from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.preemption import (
+    Candidate,
+    Need,
+    choose_victims,
+    is_critical,
+    may_preempt,
+    needs_of,
+)
 from plimsoll.node.records import Finding, RecordFile, Severity
 
 _log = logging.getLogger("plimsoll.node")

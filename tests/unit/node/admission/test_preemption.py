@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.node.preemption import (
+from plimsoll.node.admission.preemption import (
     CRITICAL,
     Candidate,
     Need,

@@ -10,9 +10,9 @@ import logging
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node import pod_key
-from plimsoll.node.admit import Admitter
-from plimsoll.node.allocation import Allocation
-from plimsoll.node.resize import Outcome, Resize, judge_resize
+from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.resize import Outcome, Resize, judge_resize
 
 _log = logging.getLogger("plimsoll.node")
 

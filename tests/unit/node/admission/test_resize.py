@@ -18,10 +18,8 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.cgroups import ContainerPlan, PodPlan, Settings
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
-from plimsoll.node.allocation import Allocation
-from plimsoll.node.cgroups import PodUsage, open_cgroups
-from plimsoll.node.enforcement import Enforcement
-from plimsoll.node.resize import (
+from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.resize import (
     Outcome,
     Resize,
     ResizePlan,
@@ -33,6 +31,8 @@ from plimsoll.node.resize import (
     plan_resize,
     sort_pending,
 )
+from plimsoll.node.cgroups import PodUsage, open_cgroups
+from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.resources import resources_of
 from tests.unit.node.cgroups.stand_in import V1StandIn
 

@@ -28,8 +28,8 @@ from plimsoll.api.core import Node, NodeAddress, Taint
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import LEASES, NODES
 from plimsoll.errors import ApiError, InputError
-from plimsoll.node.machine import Machine, Reservations, allocatable
-from plimsoll.node.node_object import (
+from plimsoll.node.machine.machine import Machine, Reservations, allocatable
+from plimsoll.node.presence.node_object import (
     CONDITIONS,
     LEASES_OF_NODES,
     READY,

@@ -51,7 +51,7 @@ from plimsoll.ledger.qos import GUARANTEED, qos_class
 from plimsoll.ledger.requests import before_running, pod_requests
 from plimsoll.ledger.texts import render, render_shortage
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.node.allocation import RESIZABLE, Allocation
+from plimsoll.node.admission.allocation import RESIZABLE, Allocation
 from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.enforcement import Enforced
 

@@ -18,9 +18,9 @@ from plimsoll.cluster.client.transport import Reply, Request
 from plimsoll.cluster.client.within import WithinTransport
 from plimsoll.cluster.server.security.users import node_user
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.node.machine import Machine
-from plimsoll.node.machine_file import parse_machine
-from plimsoll.node.presence import Presence, Timing
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.presence.presence import Presence, Timing
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})

@@ -15,8 +15,9 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.ledger.cgroups.oom import is_critical
 from plimsoll.ledger.eviction import eviction_request
-from plimsoll.node.measures import measure_processes
-from plimsoll.node.pressure import (
+from plimsoll.node.pressure.measures import measure_processes
+from plimsoll.node.pressure.thresholds import MEMORY_PRESSURE, Threshold
+from plimsoll.node.pressure.watch import (
     Available,
     Eviction,
     Measure,
@@ -28,7 +29,6 @@ from plimsoll.node.pressure import (
     choose,
     observe,
 )
-from plimsoll.node.thresholds import MEMORY_PRESSURE, Threshold
 
 MI = 1 << 20
 GI = 1 << 30

@@ -20,9 +20,9 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.ledger.claims import bills_in_status
 from plimsoll.ledger.node import NodeLedger
-from plimsoll.node.admit import KIND, Admitter, host_ports, matches_node
-from plimsoll.node.allocation import Allocation
-from plimsoll.node.preemption import CRITICAL
+from plimsoll.node.admission.admit import KIND, Admitter, host_ports, matches_node
+from plimsoll.node.admission.allocation import Allocation
+from plimsoll.node.admission.preemption import CRITICAL
 from plimsoll.node.records import RecordFile
 from tests.unit.ledger.books import container, node, pod
 

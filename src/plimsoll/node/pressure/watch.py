@@ -28,7 +28,7 @@ from plimsoll.ledger.fit import Admission
 from plimsoll.ledger.node import pod_key
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
 from plimsoll.ledger.requests import pod_level_resources_set
-from plimsoll.node.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, most_urgent
+from plimsoll.node.pressure.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, most_urgent
 
 EVICTED = "Evicted"
 _AT_ONCE = 1.0  #: seconds a pod gets that is evicted for a hard threshold

@@ -14,14 +14,14 @@ from pathlib import Path
 from plimsoll.node.cgroups.figures import number
 from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.pressure import Available, Measure, PodMeasure
-from plimsoll.node.thresholds import (
+from plimsoll.node.pressure.thresholds import (
     ALLOCATABLE_MEMORY,
     MEMORY_AVAILABLE,
     NODEFS_AVAILABLE,
     NODEFS_INODES,
     PID_AVAILABLE,
 )
+from plimsoll.node.pressure.watch import Available, Measure, PodMeasure
 
 PROC = Path("/proc")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.machine import EVICTION_HARD
-from plimsoll.node.thresholds import ALLOCATABLE_MEMORY, Threshold, most_urgent, parse_thresholds
+from plimsoll.node.machine.machine import EVICTION_HARD
+from plimsoll.node.pressure.thresholds import ALLOCATABLE_MEMORY, Threshold, most_urgent, parse_thresholds
 
 GI = 1 << 30
 

@@ -10,8 +10,8 @@ import pytest
 from plimsoll.ledger.cgroups import PodPlan
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.measures import look, measure_machine, measure_pod, measure_processes
-from plimsoll.node.pressure import Measure, PodMeasure
+from plimsoll.node.pressure.measures import look, measure_machine, measure_pod, measure_processes
+from plimsoll.node.pressure.watch import Measure, PodMeasure
 from plimsoll.node.resources import LinuxResources
 from tests.unit.node.cgroups.stand_in import V1StandIn
 

@@ -27,7 +27,7 @@ from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
-from plimsoll.node.machine import HUGE_PAGES, MOST_PODS, Machine, NumaNode, parse_cpus, write_cpus
+from plimsoll.node.machine.machine import HUGE_PAGES, MOST_PODS, Machine, NumaNode, parse_cpus, write_cpus
 
 KIND = "Machine"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -9,8 +9,8 @@ import pytest
 
 from plimsoll.api.core import NodeAddress, Taint
 from plimsoll.api.quantity import Quantity
-from plimsoll.node.machine import Machine
-from plimsoll.node.node_object import (
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.presence.node_object import (
     CONDITIONS,
     NodeFacts,
     Sign,

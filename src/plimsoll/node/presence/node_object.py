@@ -18,7 +18,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import is_extended
-from plimsoll.node.machine import Machine
+from plimsoll.node.machine.machine import Machine
 
 LEASES_OF_NODES = "kube-node-lease"
 READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "Ready", "MemoryPressure", "DiskPressure", "PIDPressure"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import ResourceList
 from plimsoll.api.quantity import Quantity
 from plimsoll.errors import InputError
-from plimsoll.node.machine import (
+from plimsoll.node.machine.machine import (
     Machine,
     NumaNode,
     Reservations,
