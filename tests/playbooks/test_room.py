@@ -284,7 +284,7 @@ def condition(tree: dict[str, Any] | None, type: str) -> dict[str, Any]:
 async def grow(world: World, charged: dict[str, Any]) -> None:
     """A pod that wants to grow to 3 CPUs, waits for room, and is charged one more for a claim meanwhile.
 
-    Our API server takes no resize of a pod that is charged already, as Kubernetes 1.36 does not.
+    The API server takes no resize of a pod that is charged already in the form of 1.36.
     """
     await world.make_claim("a")
     await world.pod("p", cpu="1", resourceClaims=[{"name": "a", "resourceClaimName": "a"}])
@@ -315,6 +315,13 @@ def test_a_pod_with_charges_grows_within_the_node_in_the_form_of_1_37() -> None:
         await quiet(world)
         assert world.agent.admitter.ledger.requested["cpu"] == 4000, "what it was given stays"
         assert world.driver.count("prepare", "a") == 1
+        await resize(world, "p", "2")  # a charged pod, by the API: claim and container are 3 of 4 then
+        await world.sees("p", lambda t: given_cpu(t) == "2")
+        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        await resize(world, "p", "4")  # with the claim that is more than the node has
+        tree = await world.sees("p", lambda t: condition(t, "PodResizePending")["reason"] == "Infeasible")
+        assert "requested: 5000" in condition(tree, "PodResizePending")["message"]
+        assert world.agent.admitter.ledger.requested["cpu"] == 3000
 
     tell(story, form=Form.V1_37)
 

@@ -291,6 +291,47 @@ def test_containers_with_claims_cannot_be_resized() -> None:
     assert found(old, without, "resize") == []
 
 
+NEW_ENTRY = {"resourceClaimName": "x", "containers": ["main"], "mapping": [{"name": "cpu", "quantity": "4"}]}
+
+
+def _charged_pod(**changes: Any) -> dict[str, Any]:
+    """A pod whose claim charges it in the form of 1.37."""
+    claimed = edit(
+        _plain_pod(),
+        {
+            "spec.resourceClaims": [{"name": "cpus", "resourceClaimName": "x"}],
+            "spec.containers.0.resources.claims": [{"name": "cpus"}],
+            CHARGES: [NEW_ENTRY],
+        },
+    )
+    return edit(claimed, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def test_pods_with_charges_of_137_are_resized_with_their_claims() -> None:
+    old = _charged_pod()
+    more = {"spec.containers.0.resources.requests.cpu": "2"}
+    assert found(edit(old, more), old, "resize") == []
+    # What is no resource stays as it was, claims included.
+    other = edit(old, {**more, "spec.containers.0.resources.claims": [{"name": "cpus", "request": "r"}]})
+    assert found(other, old, "resize") == ["spec Forbidden"]
+    # An entry of the older form beside it stops a resize as before.
+    mixed = edit(old, {CHARGES: [NEW_ENTRY, {**ENTRY, "resourceClaimName": "y"}]})
+    assert set(found(edit(mixed, more), mixed, "resize")) == {"spec Forbidden"}
+
+
+def test_a_resize_must_leave_room_for_claims_in_the_budget() -> None:
+    old = _charged_pod(spec__resources={"requests": {"cpu": "5", "memory": "1Gi"}})
+    wider = {"spec.resources.requests.cpu": "6", "spec.containers.0.resources.requests.cpu": "2"}
+    assert found(edit(old, wider), old, "resize") == []
+    # 2 of the container and 4 of its claim are more than 5.
+    tight = edit(old, {"spec.containers.0.resources.requests.cpu": "2"})
+    prepared = run(tight, old, "resize")
+    assert [str(problem.field) for problem in prepared.problems] == ["spec.resources"]
+    assert "pod level request for cpu is insufficient" in prepared.problems[0].detail
+    off = {"DRANodeAllocatableResources": False}
+    assert found(tight, old, "resize", gates=off) == []
+
+
 def test_resize_of_init_containers() -> None:
     init = {"name": "init", "image": "img", "resources": {"requests": {"cpu": "1"}}}
     old = edit(_plain_pod(), {"spec.initContainers": [init]})

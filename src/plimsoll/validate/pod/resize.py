@@ -2,7 +2,9 @@
 
 Owns what the `/resize` endpoint takes over from the request (`keep_resources_only`) and which changes it
 allows. As in Kubernetes 1.36.4 a container that had claims cannot be resized at all, because its claims
-are left out of the comparison; 1.37 mends that.
+are left out of the comparison, nor can a pod with claim charges. 1.37 mends both: pods whose charges are
+written in its form are resized within the budget of the pod as a whole, claims included (document 000,
+"Integration with In-Place Pod Vertical Scaling"; section 6 of the accounting semantics).
 
 DIFF: charges in the draft form stop a resize like those of 1.36 (test_charged_pods_cannot_be_resized).
 """
@@ -13,8 +15,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.core import ResourceRequirements
+from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
+from plimsoll.ledger.budget import budget_breaches
+from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.qos import qos_class
+from plimsoll.ledger.requests import Options
+from plimsoll.ledger.texts import render
 from plimsoll.validate.equality import same_tree, same_under
 from plimsoll.validate.metadata import reset_for_status
 from plimsoll.validate.pod.claims import is_mirror
@@ -71,7 +78,8 @@ def check_resize(
     yield from found
     if found or earlier:
         return
-    spec, before = _mask(part(tree, "spec"), part(old_tree, "spec")), part(old_tree, "spec")
+    before = part(old_tree, "spec")
+    spec = _mask(part(tree, "spec"), before, _in_new_form(old))
     if not same_spec(spec, before):
         yield forbidden(_SPEC, "only cpu and memory can be changed")
 
@@ -98,8 +106,11 @@ def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, g
             )
             return
         yield from _check_pod_level(part(tree, "spec"), part(old_tree, "spec"))
-    if old.status.node_allocatable_resource_claim_statuses or old.status.native_resource_claim_status:
-        yield forbidden(_SPEC, "pods with node allocatable resource claims cannot be resized")
+    if _is_charged(old):
+        if _in_new_form(old):
+            yield from _check_budget(tree, pod, gates)
+        else:
+            yield forbidden(_SPEC, "pods with node allocatable resource claims cannot be resized")
     order = list(_check_order(pod, old))
     yield from order
     if order:
@@ -114,7 +125,30 @@ def _check_resources(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, g
                 container.resources.requests, previous.resources.requests, path, "requests"
             )
             yield from _check_removed(container.resources.limits, previous.resources.limits, path, "limits")
-    yield from _check_containers(part(tree, "spec"), part(old_tree, "spec"), pod)
+    yield from _check_containers(part(tree, "spec"), part(old_tree, "spec"), pod, _in_new_form(old))
+
+
+def _is_charged(pod: WholePod) -> bool:
+    status = pod.status
+    return bool(status.node_allocatable_resource_claim_statuses or status.native_resource_claim_status)
+
+
+def _in_new_form(pod: WholePod) -> bool:
+    """Whether claims charge a pod in the form of 1.37, and in no other."""
+    entries = pod.status.node_allocatable_resource_claim_statuses
+    new = any(entry.mapping or entry.overhead for entry in entries)
+    return new and not any(e.resources for e in entries) and not pod.status.native_resource_claim_status
+
+
+def _check_budget(tree: Tree, pod: WholePod, gates: Gates) -> Problems:
+    """What the pod as a whole asks for must still cover its containers and claims."""
+    if not gates.enabled("DRANodeAllocatableResources") or not gates.enabled("PodLevelResources"):
+        return
+    options = Options(form=Form.V1_37, count_claims=True)
+    for reason in budget_breaches(pod, read_charges(pod), options, limits=True):
+        value = part(tree, "spec").get("resources")
+        yield invalid(_SPEC.child("resources"), value, render(reason))
+        return
 
 
 def _check_node_support(old: WholePod) -> Problems:
@@ -164,16 +198,16 @@ def _check_removed(now: Mapping[str, Any], before: Mapping[str, Any], path: Path
         yield forbidden(path.child(name), f"{name} can be changed, not removed")
 
 
-def _check_containers(spec: Tree, old: Tree, pod: WholePod) -> Problems:
-    """Of each container only cpu and memory may differ."""
+def _check_containers(spec: Tree, old: Tree, pod: WholePod, claims: bool) -> Problems:
+    """Of each container only cpu and memory may differ; claims are compared where they may be there."""
     for now, before in zip(spec.get("containers", ()), old.get("containers", ()), strict=True):
-        if not _same_container(_mask_container(now, before), before):
+        if not _same_container(_mask_container(now, before, claims), before):
             yield forbidden(_SPEC, "only cpu and memory resources are mutable")
     for place, (now, before) in enumerate(
         zip(spec.get("initContainers", ()), old.get("initContainers", ()), strict=True)
     ):
         path = _SPEC.child("initContainers").index(place)
-        if not _same_container(_mask_container(now, before), before):
+        if not _same_container(_mask_container(now, before, claims), before):
             detail = "only cpu and memory resources for init or sidecar containers are mutable"
             yield forbidden(path, detail)
         container = pod.spec.init_containers[place]
@@ -187,10 +221,11 @@ def _check_containers(spec: Tree, old: Tree, pod: WholePod) -> Problems:
 # -- masking: the new object with the cpu and memory of the old one
 
 
-def _mask(spec: Tree, old: Tree) -> Tree:
+def _mask(spec: Tree, old: Tree, claims: bool) -> Tree:
     masked = dict(spec)
     for group in _GROUPS:
-        masked[group] = list(map(_mask_container, spec.get(group, ()), old.get(group, ())))
+        pairs = zip(spec.get(group, ()), old.get(group, ()), strict=True)
+        masked[group] = [_mask_container(now, before, claims) for now, before in pairs]
     if "resources" in spec:
         masked.pop("resources")
         if "resources" in old:
@@ -198,11 +233,13 @@ def _mask(spec: Tree, old: Tree) -> Tree:
     return masked
 
 
-def _mask_container(container: Tree, old: Tree) -> Tree:
+def _mask_container(container: Tree, old: Tree, claims: bool) -> Tree:
     resources, before = container.get("resources", {}), old.get("resources", {})
-    masked = {
+    masked: Tree = {
         name: _mask_amounts(resources.get(name, {}), before.get(name, {})) for name in ("requests", "limits")
     }
+    if claims and "claims" in resources:
+        masked["claims"] = resources["claims"]
     return {**container, "resources": masked}
 
 
