@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
+from plimsoll.ledger.fit import Admission
+from plimsoll.node.admission.admit import Admitter
 from plimsoll.node.pressure.watch import Available, Measure, PodMeasure
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear, settle
@@ -356,5 +359,25 @@ def test_a_resize_waits_for_room() -> None:
         await world.delete("q")
         await world.sees("p", lambda t: given_cpu(t) == "3")
         assert world.agent.admitter.ledger.requested["cpu"] == 3000
+
+    tell(story)
+
+
+def test_a_pod_that_cannot_be_judged_is_refused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = Admitter.judge
+
+    def stumble(self: Admitter, pod: Pod) -> Admission:
+        if pod.metadata.name == "strange":
+            raise ZeroDivisionError("never seen before")
+        return judge(self, pod)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Admitter, "judge", stumble)
+        await world.pod("strange")
+        reason, message = await refused(world, "strange")
+        assert reason == "UnexpectedAdmissionError"
+        assert message == REJECTED + "ZeroDivisionError: never seen before"
+        await world.pod("plain")
+        await world.runs("plain")
 
     tell(story)

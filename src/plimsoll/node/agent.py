@@ -1,8 +1,8 @@
 """One node's agent: from the pods of the API to their containers, claims and cgroups, and back. START HERE.
 
 Owns the order of things. All pods of the node are listed once: who was let in before a restart comes first,
-in the same order, then the others are judged on the node's own books (`admission`). A pod that is let in is on
-record before anything is done for it; then a worker of its own prepares its claims, runs its containers and
+in the same order, then the others are judged on the node's own books (`admission`). A pod that is let in is
+on record before anything is done for it; then a worker of its own prepares its claims, runs its containers and
 tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any more.
 
 Promises: what the runtime has and the API does not know is ended and cleaned up, its claims included; nothing
@@ -45,6 +45,8 @@ from plimsoll.node.slices import Slices
 
 _log = logging.getLogger("plimsoll.node")
 
+#: The kubelet's word for a pod that could not be judged.
+_UNEXPECTED = "UnexpectedAdmissionError"
 #: How often claims, pods and cgroups that nobody knows are looked for (seconds).
 _TIDY_SECONDS = 60.0
 #: How long a critical pod waits for those that go for its sake (seconds).
@@ -216,34 +218,43 @@ class Agent:
     # -- admission
 
     async def _take_in(self) -> None:
-        """Judge pods one after the other, as they come. Whatever is waited for, they may change or go."""
+        """Judge pods one after the other, as they come."""
         while True:
-            uid = pod_key(await self._coming.get())
-            pod = self._pods.get(uid)
-            if pod is None or has_ended(pod) or uid in self._workers:
+            pod = self._pods.get(pod_key(await self._coming.get()))
+            if pod is None or has_ended(pod) or pod_key(pod) in self._workers:
                 continue
+            try:
+                await self._judge(pod)
+            except Exception as error:
+                _log.exception("%s: pod %s cannot be judged", self.name, _name(pod))
+                self._refuse(pod, _UNEXPECTED, f"{type(error).__name__}: {error}")
+
+    async def _judge(self, pod: Pod) -> None:
+        """Let a pod in or refuse it; while something is waited for it may change or go."""
+        uid = pod_key(pod)
+        answer = self._admit(pod)
+        victims = () if answer.admit else self.admitter.victims(pod)
+        if victims:
+            await self._make_room(pod, victims)
+            if uid not in self._pods:
+                return
+            pod = self._pods[uid]
             answer = self._admit(pod)
-            if not answer.admit:
-                victims = self.admitter.victims(pod)
-                if victims:
-                    await self._make_room(pod, victims)
-                    pod = self._pods.get(uid)
-                    if pod is None:
-                        continue
-                    answer = self._admit(pod)
-            if not answer.admit:
-                _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), answer.message)
-                self._attend(pod, reject(pod, answer.reason, answer.message, self.equipment.parts))
-                continue
-            finding = await self.admitter.flush()
-            if finding is not None:
-                _log.warning("%s: %s", self.name, finding)
-            pod = self._pods.get(uid)
-            if pod is not None:
-                self._begin(pod)
-            else:
-                self.admitter.remove(uid)
-                await self.admitter.flush()
+        if not answer.admit:
+            self._refuse(pod, answer.reason, answer.message)
+            return
+        finding = await self.admitter.flush()
+        if finding is not None:
+            _log.warning("%s: %s", self.name, finding)
+        if uid in self._pods:
+            self._begin(self._pods[uid])
+        else:
+            self.admitter.remove(uid)
+            await self.admitter.flush()
+
+    def _refuse(self, pod: Pod, reason: str, message: str) -> None:
+        _log.info("%s: pod %s is not let in: %s", self.name, _name(pod), message)
+        self._attend(pod, reject(pod, reason, message, self.equipment.parts))
 
     def _admit(self, pod: Pod) -> Admission:
         """Let a pod in, if the node is not short of something and there is room on its books."""
@@ -290,6 +301,9 @@ class Agent:
             self.admitter.remove(uid)
             self.equipment.sights.stir()
             self._tiers_due.set()
+            for other in self._workers.values():
+                if other.waits_for_room:
+                    other.poke()
             await self.admitter.flush()
             await worker.done.wait()
         finally:
@@ -322,9 +336,12 @@ class Agent:
         while True:
             await self._tiers_due.wait()
             self._tiers_due.clear()
-            plan = own.enforcement.tiers(self.running())
-            for fault in await asyncio.to_thread(own.cgroups.apply_tiers, plan):
-                _log.debug("%s: %s", self.name, fault)
+            try:
+                plan = own.enforcement.tiers(self.running())
+                for fault in await asyncio.to_thread(own.cgroups.apply_tiers, plan):
+                    _log.debug("%s: %s", self.name, fault)
+            except Exception:
+                _log.exception("%s: the cgroups of the classes were not set", self.name)
 
     async def _tidy(self) -> None:
         """Now and then, look for what nobody knows any more."""

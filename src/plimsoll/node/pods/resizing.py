@@ -53,6 +53,11 @@ class PodResize:
         """What containers run with, where that is known to differ from what they were given."""
         return dict(self._applied.containers)
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether what is wanted cannot be given now, but perhaps when others have gone."""
+        return self._judged is not None and self._judged.outcome is Outcome.DEFERRED
+
     def stir(self) -> None:
         """Something may have changed that a judgement depends on."""
         self._due = True

@@ -128,6 +128,11 @@ class PodWorker:
             self._wake.set()
 
     @property
+    def waits_for_room(self) -> bool:
+        """Whether its resize is deferred until somebody else has gone."""
+        return self._resize.waits_for_room
+
+    @property
     def ending(self) -> Ending | None:
         return self._ending
 
