@@ -2,8 +2,9 @@
 
 Owns the order of things. All pods of the node are listed once: who was let in before a restart comes first,
 in the same order, then the others are judged on the node's own books (`admission`). A pod that is let in is
-on record before anything is done for it; then a worker of its own prepares its claims, runs its containers and
-tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any more.
+on record before anything is done for it; then a worker of its own prepares its claims, runs its containers
+and tells the API (`pods.worker`). A pod that has ended gives back what it held when nothing of it runs any
+more.
 
 Promises: what the runtime has and the API does not know is ended and cleaned up, its claims included; nothing
 of the agent's own work depends on the API server or on drivers being there; stopping the agent stops no
