@@ -66,8 +66,8 @@ def run_list(namespace: str | None, path: Path, output: str, timeout: float) -> 
     sudo plimsoll podresources list
     sudo plimsoll podresources list -n training -o wide
     """
-    from plimsoll.tools.podresources import PodResourcesClient
-    from plimsoll.tools.podresources_text import pod_lines, tree_of
+    from plimsoll.tools.podresources.client import PodResourcesClient
+    from plimsoll.tools.podresources.text import pod_lines, tree_of
 
     async def ask() -> Any:
         async with PodResourcesClient(path, timeout=timeout) as client:
@@ -98,8 +98,8 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
     \b
     sudo plimsoll podresources get train-0 -n training -o yaml
     """
-    from plimsoll.tools.podresources import Missing, PodResourcesClient
-    from plimsoll.tools.podresources_text import pod_lines, printable, tree_of
+    from plimsoll.tools.podresources.client import Missing, PodResourcesClient
+    from plimsoll.tools.podresources.text import pod_lines, printable, tree_of
 
     async def ask() -> Any:
         async with PodResourcesClient(path, timeout=timeout) as client:
@@ -121,8 +121,8 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
 @TIMEOUT
 def run_allocatable(path: Path, output: str, timeout: float) -> None:
     """Show what pods can have of this node: CPUs, memory, and devices of device plugins."""
-    from plimsoll.tools.podresources import PodResourcesClient
-    from plimsoll.tools.podresources_text import allocatable_lines, tree_of
+    from plimsoll.tools.podresources.client import PodResourcesClient
+    from plimsoll.tools.podresources.text import allocatable_lines, tree_of
 
     async def ask() -> Any:
         async with PodResourcesClient(path, timeout=timeout) as client:
@@ -179,7 +179,7 @@ def run_export(
     sudo plimsoll podresources export --kubeconfig ./kubeconfig --node worker-1
     """
     from plimsoll.cluster.kubeconfig import find_config, in_cluster
-    from plimsoll.tools.exporter_process import ExporterSettings, serve_exporter
+    from plimsoll.tools.podresources.process import ExporterSettings, serve_exporter
 
     cluster = None
     if inside:

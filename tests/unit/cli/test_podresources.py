@@ -16,7 +16,7 @@ import yaml
 
 from plimsoll.cli.main import main
 from plimsoll.wire.messages import podresources_v1 as v1
-from tests.unit.tools.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet, refuse
+from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet, refuse
 
 
 @pytest.fixture(scope="module")

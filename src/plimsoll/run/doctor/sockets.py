@@ -19,7 +19,7 @@ from plimsoll.run.doctor.facts import DriverFact, Facts, SocketFact, SocketFacts
 from plimsoll.run.doctor.files import Entry, age_text, look_at, user_name
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning
 from plimsoll.run.doctor.repairs import RemoveSocket, SetAside, SetMode
-from plimsoll.tools.podresources import PodResourcesClient
+from plimsoll.tools.podresources.client import PodResourcesClient
 from plimsoll.wire.rpc import LONGEST_PATH
 
 REFUSED = "refused"

@@ -29,8 +29,8 @@ from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.cluster.informer import Informer
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.tools.exporter import Health, Known, know, show_health, show_node
-from plimsoll.tools.podresources import SOCKET, PodResourcesClient
+from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
+from plimsoll.tools.podresources.exporter import Health, Known, know, show_health, show_node
 from plimsoll.wire.messages import podresources_v1 as v1
 
 _log = logging.getLogger("plimsoll.exporter")

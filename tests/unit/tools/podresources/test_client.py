@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
-from plimsoll.tools.podresources import Missing, PodResourcesClient
-from plimsoll.tools.podresources_text import (
+from plimsoll.tools.podresources.client import Missing, PodResourcesClient
+from plimsoll.tools.podresources.text import (
     allocatable_lines,
     bytes_text,
     pod_lines,

@@ -22,15 +22,15 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.errors import ConfigError
 from plimsoll.run.local import LocalCluster
-from plimsoll.tools.exporter import PREFIX, Known, know, show_node
-from plimsoll.tools.exporter_process import (
+from plimsoll.tools.podresources.client import PodResourcesClient
+from plimsoll.tools.podresources.exporter import PREFIX, Known, know, show_node
+from plimsoll.tools.podresources.process import (
     Cluster,
     Exporter,
     ExporterServer,
     ExporterSettings,
     serve_exporter,
 )
-from plimsoll.tools.podresources import PodResourcesClient
 from plimsoll.wire.messages import podresources_v1 as v1
 
 from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, claim, device, kubelet, limited
