@@ -320,7 +320,7 @@ def test_a_pod_with_charges_grows_within_the_node_in_the_form_of_1_37() -> None:
         assert world.driver.count("prepare", "a") == 1
         await resize(world, "p", "2")  # a charged pod, by the API: claim and container are 3 of 4 then
         await world.sees("p", lambda t: given_cpu(t) == "2")
-        assert world.agent.admitter.ledger.requested["cpu"] == 3000
+        await world.until(lambda: world.agent.admitter.ledger.requested["cpu"] == 3000, "the smaller charge")
         await resize(world, "p", "4")  # with the claim that is more than the node has
         tree = await world.sees("p", lambda t: condition(t, "PodResizePending")["reason"] == "Infeasible")
         assert "requested: 5000" in condition(tree, "PodResizePending")["message"]
@@ -342,7 +342,7 @@ def test_a_pod_with_charges_cannot_be_resized_in_the_form_of_1_36() -> None:
         with pytest.raises(ApiError, match=text):
             await resize(world, "p", "2")
 
-    tell(story)
+    tell(story, form=Form.V1_36)
 
 
 def test_a_resize_waits_for_room() -> None:

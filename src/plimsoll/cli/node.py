@@ -57,7 +57,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--cgroup-root", metavar="NAME", help="Their root. [default: plimsoll-NODE]")
 @click.option(
-    "--form", type=click.Choice(["1.36", "1.37"]), help="Whose rules for claims hold. [default: 1.36]"
+    "--form", type=click.Choice(["1.36", "1.37"]), help="Whose rules for claims hold. [default: 1.37]"
 )
 @click.option("--feature-gates", "gates", metavar="NAME=BOOL,...", help="All are on.")
 @click.option(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from plimsoll.api.core import Container, ContainerStatus, Pod
-from plimsoll.api.quantity import Quantity
+from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.amounts import Amounts, add_to, greatest, raise_to
 from plimsoll.ledger.containers import Need, is_sidecar, needs, with_init
 
@@ -114,7 +114,10 @@ def reported_requests(
 
     total = with_init(*_report(pod, lambda c, s: _fill(allocated(c, s), non_missing)))
     add_to(total, extra)
-    raise_to(total, with_init(*_report(pod, lambda c, s: _fill(applied(c, s), non_missing))))
+    in_effect = with_init(*_report(pod, lambda c, s: _fill(applied(c, s), non_missing)))
+    # What containers draw out of pools they do not take from the node, whatever is reported for them.
+    add_to(in_effect, {name: amount for name, amount in extra.items() if amount < ZERO})
+    raise_to(total, in_effect)
     return total
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
 from plimsoll.ledger.in_place import is_resize_deferred, is_resize_infeasible
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import Profile
 from plimsoll.ledger.requests import Options, pod_limits, pod_requests
 from tests.unit.ledger.samples import charge, pod, sidecar, texts, tree
 
@@ -157,3 +162,21 @@ def test_in_1_37_sums_for_the_whole_pod_stand_for_its_containers() -> None:
     claims = (charge("x", "a", cpu="7"),)
     options = Options(use_status=True, in_place_pod_level=True, form=Form.V1_37, count_claims=True)
     assert texts(pod_requests(given_pod, options, claims)) == {"cpu": "8"}
+
+
+@pytest.mark.parametrize("form", [Form.V1_36, Form.V1_37])
+def test_what_is_drawn_from_a_pool_stays_drawn_when_the_node_reports(form: Form) -> None:
+    """A container that requests 2 out of a claim's 3 costs its node 3, before and after it runs."""
+    entry = {
+        "resourceClaimName": "x",
+        "containers": ["a"],
+        "resources": {"cpu": "3"},
+        "accountingPolicies": {"cpu": "ConsumeFrom"},
+        "drawn": {"cpu": "2"},
+    }
+    charges = {"nodeAllocatableResourceClaimStatuses": [entry]}
+    running = {**charges, "containerStatuses": [report("a", {"cpu": "2"}, {"cpu": "2"})]}
+    for status in (charges, running):
+        book = NodeLedger(profile=replace(Profile.default(), form=form))
+        book.add(pod(tree("a", {"cpu": "2"}), status=status))
+        assert book.requested["cpu"] == 3000

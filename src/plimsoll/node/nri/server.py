@@ -168,7 +168,9 @@ class NriServer:
         try:
             fault = await self._admit(session)
             if fault is not None:
-                logger.warning("an NRI plugin was not taken: %s", fault.message)
+                # Who goes without a word only looked whether somebody is there.
+                level = logging.DEBUG if fault.kind == "closed" else logging.WARNING
+                logger.log(level, "an NRI plugin was not taken: %s", fault.message)
                 return
             await session.wait_closed()
             logger.info("NRI plugin %s is gone", session.name)

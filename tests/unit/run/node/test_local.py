@@ -57,9 +57,12 @@ def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
             "Ready": "True",
         }
         assert not node["spec"].get("taints")
-        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.36.0+plimsoll.")
+        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.37.0+plimsoll.")
         assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "none://1"
-        assert node["status"]["declaredFeatures"] == ["InPlacePodLevelResourcesVerticalScaling"]
+        assert node["status"]["declaredFeatures"] == [
+            "DRANodeAllocatableResources",
+            "InPlacePodLevelResourcesVerticalScaling",
+        ]
     leases = cluster.client.list("leases", "kube-node-lease")
     assert sorted(lease["metadata"]["name"] for lease in leases) == sorted(nodes)
 

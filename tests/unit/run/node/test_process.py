@@ -277,7 +277,7 @@ def test_pages(folder: Path) -> None:
                     ["a", "big"],
                 )
                 shown = json.loads(await page("configz"))
-                assert (shown["names"], shown["form"]) == (["n"], "1.36")
+                assert (shown["names"], shown["form"]) == (["n"], "1.37")
                 await until(lambda: bool(process.agent().show_cgroups()["files"]))
                 cgroups = json.loads(await page("cgroups"))["n"]
                 assert cgroups["version"] == "plan"
