@@ -329,7 +329,7 @@ class Node:
                 self.worker.update(codec.decode(codec.encode(tree), Pod))
 
 
-async def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+async def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Wait for something to be true; it may be a coroutine function."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
