@@ -400,6 +400,8 @@ class Agent:
     def _is_unfinished(self, pod: Pod) -> bool:
         """Whether there is something to do about a pod that has ended: it is to go, or has left something."""
         own, uid = self.equipment, pod_key(pod)
+        if uid in self._workers:
+            return False  # it is seen to already
         remains = any(s.uid == uid for s in own.runtime.sandboxes()) or bool(own.book.of_pod(uid))
         return remains or pod.metadata.deletion_timestamp is not None
 
