@@ -13,7 +13,7 @@ from typing import Protocol
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
-from plimsoll.node.records import Finding
+from plimsoll.records import Finding
 
 
 class Phase(StrEnum):

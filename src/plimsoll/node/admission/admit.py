@@ -39,7 +39,7 @@ from plimsoll.node.admission.preemption import (
     may_preempt,
     needs_of,
 )
-from plimsoll.node.records import Finding, RecordFile, Severity
+from plimsoll.records import Finding, RecordFile, Severity
 
 _log = logging.getLogger("plimsoll.node")
 

@@ -32,7 +32,7 @@ from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.claims.turns import Turns
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, Drivers, PreparedClaim
-from plimsoll.node.records import Finding, RecordFile, Severity
+from plimsoll.records import Finding, RecordFile, Severity
 
 __all__ = ["ClaimBook", "ClaimFault"]
 

@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.node.records import Finding, Loaded, RecordFile, Severity, read_plain
+from plimsoll.records import Finding, Loaded, RecordFile, Severity, read_plain
 
 KIND = "PreparedClaims"
 VERSION = 1

@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.errors import StoreError
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.prepared import PreparedClaim
-from plimsoll.node.records import RecordFile
+from plimsoll.records import RecordFile
 
 #: Changes by claim UID; None removes.
 Changes = Mapping[str, PreparedClaim | None]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll.node.layout import Layout
-from plimsoll.node.records import Finding, Severity
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import (
     ContainerRecord,
@@ -24,6 +23,7 @@ from plimsoll.node.runtime.folder import (
     remove_tree,
 )
 from plimsoll.node.runtime.life import Life
+from plimsoll.records import Finding, Severity
 
 
 @dataclass

@@ -29,8 +29,8 @@ import msgspec
 
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec, SandboxState
-from plimsoll.node.records import Finding, Severity
 from plimsoll.node.resources import LinuxResources
+from plimsoll.records import Finding, Severity
 
 _MAX = 16 << 20
 #: As the API shows a container that the node has lost sight of.

@@ -20,9 +20,9 @@ import msgspec
 
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.records import Finding
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import ContainerRecord, Exit, Run, load, put_aside, save, state_of
+from plimsoll.records import Finding
 
 KILLED = 137
 REBOOTED = 255

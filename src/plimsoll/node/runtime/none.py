@@ -31,9 +31,9 @@ from plimsoll.node.containers import (
     SandboxState,
 )
 from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
-from plimsoll.node.records import Finding
 from plimsoll.node.resources import LinuxResources, resources_of
 from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
+from plimsoll.records import Finding
 from plimsoll.wire.cdi import CdiFolders
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"

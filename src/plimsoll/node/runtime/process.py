@@ -44,7 +44,6 @@ from plimsoll.node.containers import (
 )
 from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
 from plimsoll.node.layout import Layout, part
-from plimsoll.node.records import Finding, Severity
 from plimsoll.node.resources import LinuxResources, resources_of
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import look_around
@@ -58,6 +57,7 @@ from plimsoll.node.runtime.folder import (
 from plimsoll.node.runtime.launching import ProcessSettings, has_cpuset, record_of, shim_spec, unmade
 from plimsoll.node.runtime.life import KILLED, Life
 from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
+from plimsoll.records import Finding, Severity
 from plimsoll.wire.cdi import CdiFolders
 
 __all__ = ["ProcessRuntime", "ProcessSettings"]

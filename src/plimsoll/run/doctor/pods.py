@@ -11,9 +11,9 @@ from pathlib import Path
 
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout, part
-from plimsoll.node.records import Finding as RecordFinding
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import ContainerRecord, Exit, PodRecord, Run, load
+from plimsoll.records import Finding as RecordFinding
 from plimsoll.run.doctor.facts import ContainerFolder, Facts, PodFacts, PodFolder, Shim
 from plimsoll.run.doctor.files import Entry, age_text, date_text, list_folder, size_text
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning

@@ -19,7 +19,7 @@ from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
 from plimsoll.node.claims.checkpoint import VERSION, decode_body
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import PreparedClaim
-from plimsoll.node.records import SIZE_MAX, read
+from plimsoll.records import SIZE_MAX, read
 from plimsoll.run.doctor.facts import Facts, RecordFact, RecordFacts
 from plimsoll.run.doctor.files import look_at, read_file, size_text
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning

@@ -44,11 +44,11 @@ from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
 from plimsoll.node.presence.presence import Presence
 from plimsoll.node.pressure.measures import look
 from plimsoll.node.pressure.watch import Available, PressureSettings, PressureWatch
-from plimsoll.node.records import RecordFile
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
 from plimsoll.node.sights import Sights
 from plimsoll.node.slices import Slices
+from plimsoll.records import RecordFile
 from plimsoll.run.node.metrics import NodeMetrics
 from plimsoll.run.node.settings import NodeSettings
 from plimsoll.wire.cdi import CdiFolders

@@ -23,7 +23,7 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.node.admission.admit import KIND, Admitter, host_ports, matches_node
 from plimsoll.node.admission.allocation import Allocation
 from plimsoll.node.admission.preemption import CRITICAL
-from plimsoll.node.records import RecordFile
+from plimsoll.records import RecordFile
 from tests.unit.ledger.books import container, node, pod
 
 NODE = node("n", cpu="4", memory="8Gi", pods="10")

@@ -23,7 +23,7 @@ from plimsoll.node.claims.checkpoint import (
 )
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.node.records import Severity, read, render
+from plimsoll.records import Severity, read, render
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
 
 

@@ -54,7 +54,7 @@ class Books(RuleBasedStateMachine):
         self.steps = Steps(0)
         self.disk = FullDisk(self.steps)
         self.patches: list[Any] = [
-            patch("plimsoll.node.records.os", self.disk),
+            patch("plimsoll.records.os", self.disk),
             patch("asyncio.to_thread", at_once),
         ]
         for each in self.patches:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from plimsoll.errors import StoreError
 from plimsoll.ledger.containers import Role
 from plimsoll.node.containers import ContainerSpec, Phase, RuntimeFault
-from plimsoll.node.records import Finding
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, image_names, stop_signal
 from plimsoll.node.runtime.folder import (
@@ -26,6 +25,7 @@ from plimsoll.node.runtime.folder import (
     save,
     state_of,
 )
+from plimsoll.records import Finding
 
 from .yard import a_container, a_plan, a_pod, short_folder
 

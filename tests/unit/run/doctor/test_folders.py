@@ -11,7 +11,7 @@ import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.claims import kubelet_file
-from plimsoll.node.records import render
+from plimsoll.records import render
 from plimsoll.run.doctor.findings import Level
 from plimsoll.run.node.lock import RootLock
 

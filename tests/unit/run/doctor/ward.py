@@ -18,7 +18,7 @@ from plimsoll.node.claims.checkpoint import KIND as CLAIMS
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.node.records import render
+from plimsoll.records import render
 from plimsoll.run.doctor.doctor import Examination, run_doctor
 from plimsoll.run.doctor.findings import Finding, Level
 from plimsoll.run.doctor.report import Report

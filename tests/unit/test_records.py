@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll import records
 from plimsoll.errors import StoreError
-from plimsoll.node import records
-from plimsoll.node.records import RecordFile, Severity, read, render
+from plimsoll.records import RecordFile, Severity, read, render
 
 NOON = 1_800_000_000.0
 
