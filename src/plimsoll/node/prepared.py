@@ -9,28 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
-@dataclass(frozen=True, slots=True)
-class ClaimRef:
-    """A claim as a driver is told of it."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDevice:
-    """A device that a driver made ready; no request names: for all requests of the claim."""
-
-    pool: str
-    device: str
-    requests: tuple[str, ...] = ()
-    cdi: tuple[str, ...] = ()
-    share_id: str | None = None
+__all__ = ["ClaimRef", "Devices", "DriverFault", "Drivers", "PreparedClaim", "PreparedDevice"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet
 
 
 class CoreKind(StrEnum):
@@ -51,7 +51,7 @@ class Topology:
 
     cpus: tuple[Cpu, ...]
     smt: bool = False
-    offline: CpuSet = CpuSet()
+    offline: CpuSet = EMPTY
     skipped: tuple[Skipped, ...] = ()
 
     @cached_property

@@ -1,0 +1,99 @@
+"""How a CPU driver is set up. Values only; reading them from files and flags is elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.assign import AssignOptions
+
+DRIVER_NAME = "dra.cpu"
+
+
+class Mode(StrEnum):
+    """A device for each CPU, or one for each group of them."""
+
+    INDIVIDUAL = "individual"
+    GROUPED = "grouped"
+
+
+class GroupBy(StrEnum):
+    """What CPUs of one device have in common."""
+
+    NUMA = "numanode"
+    SOCKET = "socket"
+    L3 = "l3cache"
+    PCIE = "pcieroot"
+    MACHINE = "machine"
+
+
+class Mapping(StrEnum):
+    """Whether devices say what they take from the node's allocatable, and in which form.
+
+    AUTO asks the API server which form it knows.
+    """
+
+    AUTO = "auto"
+    OFF = "off"
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+
+
+class Enforcement(StrEnum):
+    """Who sets the CPUs of containers. AUTO is NRI where there is a socket, else cgroups."""
+
+    AUTO = "auto"
+    NRI = "nri"
+    CGROUPS = "cgroups"
+
+
+@dataclass(frozen=True, slots=True)
+class PinSettings:
+    """What containers get beside their CPUs.
+
+    `mems`: the memory nodes of its CPUs. `lift_quota`: no CFS quota for containers that have only exclusive
+    CPUs. `mix`: containers with a claim may use the shared pool too. `across_pods`: pods may share a claim.
+    `requests_apart`: a container that names one request of a claim gets the CPUs of that request only.
+    """
+
+    enforcement: Enforcement = Enforcement.AUTO
+    mems: bool = False
+    lift_quota: bool = False
+    mix: bool = False
+    across_pods: bool = False
+    requests_apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSettings:
+    """A CPU driver on one node.
+
+    `reserved` are CPUs that are never published and never shared, or how many. `min_shared` is how many CPUs
+    of the shared pool cannot be claimed. `folder` is where the driver's record is; `kubelet_root` is the root
+    folder of the kubelet or node agent.
+    """
+
+    node: str
+    mode: Mode = Mode.GROUPED
+    group_by: GroupBy = GroupBy.NUMA
+    reserved: CpuSet | int = 0
+    min_shared: int = 0
+    mapping: Mapping = Mapping.AUTO
+    pcie_roots: bool = False
+    assign: AssignOptions = field(default_factory=AssignOptions)
+    pin: PinSettings = field(default_factory=PinSettings)
+    host_root: Path = Path("/")
+    overlay: Path | None = None
+    kubelet_root: Path = Path("/var/lib/kubelet")
+    cdi: Path = Path("/var/run/cdi")
+    nri: Path = Path("/var/run/nri/nri.sock")
+
+    @property
+    def folder(self) -> Path:
+        return self.kubelet_root / "plugins" / DRIVER_NAME
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "cpus.json"

@@ -1,0 +1,31 @@
+"""What nodes and drivers tell each other about claims, as values, whatever the version on the wire.
+
+Owns `ClaimRef` and `PreparedDevice`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A claim as a driver is told of it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """A device that a driver made ready; no request names: for all requests of the claim."""
+
+    pool: str
+    device: str
+    requests: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    share_id: str | None = None
