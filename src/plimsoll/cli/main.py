@@ -17,6 +17,7 @@ import click
 from plimsoll.api.gates import Gates
 from plimsoll.cli.cgroups import show_cgroups
 from plimsoll.cli.doctor import run_doctor
+from plimsoll.cli.driver import driver_commands
 from plimsoll.cli.node import run_node
 from plimsoll.cli.podresources import podresources_commands
 from plimsoll.cli.scheduler import run_scheduler
@@ -179,6 +180,7 @@ def run_gates(gates: str) -> None:
 plimsoll.add_command(run_server)
 plimsoll.add_command(run_scheduler)
 plimsoll.add_command(run_node)
+plimsoll.add_command(driver_commands)
 plimsoll.add_command(run_doctor)
 plimsoll.add_command(show_cgroups)
 plimsoll.add_command(run_kubeconfig)

@@ -1,0 +1,13 @@
+"""`plimsoll driver`: drivers as processes.
+
+Owns the group; each driver has a module of its own beside this one.
+"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group(name="driver")
+def driver_commands() -> None:
+    """Run a driver: tell the cluster of devices and hand them out on a node."""
