@@ -5,7 +5,9 @@ Owns `ClaimRef` and `PreparedDevice`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,15 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """A device that a driver made ready; no request names: for all requests of the claim."""
+    """A device that a driver made ready; no request names: for all requests of the claim.
+
+    `metadata` is for the files that containers find about their devices; it does not go over the wire. None:
+    there are none; else `{"attributes": {name: value}, "networkData": {..}}`, either of them left out.
+    """
 
     pool: str
     device: str
     requests: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
     share_id: str | None = None
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)

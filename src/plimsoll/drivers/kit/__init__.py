@@ -1,0 +1,30 @@
+"""What a driver is made of: subclass `Driver`, give it to a `Station`.
+
+`Station` publishes the driver's devices, registers it with the kubelet or node agent, answers their calls and
+keeps what must survive a restart. Start at `station.py`; `docs/drivers.md` has an example.
+"""
+
+from plimsoll.drivers.kit.driver import (
+    AllocatedClaim,
+    DeviceHealth,
+    Driver,
+    Handed,
+    Health,
+    Pool,
+    Prepared,
+    Refusal,
+)
+from plimsoll.wire.dra import ClaimRef, PreparedDevice
+
+__all__ = [
+    "AllocatedClaim",
+    "ClaimRef",
+    "DeviceHealth",
+    "Driver",
+    "Handed",
+    "Health",
+    "Pool",
+    "Prepared",
+    "PreparedDevice",
+    "Refusal",
+]

@@ -1,0 +1,140 @@
+"""What a driver is, to its author: devices to offer, claims to make ready and to release.
+
+Owns `Driver`, which authors subclass, and the values it takes and gives. `Station` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from plimsoll.api.resource import AllocationConfiguration, AllocationDevice, Device, ResourceClaim
+from plimsoll.wire.dra import ClaimRef, PreparedDevice
+
+Tree: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Devices that are published together: all of a pool are known to the scheduler, or none.
+
+    A device is a tree as it stands in a ResourceSlice, or a view of one. `counters` are the counter sets that
+    devices of the pool draw from. At most `per_slice` devices stand in one slice, fewer where the API demands
+    it. With neither `node_selector` nor `all_nodes` the pool is for the driver's own node.
+    """
+
+    name: str
+    devices: Sequence[Mapping[str, Any] | Device] = ()
+    counters: Sequence[Mapping[str, Any]] = ()
+    per_slice: int = 128
+    node_selector: Mapping[str, Any] | None = None
+    all_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedClaim:
+    """A claim that has devices of this driver. `results` and `config` are this driver's alone.
+
+    `tree` is the claim as the API server sent it.
+    """
+
+    ref: ClaimRef
+    claim: ResourceClaim
+    results: tuple[AllocationDevice, ...]
+    config: tuple[AllocationConfiguration, ...] = ()
+    tree: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def parameters(self, request: str = "") -> tuple[Any, ...]:
+        """The opaque parameters for a request (or for any): of the class first, the claim's own last."""
+        found = []
+        for config in self.config:
+            if request and config.requests and not _is_for(config.requests, request):
+                continue
+            if config.opaque is not None:
+                found.append(config.opaque.parameters)
+        return tuple(found)
+
+
+def _is_for(names: Sequence[str], request: str) -> bool:
+    """Whether a configuration is for a request: it names it, or the request it is a subrequest of."""
+    return request in names or request.partition("/")[0] in names
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a claim is not made ready, or not released; whoever called is told, and calls again later."""
+
+    message: str
+    code: str = "Refused"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A device handed to the containers of a claim, and what they get of it.
+
+    The kit writes the CDI file, keeps it on record, and takes it away again. `mounts` are mappings with the
+    keys of CDI (`hostPath`, `containerPath`, `options`, `type`), or pairs (host path, container path);
+    `device_nodes` are mappings with CDI's keys, or paths. `metadata`: see `PreparedDevice`.
+    """
+
+    requests: Sequence[str]
+    pool: str
+    device: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: Sequence[Mapping[str, Any] | tuple[str, str]] = ()
+    device_nodes: Sequence[Mapping[str, Any] | str] = ()
+    share_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class Health(StrEnum):
+    """How a device is."""
+
+    UNKNOWN = "Unknown"
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """How a device is, and why. After `timeout` seconds without news the node takes it for Unknown; 0: after
+    the time that the node thinks right."""
+
+    pool: str
+    device: str
+    health: Health = Health.HEALTHY
+    message: str = ""
+    timeout: int = 0
+
+
+Prepared: TypeAlias = "Sequence[PreparedDevice | Handed] | Refusal"
+
+
+class Driver:
+    """A driver. Give it a name and override what it does; none of its methods may take more than seconds.
+
+    Calls for claims come one at a time, and again for claims already made ready: the answer must be the same.
+    """
+
+    name: str = ""
+
+    def pools(self) -> Sequence[Pool]:
+        """What to publish now; when this changes, call `Station.publish`."""
+        return ()
+
+    async def prepare(self, claim: AllocatedClaim) -> Prepared:
+        """Make the devices of a claim ready."""
+        raise NotImplementedError(f"{type(self).__name__} prepares no claims")
+
+    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+        """Undo it. A claim that was never made ready is none the worse for it."""
+        return None
+
+    def health(self) -> Iterable[DeviceHealth]:
+        """All devices whose health is known; when this changes, call `Station.tell_health`."""
+        return ()
