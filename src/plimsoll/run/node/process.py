@@ -26,6 +26,7 @@ from plimsoll.cluster.client.retries import Backoff
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import Machine
+from plimsoll.run.health import HealthServer
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.assembly import make_agent
 from plimsoll.run.node.lock import RootLock
@@ -33,7 +34,6 @@ from plimsoll.run.node.logs import LOG, tell
 from plimsoll.run.node.machines import MachineSource
 from plimsoll.run.node.metrics import NodeMetrics
 from plimsoll.run.node.settings import NodeSettings
-from plimsoll.run.scheduler.health import HealthServer
 from plimsoll.run.scheduler.logs import set_up_logging
 from plimsoll.run.scheduler.settings import read_address
 

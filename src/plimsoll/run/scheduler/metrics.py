@@ -24,7 +24,6 @@ from plimsoll.run.scheduler.counts import Counter, Histogram, exponential, gauge
 from plimsoll.schedule.reasons import Rule
 from plimsoll.schedule.snapshot import Snapshot
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Nodes written out before others get their turn.
 _PIECE = 100
 #: Attempts are told apart up to this many.

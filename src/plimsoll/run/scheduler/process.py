@@ -22,9 +22,9 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.leader import Election
+from plimsoll.run.health import HealthServer
 from plimsoll.run.scheduler.aftermath import Aftermath
 from plimsoll.run.scheduler.binding import Bindings, Done
-from plimsoll.run.scheduler.health import HealthServer
 from plimsoll.run.scheduler.logs import LOG, set_up_logging, tell
 from plimsoll.run.scheduler.loop import Loop
 from plimsoll.run.scheduler.pages import show_ledger, show_queue

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.run.scheduler.health import HealthServer
+from plimsoll.run.health import HealthServer
 
 
 async def metrics() -> AsyncIterator[bytes]:

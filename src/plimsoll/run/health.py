@@ -1,8 +1,9 @@
-"""How the scheduler is, over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, and what it thinks (debug).
+"""How a process is, over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, and what it thinks (debug).
 
-Owns the pages. Promises: `livez` says that the process answers and its parts run; `readyz` that it knows the
-cluster (a standby that has synced is ready, too); with `?verbose` each check has a line of its own, as in
-Kubernetes. Nothing here changes anything.
+Owns the pages. Promises: `livez` says that the process answers and its parts run; `readyz` that it can do its
+work (a scheduler that stands by and has synced is ready, too); `healthz` is the same as `livez` where nothing
+else is said; with `?verbose` each check has a line of its own, as in Kubernetes. Nothing here changes
+anything.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 from aiohttp import web
 
 from plimsoll.errors import ConfigError
-from plimsoll.run.scheduler.metrics import CONTENT_TYPE
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A check is fine ("") or says what is wrong.
 Check = Callable[[], str]
 Page = Callable[[], Any]
@@ -32,16 +33,24 @@ class HealthServer:
         metrics: Callable[[], AsyncIterator[bytes]],
         debug: Mapping[str, Page] | None = None,
         pages: Mapping[str, Page] | None = None,
+        health: Mapping[str, Check] | None = None,
+        unwell: int = 500,
+        flag: str = "--listen",
     ) -> None:
-        """`debug` are pages below `/debug/`, `pages` those at paths of their own."""
+        """`debug` are pages below `/debug/`, `pages` those at paths of their own.
+
+        `unwell` is the status of a page whose check fails, `flag` how the address is given.
+        """
         self._live, self._ready, self._metrics = live, ready, metrics
+        self._health = live if health is None else health
+        self._unwell, self._flag = unwell, flag
         self._pages = {f"/debug/{name}": page for name, page in (debug or {}).items()} | dict(pages or {})
         self._runner: web.AppRunner | None = None
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
         app = web.Application()
-        app.router.add_get("/healthz", self._check(self._live))
+        app.router.add_get("/healthz", self._check(self._health))
         app.router.add_get("/livez", self._check(self._live))
         app.router.add_get("/readyz", self._check(self._ready))
         app.router.add_get("/metrics", self._scrape)
@@ -56,7 +65,7 @@ class HealthServer:
             await runner.cleanup()
             raise ConfigError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
-                "give another address with --listen, or --listen '' for none"
+                f"give another address with {self._flag}, or {self._flag} '' for none"
             ) from None
         self._runner = runner
         self.port = int(runner.addresses[0][1])
@@ -77,7 +86,7 @@ class HealthServer:
                 for name, problem in problems.items()
             ]
             lines.append(f"{request.path.strip('/')} check {'failed' if bad else 'passed'}")
-            return web.Response(text="\n".join(lines) + "\n", status=500 if bad else 200)
+            return web.Response(text="\n".join(lines) + "\n", status=self._unwell if bad else 200)
 
         return answer
 
