@@ -24,7 +24,12 @@ class CoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A logical CPU. `core` is the lowest CPU of its core; `core_id` is what the machine itself says."""
+    """A logical CPU.
+
+    `core` is the lowest online CPU of its core, and `l3` a number that only CPUs of one L3 cache have in
+    common: both are unique in the machine. `core_id` and `l3_id` are what the machine itself says (the
+    published attributes); on some machines several cores or caches have the same.
+    """
 
     id: int
     core: int
@@ -35,6 +40,8 @@ class Cpu:
     kind: CoreKind = CoreKind.STANDARD
     core_id: int = -1
     pcie_roots: tuple[str, ...] = ()
+    die: int = -1
+    l3_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,43 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Topology:
-    """The online CPUs of a machine whose place is known, lowest first."""
+    """The online CPUs of a machine whose place is known, lowest first.
+
+    `offline` are CPUs that are there and switched off. `remarks` are oddities of the machine that cost no
+    CPU.
+    """
 
     cpus: tuple[Cpu, ...]
     smt: bool = False
     offline: CpuSet = EMPTY
     skipped: tuple[Skipped, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Mapping[str, int]], *, smt: bool | None = None) -> Topology:
+        """A topology of rows with `cpu`, `core`, `socket`, `numa` and `uncore` (-1 or none: no L3 cache).
+
+        Cores are taken as the rows say, so that every numbering of cores can be written down. SMT is on if
+        two CPUs share a core.
+        """
+        cpus = tuple(
+            sorted(
+                (
+                    Cpu(
+                        id=row["cpu"],
+                        core=row["core"],
+                        socket=row["socket"],
+                        numa=row["numa"],
+                        l3=row.get("uncore", -1),
+                        core_id=row["core"],
+                        l3_id=row.get("uncore", -1),
+                    )
+                    for row in rows
+                ),
+                key=lambda cpu: cpu.id,
+            )
+        )
+        return cls(cpus, len({cpu.core for cpu in cpus}) < len(cpus) if smt is None else smt)
 
     @cached_property
     def all(self) -> CpuSet:
