@@ -1,4 +1,4 @@
-"""One agent for each root folder.
+"""One agent for each root folder, one driver for each of its folders.
 
 Owns the lock file. It is held for as long as the process lives, whatever ends it; the file says whose it is.
 """
@@ -15,8 +15,10 @@ from plimsoll.errors import ConfigError
 class RootLock:
     """The lock on an agent's folder; `take` it before anything else there is touched."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, who: str = "agent", flag: str = "--root") -> None:
+        """`who` uses the folder, and `flag` is how another one is given."""
         self.path = path
+        self._who, self._flag = who, flag
         self._file: int | None = None
 
     def take(self) -> None:
@@ -27,16 +29,16 @@ class RootLock:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ConfigError(
-                f"{folder}: cannot be used: {error.strerror or error}; give another folder with --root"
+                f"{folder}: cannot be used: {error.strerror or error}; give another folder with {self._flag}"
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.read(file, 100).decode(errors="replace").strip()
             os.close(file)
-            who = f"the agent with process id {holder}" if holder.isdigit() else "another agent"
+            who = f"the {self._who} with process id {holder}" if holder.isdigit() else f"another {self._who}"
             raise ConfigError(
-                f"{folder}: {who} uses this folder; stop it, or give another folder with --root"
+                f"{folder}: {who} uses this folder; stop it, or give another folder with {self._flag}"
             ) from None
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())
