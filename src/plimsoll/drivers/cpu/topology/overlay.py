@@ -1,0 +1,185 @@
+"""Files of sysfs, as the machine has them or as an overlay says. Section 2 of the CPU driver's description.
+
+Owns `SysFiles`, through which topology is read, and `read_overlay`: a YAML map of absolute sysfs paths to the
+contents of files, for tests and for virtual machines that tell nonsense. What the overlay does not name is
+the machine's. Promises: an overlay that cannot be meant is an InputError that names the path; no file is read
+past 1 MiB.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from plimsoll.cluster.yaml import load_documents
+from plimsoll.errors import InputError
+
+SYS = "/sys"
+_SIZE_MAX = 1 << 20
+_CPU_FOLDER = re.compile(r"devices/system/cpu/cpu[0-9]+", re.ASCII)
+_NODE_ENTRY = re.compile(r"node[0-9]+", re.ASCII)
+
+
+def read_overlay(path: Path) -> dict[str, str | None]:
+    """An overlay from its file; InputError if there is none or it cannot be meant.
+
+    DIFF: null hides a file or folder of the machine; the Go driver refuses everything but text
+    (test_null_hides_a_file_or_a_folder).
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"read sysfs overlay: open {path}: {say(error)}") from None
+    start = f"{path}: create sysfs overlay: "
+    try:
+        documents = [tree for _, tree in load_documents(text)]
+    except InputError as error:
+        raise InputError(f"{start}parse sysfs overlay: {error}") from None
+    if len(documents) > 1:
+        raise InputError(f"{start}parse sysfs overlay: it must be one document, not {len(documents)}")
+    tree = documents[0] if documents else {}
+    if not isinstance(tree, dict):
+        raise InputError(
+            f"{start}parse sysfs overlay: it must be a map of absolute sysfs paths to file contents"
+        )
+    overlay: dict[str, str | None] = {}
+    for name, contents in tree.items():
+        if contents is not None and not isinstance(contents, str):
+            raise InputError(f"{start}parse sysfs overlay: value for {quote(str(name))} must be a string")
+        overlay[str(name)] = contents
+    try:
+        check_overlay(overlay)
+    except InputError as error:
+        raise InputError(f"{start}{error}") from None
+    return overlay
+
+
+def check_overlay(overlay: Mapping[str, str | None]) -> None:
+    """InputError, in the words of the Go driver, if an overlay cannot be meant."""
+    nodes: dict[str, str] = {}
+    for full in sorted(overlay):
+        if not full.startswith(SYS + "/"):
+            raise InputError(f"sysfs overlay path {quote(full)} must be beneath {SYS}")
+        if posixpath.normpath(full) != full:
+            raise InputError(f"sysfs overlay path {quote(full)} is not clean")
+        if "\0" in full:
+            raise InputError(f"invalid sysfs overlay path {quote(full)}")
+        if overlay[full] is None:
+            continue
+        for parent in _parents(full):
+            if overlay.get(parent) is not None:
+                raise InputError(f"sysfs overlay path {quote(parent)} is both a file and a directory")
+        folder, entry = _node_entry(full.removeprefix(SYS + "/"))
+        if folder and nodes.setdefault(folder, entry) != entry:
+            both = f"{nodes[folder]} and {entry}"
+            raise InputError(f"sysfs overlay defines multiple NUMA nodes beneath {SYS}/{folder}: {both}")
+
+
+class SysFiles:
+    """The files of /sys beneath a root, with an overlay on top. Names are relative to /sys.
+
+    As in the Go driver, an overlay that names a `nodeN` of a CPU replaces the node that the machine gives it.
+    """
+
+    def __init__(self, root: Path = Path("/"), overlay: Mapping[str, str | None] | None = None) -> None:
+        overlay = overlay or {}
+        check_overlay(overlay)
+        self.root = root / SYS[1:]
+        self._prefix = str(self.root) + "/"
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, set[str]] = {}
+        self._hidden: set[str] = set()
+        self._moved: set[str] = set()
+        for full, contents in overlay.items():
+            name = full.removeprefix(SYS + "/")
+            if contents is None:
+                self._hidden.add(name)
+                continue
+            self._files[name] = contents
+            while name:
+                folder, _, entry = name.rpartition("/")
+                self._folders.setdefault(folder, set()).add(entry)
+                name = folder
+            if moved := _node_entry(full.removeprefix(SYS + "/"))[0]:
+                self._moved.add(moved)
+
+    def path(self, name: str) -> str:
+        """The name of a file for people."""
+        return self._prefix + name
+
+    def overlaid(self, name: str) -> bool:
+        """Whether the overlay says what a file contains."""
+        return name in self._files
+
+    def read(self, name: str) -> str:
+        """What a file contains; OSError where there is none."""
+        if self._files or self._hidden:
+            if name in self._files:
+                return self._files[name]
+            if name in self._folders:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+            if self._is_hidden(name):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        file = os.open(self._prefix + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            data = chunk = os.read(file, 4096)
+            while chunk and len(data) < _SIZE_MAX:
+                chunk = os.read(file, 1 << 16)
+                data += chunk
+        finally:
+            os.close(file)
+        return data.decode(errors="replace")
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; OSError where there is none."""
+        own = self._folders.get(folder, set())
+        names: set[str] = set()
+        if not self._is_hidden(folder):
+            try:
+                names.update(os.listdir(self._prefix + folder))
+            except OSError:
+                if not own:
+                    raise
+        elif not own:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        if folder in self._moved:
+            names = {name for name in names if not _NODE_ENTRY.fullmatch(name)}
+        if self._hidden:
+            names = {name for name in names if f"{folder}/{name}" not in self._hidden}
+        return sorted(names | own)
+
+    def _is_hidden(self, name: str) -> bool:
+        return bool(self._hidden) and (
+            name in self._hidden or any(up in self._hidden for up in _parents(name))
+        )
+
+
+def say(error: OSError) -> str:
+    """Why a file could not be read, in the system's words as Go writes them."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def quote(text: str) -> str:
+    """A text from outside, in double quotes, in one line and not too long."""
+    shown = text if len(text) <= 120 else text[:117] + "..."
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return '"' + "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped) + '"'
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _node_entry(name: str) -> tuple[str, str]:
+    """The folder of a CPU and the node that a path gives it; two empty texts if it gives none."""
+    parts = name.split("/")
+    folder = "/".join(parts[:4])
+    if len(parts) > 4 and _CPU_FOLDER.fullmatch(folder) and _NODE_ENTRY.fullmatch(parts[4]):
+        return folder, parts[4]
+    return "", ""
