@@ -1,0 +1,1 @@
+"""Drivers as processes: settings, pages, metrics. Start at `process.py`."""
