@@ -1,8 +1,8 @@
 """Who is told what a CPU driver does, for counting.
 
 Owns `Observer`, which does nothing; metrics are one that counts. A driver calls it for every claim it is
-asked to prepare or release, as the Go driver counts: results are `success` or `error`, CPUs are told of only when
-they are newly assigned, not when a repeated call gets the same answer.
+asked to prepare or release, as the Go driver counts: results are `success` or `error`, CPUs are told of only
+when they are newly assigned, not when a repeated call gets the same answer.
 """
 
 from __future__ import annotations
