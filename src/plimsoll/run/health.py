@@ -8,6 +8,7 @@ anything.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -36,15 +37,19 @@ class HealthServer:
         health: Mapping[str, Check] | None = None,
         unwell: int = 500,
         flag: str = "--listen",
+        debug_here_only: bool = False,
     ) -> None:
         """`debug` are pages below `/debug/`, `pages` those at paths of their own.
 
-        `unwell` is the status of a page whose check fails, `flag` how the address is given.
+        `unwell` is the status of a page whose check fails, `flag` how the address is given. With
+        `debug_here_only` pages below `/debug/` are for callers on the same machine.
         """
         self._live, self._ready, self._metrics = live, ready, metrics
         self._health = live if health is None else health
         self._unwell, self._flag = unwell, flag
-        self._pages = {f"/debug/{name}": page for name, page in (debug or {}).items()} | dict(pages or {})
+        self._debug = {f"/debug/{name}": page for name, page in (debug or {}).items()}
+        self._pages = dict(pages or {})
+        self._debug_here_only = debug_here_only
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -56,6 +61,8 @@ class HealthServer:
         app.router.add_get("/metrics", self._scrape)
         for path, page in self._pages.items():
             app.router.add_get(path, _json(page))
+        for path, page in self._debug.items():
+            app.router.add_get(path, _json(page, here_only=self._debug_here_only))
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, host, port)
@@ -99,9 +106,20 @@ class HealthServer:
         return response
 
 
-def _json(page: Page) -> Callable[[web.Request], Any]:
-    async def answer(_: web.Request) -> web.Response:
+def _json(page: Page, *, here_only: bool = False) -> Callable[[web.Request], Any]:
+    async def answer(request: web.Request) -> web.Response:
+        if here_only and not _is_here(request.remote):
+            raise web.HTTPForbidden(text="this page is for callers on the same machine")
         text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
         return web.Response(text=text, content_type="application/json")
 
     return answer
+
+
+def _is_here(remote: str | None) -> bool:
+    try:
+        address = ipaddress.ip_address(remote or "")
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
