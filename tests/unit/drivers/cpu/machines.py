@@ -44,7 +44,8 @@ def make_machine(
 ) -> Topology:
     """A machine of `sockets`, each of `numa` nodes, each of `l3` caches (0: none), each of `cores`.
 
-    `threads`: of each core. `efficient`: how many e-cores of one thread each node has beside (then the others are p-cores).
+    `threads`: of each core. `efficient`: how many e-cores of one thread each node has beside (then the
+    others are p-cores).
     `numbering`: `spread` numbers the first threads of all cores and then the second ones, as most servers do;
     `packed` numbers the threads of a core one after the other.
     `core_ids`: `repeat` in every socket, `unique`, or repeat in every `cluster` or `die`, or `gaps`.
