@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.quantity import Quantity
 from plimsoll.drivers.cpu.assign import AssignOptions
 
 DRIVER_NAME = "dra.cpu"
@@ -50,6 +51,30 @@ class Enforcement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """What the scheduler does with amounts of CPUs before it books them.
+
+    `publish`: amounts are rounded up to whole CPUs (or cores) by the scheduler; off for API servers that do
+    not know the field. `default` is what a request without an amount takes, None: the whole device, as a
+    request without an amount does of any device without a policy.
+    """
+
+    publish: bool = True
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """CPU that is charged to a pod beside its claims: once, and for each container that uses a claim."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+    def __bool__(self) -> bool:
+        return self.per_pod is not None or self.per_container is not None
+
+
+@dataclass(frozen=True, slots=True)
 class PinSettings:
     """What containers get beside their CPUs.
 
@@ -71,8 +96,9 @@ class CpuSettings:
     """A CPU driver on one node.
 
     `reserved` are CPUs that are never published and never shared, or how many. `min_shared` is how many CPUs
-    of the shared pool cannot be claimed. `folder` is where the driver's record is; `kubelet_root` is the root
-    folder of the kubelet or node agent.
+    of the shared pool cannot be claimed, `shared` are CPUs that are among them for sure. `folder` is where
+    the driver's record is; `kubelet_root` is the root folder of the kubelet or node agent. `kubeconfig` is
+    empty in a pod; `bind_address` is where health and metrics are told.
     """
 
     node: str
@@ -89,6 +115,16 @@ class CpuSettings:
     kubelet_root: Path = Path("/var/lib/kubelet")
     cdi: Path = Path("/var/run/cdi")
     nri: Path = Path("/var/run/nri/nri.sock")
+    shared: CpuSet = EMPTY
+    policy: RequestPolicy = field(default_factory=RequestPolicy)
+    overhead: Overhead = field(default_factory=Overhead)
+    kubeconfig: str = ""
+    bind_address: str = ":8080"
+
+    @property
+    def needs_pcie(self) -> bool:
+        """Whether the topology must know the PCIe roots of CPUs."""
+        return self.pcie_roots or (self.mode is Mode.GROUPED and self.group_by is GroupBy.PCIE)
 
     @property
     def folder(self) -> Path:

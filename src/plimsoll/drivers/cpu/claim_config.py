@@ -1,0 +1,266 @@
+"""What a claim says about its CPUs in its opaque configuration. Pure.
+
+Owns `read_claim_config`. The parameters are `{apiVersion: v1alpha1, cpuConfig: {...}}` with the keys
+
+    cpuset                                               the CPUs themselves, of a device of the whole machine
+    algorithm, sorting, groupSize, alignL3, fullCores    how CPUs are chosen
+    mix                                                  whether containers may use the shared pool, too
+
+of the device class or of the claim; what a claim says goes before what its class says, and that before the
+settings of the driver. For `cpuset` the rules are the Go driver's (section 5 of the CPU driver's
+specification): the claim says it, and once for each request. Whatever is wrong is a `ConfigFault`.
+
+DIFF: without a cpuset the driver chooses the CPUs of a device of the whole machine itself
+(test_machine_mode_without_a_cpuset_is_no_fault).
+
+DIFF: a class may say how CPUs are chosen; the Go driver refuses any configuration of a class
+(test_class_chooses_how_and_claim_overrides).
+
+DIFF: unknown keys are refused (test_unknown_keys_are_refused_with_the_fix).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.resource import AllocationConfiguration
+from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
+from plimsoll.errors import InputError
+
+if TYPE_CHECKING:
+    from plimsoll.drivers.kit import AllocatedClaim
+
+API_VERSION = "v1alpha1"
+FROM_CLASS = "FromClass"
+FROM_CLAIM = "FromClaim"
+GROUP_SIZE_MAX = 4096
+
+_KEYS = ("cpuset", "algorithm", "sorting", "groupSize", "alignL3", "fullCores", "mix")
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a configuration."""
+
+    MALFORMED = "Malformed"
+    VERSION = "UnsupportedVersion"
+    UNKNOWN_KEY = "UnknownKey"
+    BAD_VALUE = "BadValue"
+    CLASS_CPUSET = "CpusetOfClass"
+    COUNT = "CpusetCount"
+    EMPTY_CPUSET = "EmptyCpuset"
+    BAD_CPUSET = "BadCpuset"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFault:
+    """Why a claim's configuration cannot be used. `value` is what was found, `count` how many there were."""
+
+    kind: FaultKind
+    request: str
+    key: str = ""
+    value: str = ""
+    count: int = 0
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        match self.kind:
+            case FaultKind.MALFORMED:
+                return f"failed to unmarshal opaque config: {self.reason}"
+            case FaultKind.VERSION:
+                return f'unsupported opaque config apiVersion: "{self.value}"'
+            case FaultKind.UNKNOWN_KEY:
+                return f'opaque config: unknown field "{self.key}"; {self.reason}'
+            case FaultKind.BAD_VALUE:
+                return f"opaque config: cpuConfig.{self.key} {self.reason}, not {self.value}"
+            case FaultKind.CLASS_CPUSET:
+                return (
+                    "opaque config: configuration from DeviceClass is not supported by this driver, "
+                    "custom cpusets must be defined per ResourceClaim request"
+                )
+            case FaultKind.COUNT:
+                return (
+                    f'opaque config: request "{self.request}" is targeted by {self.count} configurations, '
+                    "must be targeted by exactly 1"
+                )
+            case FaultKind.EMPTY_CPUSET:
+                return "opaque config: cpuConfig.cpuset is empty or missing"
+            case FaultKind.BAD_CPUSET:
+                return f'opaque config: failed to parse cpuset "{self.value}": {self.reason}'
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimConfig:
+    """How the CPUs of one request are chosen.
+
+    `cpuset`: these and no others. `mix` is None where nobody says whether containers may use the shared pool.
+    """
+
+    options: AssignOptions
+    cpuset: CpuSet | None = None
+    mix: bool | None = None
+
+
+def read_claim_config(
+    claim: AllocatedClaim, request: str, settings: CpuSettings
+) -> ClaimConfig | ConfigFault:
+    """The configuration of one request of a claim; `request` may be that of a subrequest (`a/b`)."""
+    return read_configs(claim.config, request, settings)
+
+
+def read_configs(
+    configs: Iterable[AllocationConfiguration], request: str, settings: CpuSettings
+) -> ClaimConfig | ConfigFault:
+    """The same, of all configurations of an allocation."""
+    mine = [config for config in configs if _is_for(config, request)]
+    # The class comes first whatever the order: what the claim says wins.
+    mine.sort(key=lambda config: config.source != FROM_CLASS)
+    found = ClaimConfig(settings.assign)
+    cpusets: list[CpuSet] = []
+    for config in mine:
+        part = _read(config.opaque.parameters if config.opaque else None, request)
+        if isinstance(part, ConfigFault):
+            return part
+        fault, cpus = _read_cpuset(part, config.source, request, settings)
+        if fault is not None:
+            return fault
+        if cpus is not None:
+            cpusets.append(cpus)
+        changed = _apply(part, found, request)
+        if isinstance(changed, ConfigFault):
+            return changed
+        found = changed
+    if len(cpusets) > 1:
+        return ConfigFault(FaultKind.COUNT, request, count=len(cpusets))
+    return replace(found, cpuset=cpusets[0] if cpusets else None)
+
+
+def _is_for(config: AllocationConfiguration, request: str) -> bool:
+    """Whether it is for this driver and request; the name of a request stands for its subrequests, too."""
+    if config.opaque is None or config.opaque.driver != DRIVER_NAME:
+        return False
+    names = config.requests
+    return not names or request in names or request.partition("/")[0] in names
+
+
+def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:
+    """The cpuConfig of parameters, every key of it known."""
+    if not isinstance(parameters, Mapping):
+        return ConfigFault(FaultKind.MALFORMED, request, reason=f"must be an object, not {_say(parameters)}")
+    version = parameters.get("apiVersion", "")
+    if version != API_VERSION:
+        return ConfigFault(FaultKind.VERSION, request, value=str(version)[:80])
+    fault = _check_keys(parameters, ("apiVersion", "cpuConfig"), request)
+    if fault is not None:
+        return fault
+    config = parameters.get("cpuConfig")
+    if config is None:
+        config = {}
+    if not isinstance(config, Mapping):
+        reason = f"cpuConfig must be an object, not {_say(config)}"
+        return ConfigFault(FaultKind.MALFORMED, request, reason=reason)
+    return _check_keys(config, _KEYS, request) or config
+
+
+def _check_keys(tree: Mapping[str, Any], known: Sequence[str], request: str) -> ConfigFault | None:
+    for key in tree:
+        if key in known:
+            continue
+        meant = next((name for name in known if name.lower() == str(key).lower()), None)
+        reason = f'use "{meant}"' if meant else f"there is {', '.join(known)}"
+        return ConfigFault(FaultKind.UNKNOWN_KEY, request, key=str(key)[:80], reason=reason)
+    return None
+
+
+def _read_cpuset(
+    part: Mapping[str, Any], source: str, request: str, settings: CpuSettings
+) -> tuple[ConfigFault | None, CpuSet | None]:
+    """The CPUs that are named: of devices of the whole machine; elsewhere they are passed over."""
+    if settings.mode is not Mode.GROUPED or settings.group_by is not GroupBy.MACHINE:
+        return None, None
+    value = part.get("cpuset")
+    if value is None and any(part.get(key) is not None for key in _KEYS):
+        return None, None
+    if value is not None and not isinstance(value, str):
+        reason = f"cpuConfig.cpuset must be a text, not {_say(value)}"
+        return ConfigFault(FaultKind.MALFORMED, request, reason=reason), None
+    if source != FROM_CLAIM:
+        return ConfigFault(FaultKind.CLASS_CPUSET, request), None
+    if not value:
+        return ConfigFault(FaultKind.EMPTY_CPUSET, request), None
+    try:
+        cpus = CpuSet.parse(value)
+    except InputError as error:
+        return ConfigFault(FaultKind.BAD_CPUSET, request, value=value[:80], reason=str(error)), None
+    if not cpus:
+        return ConfigFault(FaultKind.EMPTY_CPUSET, request), None
+    return None, cpus
+
+
+def _apply(part: Mapping[str, Any], found: ClaimConfig, request: str) -> ClaimConfig | ConfigFault:
+    """What a configuration changes in those before it."""
+    options = found.options
+    for key, value in part.items():
+        if value is None or key == "cpuset":
+            continue
+        wanted = _WANTED[key]
+        if not wanted.fits(value):
+            return ConfigFault(FaultKind.BAD_VALUE, request, key=key, value=_say(value), reason=wanted.reason)
+        if key == "algorithm":
+            options = replace(options, algorithm=Algorithm(value))
+        elif key == "sorting":
+            options = replace(options, sorting=Sorting(value))
+        elif key == "groupSize":
+            options = replace(options, group_size=value)
+        elif key == "alignL3":
+            options = replace(options, align_l3=value)
+        elif key == "fullCores":
+            options = replace(options, full_cores=value)
+        else:
+            found = replace(found, mix=value)
+    return replace(found, options=options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The values that a key takes: one of some words, a number, or yes and no."""
+
+    reason: str
+    words: tuple[str, ...] = ()
+    most: int = 0
+
+    def fits(self, value: Any) -> bool:
+        if self.words:
+            return isinstance(value, str) and value in self.words
+        if self.most:
+            return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= self.most
+        return isinstance(value, bool)
+
+
+def _words(words: Iterable[str]) -> _Wanted:
+    words = tuple(words)
+    return _Wanted(f"must be one of {', '.join(words)}", words)
+
+
+_BOOL = _Wanted("must be true or false")
+_WANTED = {
+    "algorithm": _words(Algorithm),
+    "sorting": _words(Sorting),
+    "groupSize": _Wanted(f"must be a whole number from 1 to {GROUP_SIZE_MAX}", most=GROUP_SIZE_MAX),
+    "alignL3": _BOOL,
+    "fullCores": _BOOL,
+    "mix": _BOOL,
+}
+
+
+def _say(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
