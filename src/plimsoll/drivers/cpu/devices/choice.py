@@ -79,9 +79,7 @@ def choose_floor(
     if missing > 0:
         floor |= _take(topology, free - floor - held, missing)
     if len(floor) < settings.min_shared:
-        what = (
-            f"minSharedCPUs is {settings.min_shared}, but only {len(floor)} CPUs are left for the shared pool"
-        )
+        what = f"minSharedCPUs is {settings.min_shared}, but the shared pool can keep only {len(floor)} CPUs"
         fix = f"set minSharedCPUs to fewer than {len(free)}"
         if held & free:
             fix = f"wait until claims release CPUs: they hold {len(held & free)}"
@@ -113,8 +111,8 @@ def check_against_node(
 ) -> tuple[Finding, ...]:
     """Whether the node says the same of its CPUs as the driver: `allocatable` is the node's allocatable cpu.
 
-    The scheduler believes the node. If it says more than there are beside the reserved CPUs, pods are promised
-    CPUs that no container may use.
+    The scheduler believes the node. If it says more than there are beside the reserved CPUs, pods are
+    promised CPUs that no container may use.
     """
     told = allocatable if isinstance(allocatable, Quantity) else Quantity.from_json(allocatable)
     there = len(topology.all - reserved)
@@ -123,8 +121,8 @@ def check_against_node(
     if told > usable:
         what = f"{numbers}: the scheduler promises CPUs that no container may use"
         fix = (
-            f"reserve {len(reserved & topology.all)} CPUs in the kubelet, too (kubeReserved and systemReserved "
-            "together), or reserve fewer in the driver (reservedCPUs)"
+            f"reserve {len(reserved & topology.all)} CPUs in the kubelet, too (kubeReserved and "
+            "systemReserved together), or reserve fewer in the driver (reservedCPUs)"
         )
         return (Finding(Severity.WARNING, what, fix),)
     if told + Quantity.of(1) <= usable:

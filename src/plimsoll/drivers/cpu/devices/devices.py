@@ -1,9 +1,9 @@
 """Domains as devices of the API. Pure.
 
-Owns `make_devices` (trees as they stand in a ResourceSlice of resource.k8s.io/v1), how many of them go into one
-slice, and what is told about their health. Names, attributes, the deprecated duplicates among them and the
-capacity are the Go driver's (section 4 of the CPU driver's specification); the policy for amounts, overheads
-and taints are ours.
+Owns `make_devices` (trees as they stand in a ResourceSlice of resource.k8s.io/v1), how many of them go into
+one slice, and what is told about their health. Names, attributes, the deprecated duplicates among them and
+the capacity are the Go driver's (section 4 of the CPU driver's specification); the policy for amounts,
+overheads and taints are ours.
 
 A device of which no CPU is online stays published while claims hold it, with a taint that keeps new claims
 away: what is charged for those claims, and which node they are on, is read from the slices. Where CPUs that
@@ -164,16 +164,11 @@ def _policy(settings: CpuSettings, domain: Domain, capacity: int) -> Tree:
 def _mapping(settings: CpuSettings, form: Form | None, *, single: bool) -> Tree:
     """What is charged to the node's allocatable: one CPU for each CPU."""
     if form is Form.V1_36:
-        rule = (
-            {"allocationMultiplier": "1"}
-            if single
-            else {"capacityKey": CAPACITY, "allocationMultiplier": "1"}
-        )
-        return {"nodeAllocatableResourceMappings": {"cpu": rule}}
+        key = {} if single else {"capacityKey": CAPACITY}
+        return {"nodeAllocatableResourceMappings": {"cpu": key | {"allocationMultiplier": "1"}}}
     if form is Form.V1_37:
-        mapping = (
-            {"deviceMultiplier": "1"} if single else {"capacityKey": CAPACITY, "capacityMultiplier": "1"}
-        )
+        grouped = {"capacityKey": CAPACITY, "capacityMultiplier": "1"}
+        mapping = {"deviceMultiplier": "1"} if single else grouped
         overhead = {
             key: str(amount)
             for key, amount in (
@@ -219,14 +214,14 @@ def device_health(
         domain = arrangement.domains.get(name)
         if gone:
             verb = "is" if len(gone) == 1 else "are"
-            text = (
-                f"CPU{'' if len(gone) == 1 else 's'} {gone} of this device {verb} held by claims and offline"
-            )
+            text = f"{_cpus(gone)} of this device {verb} held by claims and offline"
             told.append(DeviceHealth(pool, name, Health.UNHEALTHY, text))
         elif problem:
             told.append(DeviceHealth(pool, name, Health.UNHEALTHY, problem))
         elif domain is not None:
-            count = len(domain.cpus)
-            text = f"CPU{'' if count == 1 else 's'} {domain.cpus} online"
-            told.append(DeviceHealth(pool, name, Health.HEALTHY, text))
+            told.append(DeviceHealth(pool, name, Health.HEALTHY, f"{_cpus(domain.cpus)} online"))
     return told
+
+
+def _cpus(cpus: CpuSet) -> str:
+    return f"CPU{'' if len(cpus) == 1 else 's'} {cpus}"

@@ -1,10 +1,10 @@
 """Which CPUs can be claimed, and under which device. Pure.
 
-Owns `arrange`: reserved CPUs, the floor of the shared pool, and the domains, each of which is published as one
-device. Promises: domains, reserved CPUs and floor are disjoint; all other online CPUs are in a domain (with
-whole cores only: all whole cores); names are unique DNS labels, and mean the same CPUs for as long as somebody
-remembers them (`earlier`, `held`). Names and order are the Go driver's where it has the mode (section 4 of the
-CPU driver's specification); groups by L3 cache and by PCIe root are ours.
+Owns `arrange`: reserved CPUs, the floor of the shared pool, and the domains, each of which is published as
+one device. Promises: domains, reserved CPUs and floor are disjoint; all other online CPUs are in a domain
+(with whole cores only: all whole cores); names are unique DNS labels, and mean the same CPUs for as long as
+somebody remembers them (`earlier`, `held`). Names and order are the Go driver's where it has the mode
+(section 4 of the CPU driver's specification); groups by L3 cache and by PCIe root are ours.
 
 DIFF: SMT siblings are neighbours in the numbering of CPUs whatever the width of SMT; the Go driver knows
 pairs only (test_problem_2_siblings_of_four_way_smt_are_neighbours).
@@ -205,7 +205,7 @@ def _by_l3(topology: Topology) -> _Groups:
 
 
 def _by_pcie(topology: Topology) -> _Groups:
-    """By the set of roots that are near. A CPU is in one device only, so sets that overlap are two devices."""
+    """By the set of roots that are near. A CPU is in one device only: sets that overlap are two devices."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for cpu in topology.cpus:
         groups.setdefault(tuple(sorted(set(cpu.pcie_roots))), []).append(cpu.id)
