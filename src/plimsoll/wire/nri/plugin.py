@@ -130,8 +130,17 @@ class NriPlugin:
             await client.close()
             await mux.close()
 
-    async def serve(self, *, shortest: float = 0.1, longest: float = 10.0) -> None:
-        """Connect for ever, until cancelled. The pause doubles with each failure, and varies a little."""
+    async def serve(
+        self,
+        *,
+        shortest: float = 0.1,
+        longest: float = 10.0,
+        ended: Callable[[Fault | None], None] | None = None,
+    ) -> None:
+        """Connect for ever, until cancelled. The pause doubles with each failure, and varies a little.
+
+        `ended` hears of every connection that ends or does not come about, and why.
+        """
         pause, told = shortest, ""
         while True:
             served = asyncio.create_task(self._served())
@@ -142,6 +151,8 @@ class NriPlugin:
                 await end_tasks([served])
             if was_served:
                 pause, told = shortest, ""
+            if ended is not None:
+                ended(fault)
             if fault is not None and fault.message != told:
                 told = fault.message  # once, however long it lasts
                 logger.warning("NRI plugin %s: %s", self.name, told)
