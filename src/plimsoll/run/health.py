@@ -53,7 +53,8 @@ class HealthServer:
         self._runner: web.AppRunner | None = None
         self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str | None, port: int) -> None:
+        """Listen; without a host on every address."""
         app = web.Application()
         app.router.add_get("/healthz", self._check(self._health))
         app.router.add_get("/livez", self._check(self._live))
@@ -71,7 +72,7 @@ class HealthServer:
         except OSError as error:
             await runner.cleanup()
             raise ConfigError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; "
+                f"cannot listen on {host or ''}:{port}: {error.strerror or error}; "
                 f"give another address with {self._flag}, or {self._flag} '' for none"
             ) from None
         self._runner = runner

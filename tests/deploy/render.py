@@ -1,0 +1,115 @@
+"""The plain manifests are the chart's default rendering; `python -m tests.deploy.render` writes them again.
+
+It also writes `deploy/requirements.lock`: what of the lock the product itself needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+from typing import Any
+
+import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+
+from tests.deploy.templates import Chart
+
+HOME = Path(__file__).parents[2]
+DEPLOY = HOME / "deploy"
+CHART = DEPLOY / "helm" / "plimsoll-cpu-driver"
+MANIFESTS = DEPLOY / "manifests"
+RELEASE = {"Name": "plimsoll-cpu-driver", "Namespace": "kube-system", "Service": "manifest"}
+_HEAD = "# Made from the chart by `python -m tests.deploy.render`.\n"
+_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+def values() -> dict[str, Any]:
+    """The chart's own values."""
+    tree: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return tree
+
+
+def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The manifests by file name, with some values changed; empty ones are left out."""
+    files = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
+    meta = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    root = {
+        "Values": _merge(values(), changes or {}),
+        "Release": RELEASE,
+        "Chart": {"Name": meta["name"], "Version": meta["version"], "AppVersion": meta["appVersion"]},
+    }
+    chart = Chart(files)
+    made = {name: chart.render(name, root).strip() + "\n" for name in files if name.endswith(".yaml")}
+    return {name: _HEAD + text for name, text in made.items() if text.strip()}
+
+
+def objects(changes: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The same as trees."""
+    return [tree for text in render(changes).values() for tree in yaml.safe_load_all(text) if tree]
+
+
+def runtime_lock() -> str:
+    """Those entries of the lock that the product needs, hashes and all."""
+    entries = dict(_entries((HOME / "requirements.lock").read_text()))
+    wanted = _closure("plimsoll")
+    return "".join(entries[name] for name in sorted(entries) if name in wanted)
+
+
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(old)
+    for name, value in new.items():
+        both = isinstance(value, Mapping) and isinstance(made.get(name), Mapping)
+        made[name] = _merge(made[name], value) if both else value
+    return made
+
+
+def _entries(lock: str) -> Iterator[tuple[str, str]]:
+    for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock):
+        if entry.strip():
+            yield _plain(re.split(r"[=\s;\[]", entry, maxsplit=1)[0]), entry
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _closure(name: str) -> set[str]:
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for requirement in _required(todo.pop()):
+            if requirement not in found:
+                found.add(requirement)
+                todo.append(requirement)
+    return found
+
+
+def _required(name: str) -> Iterator[str]:
+    try:
+        lines = requires(name) or []
+    except PackageNotFoundError:
+        return  # of another platform
+    for line in lines:
+        requirement = Requirement(line)
+        for version in _VERSIONS:
+            where = {**default_environment(), "python_version": version, "python_full_version": f"{version}.0"}
+            if requirement.marker is None or requirement.marker.evaluate({**where, "extra": ""}):
+                yield _plain(requirement.name)
+
+
+def main() -> None:
+    MANIFESTS.mkdir(exist_ok=True)
+    made = render()
+    for old in MANIFESTS.glob("*.yaml"):
+        if old.name not in made:
+            old.unlink()
+    for name, text in made.items():
+        (MANIFESTS / name).write_text(text)
+    (DEPLOY / "requirements.lock").write_text(runtime_lock())
+
+
+if __name__ == "__main__":
+    main()

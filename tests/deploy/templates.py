@@ -1,0 +1,158 @@
+"""The part of Helm's template language that our chart uses; anything else is refused.
+
+Actions: `if`/`else`/`end`, `with`, `define`, `include`, values of `.`, and pipes of a few functions. Blanks
+are trimmed as Go does it (`{{-`, `-}}`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+_ACTION = re.compile(r"\{\{(-?)\s*(.*?)\s*(-?)\}\}", re.DOTALL)
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)|\||[^\s()|]+')
+
+
+@dataclass
+class Block:
+    """What an action governs: the text until its `else` or `end`, and from there on."""
+
+    kind: str
+    argument: str
+    body: list[str | Block] = field(default_factory=list)
+    otherwise: list[str | Block] = field(default_factory=list)
+
+
+class Chart:
+    """The templates of a chart, by file name."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._defined: dict[str, list[str | Block]] = {}
+        self._files = {name: _parse(text) for name, text in files.items()}
+        for nodes in self._files.values():
+            for node in nodes:
+                if isinstance(node, Block) and node.kind == "define":
+                    self._defined[json.loads(node.argument)] = node.body
+
+    def render(self, name: str, root: Mapping[str, Any]) -> str:
+        return self._write(self._files[name], root)
+
+    def _write(self, nodes: list[str | Block], dot: Any) -> str:
+        return "".join(self._write_one(node, dot) for node in nodes)
+
+    def _write_one(self, node: str | Block, dot: Any) -> str:
+        if isinstance(node, str):
+            return node
+        if node.kind == "define":
+            return ""
+        value = self._pipe(node.argument, dot)
+        if node.kind == "show":
+            if isinstance(value, bool):
+                return "true" if value else "false"
+            assert value is not None, f"{node.argument} is nothing"
+            return str(value)
+        inner = value if node.kind == "with" else dot
+        return self._write(node.body, inner) if value else self._write(node.otherwise, dot)
+
+    def _pipe(self, text: str, dot: Any) -> Any:
+        words = list(_WORD.findall(text))
+        value = self._call(words, dot, [])
+        while words and words[0] == "|":
+            words.pop(0)
+            value = self._call(words, dot, [value])
+        assert not words, f"not understood: {text!r}"
+        return value
+
+    def _call(self, words: list[str], dot: Any, last: list[Any]) -> Any:
+        arguments: list[Any] = []
+        function = ""
+        while words and words[0] not in ("|", ")"):
+            word = words.pop(0)
+            if word == "(":
+                arguments.append(self._call(words, dot, []))
+                assert words.pop(0) == ")"
+            elif not function and not arguments and re.fullmatch(r"[a-zA-Z0-9]+", word):
+                function = word
+            else:
+                arguments.append(_value(word, dot))
+        arguments += last
+        if not function:
+            assert len(arguments) == 1, arguments
+            return arguments[0]
+        return self._apply(function, arguments)
+
+    def _apply(self, function: str, arguments: list[Any]) -> Any:
+        match function, arguments:
+            case "include", [str(name), dot]:
+                return self._write(self._defined[name], dot)
+            case "toYaml", [value]:
+                return yaml.safe_dump(value, sort_keys=True, default_flow_style=False, width=1000).rstrip("\n")
+            case "nindent", [int(width), str(text)]:
+                return "\n" + "\n".join(" " * width + line if line else line for line in text.split("\n"))
+            case "quote", [value]:
+                return json.dumps(str(value))
+            case "default", [other, value]:
+                return value or other
+            case "eq", [left, right]:
+                return left == right
+            case "sha256sum", [str(text)]:
+                return hashlib.sha256(text.encode()).hexdigest()
+        raise AssertionError(f"no such function: {function} of {len(arguments)}")
+
+
+def _value(word: str, dot: Any) -> Any:
+    if word.startswith('"'):
+        return json.loads(word)
+    if word.isdigit():
+        return int(word)
+    assert word.startswith("."), f"not understood: {word!r}"
+    value = dot
+    for name in filter(None, word.split(".")):
+        assert isinstance(value, Mapping), f"{word}: not an object before {name}"
+        assert name in value, f"{word}: no {name}"
+        value = value[name]
+    return value
+
+
+def _parse(text: str) -> list[str | Block]:
+    root = Block("root", "")
+    stack = [(root, root.body)]
+    for piece in _pieces(text):
+        if isinstance(piece, str):
+            stack[-1][1].append(piece)
+            continue
+        (action,) = piece
+        word, _, rest = action.partition(" ")
+        if word in ("if", "with", "define"):
+            block = Block(word, rest)
+            stack[-1][1].append(block)
+            stack.append((block, block.body))
+        elif word == "else":
+            assert not rest, "else if is not understood"
+            stack[-1] = (stack[-1][0], stack[-1][0].otherwise)
+        elif word == "end":
+            stack.pop()
+        elif not action.startswith("/*"):
+            stack[-1][1].append(Block("show", action))
+    assert len(stack) == 1, "an end is missing"
+    return root.body
+
+
+def _pieces(text: str) -> Iterator[str | tuple[str]]:
+    """Text and actions in turn, blanks trimmed where actions say so."""
+    start, trim = 0, False
+    for found in _ACTION.finditer(text):
+        before = text[start : found.start()]
+        if trim:
+            before = before.lstrip()
+        yield before.rstrip() if found[1] else before
+        yield (found[2],)
+        start, trim = found.end(), bool(found[3])
+    rest = text[start:]
+    yield rest.lstrip() if trim else rest
