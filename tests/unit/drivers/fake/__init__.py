@@ -1,0 +1,1 @@
+"""Drivers whose devices stand in a file."""
