@@ -4,6 +4,7 @@
 keeps what must survive a restart. Start at `station.py`; `docs/drivers.md` has an example.
 """
 
+from plimsoll.drivers.kit.calls import Call
 from plimsoll.drivers.kit.driver import (
     AllocatedClaim,
     DeviceHealth,
@@ -14,10 +15,14 @@ from plimsoll.drivers.kit.driver import (
     Prepared,
     Refusal,
 )
+from plimsoll.drivers.kit.station import CDI_FOLDER, KUBELET_ROOT, Station, StationMetrics
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
 __all__ = [
+    "CDI_FOLDER",
+    "KUBELET_ROOT",
     "AllocatedClaim",
+    "Call",
     "ClaimRef",
     "DeviceHealth",
     "Driver",
@@ -27,4 +32,6 @@ __all__ = [
     "Prepared",
     "PreparedDevice",
     "Refusal",
+    "Station",
+    "StationMetrics",
 ]

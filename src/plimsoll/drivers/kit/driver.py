@@ -22,15 +22,13 @@ class Pool:
 
     A device is a tree as it stands in a ResourceSlice, or a view of one. `counters` are the counter sets that
     devices of the pool draw from. At most `per_slice` devices stand in one slice, fewer where the API demands
-    it. With neither `node_selector` nor `all_nodes` the pool is for the driver's own node.
+    it. A pool without devices is published too: its driver is there, and has none.
     """
 
     name: str
     devices: Sequence[Mapping[str, Any] | Device] = ()
     counters: Sequence[Mapping[str, Any]] = ()
     per_slice: int = 128
-    node_selector: Mapping[str, Any] | None = None
-    all_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
