@@ -157,7 +157,20 @@ def test_what_only_the_rules_of_the_api_can_tell() -> None:
 # -- anything at all
 
 WORDS = st.sampled_from(
-    ["name", "count", "devices", "drivers", "gpu-{i}", "x.example.com", "{i", "40Gi", "", "counters", "*", "a/b"]
+    [
+        "name",
+        "count",
+        "devices",
+        "drivers",
+        "gpu-{i}",
+        "x.example.com",
+        "{i",
+        "40Gi",
+        "",
+        "counters",
+        "*",
+        "a/b",
+    ]
 )
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-2, 40), st.floats(0, 2), WORDS)
 TREES = st.recursive(

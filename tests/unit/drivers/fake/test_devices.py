@@ -1,0 +1,269 @@
+"""What templates become: names, attributes, capacity, counters, node resources in the form asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.forms import Form
+from plimsoll.api.quantity import ZERO
+from plimsoll.drivers.fake.devices import Arrangement, fill_gift, make_devices
+from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
+from plimsoll.run.driver.rules import check_plan, slice_trees
+from plimsoll.tools.check import check_object
+
+
+def arrange(*templates: dict[str, Any], form: Form | None = Form.V1_37, **more: Any) -> Arrangement:
+    (plan,) = parse_drivers({"drivers": [{"name": "x.example.com", "devices": list(templates), **more}]})
+    return make_devices(plan, "node-1", form)
+
+
+def test_names_and_attributes() -> None:
+    arrangement = arrange(
+        {
+            "name": "gpu-{i}",
+            "count": 2,
+            "attributes": {
+                "index": "{i}",
+                "text": {"string": "{i}"},
+                "name": "on {node}",
+                "rdma": True,
+                "cores": 4,
+                "firmware": {"version": "1.{i}.0"},
+                "links": ["a-{i}", "b"],
+                "ports": {"ints": ["{i}", 7]},
+            },
+        }
+    )
+    assert arrangement.pool == "node-1"
+    assert list(arrangement.devices) == ["gpu-0", "gpu-1"]
+    assert arrangement.devices["gpu-1"].tree["attributes"] == {
+        "index": {"int": 1},
+        "text": {"string": "1"},
+        "name": {"string": "on node-1"},
+        "rdma": {"bool": True},
+        "cores": {"int": 4},
+        "firmware": {"version": "1.1.0"},
+        "links": {"strings": ["a-1", "b"]},
+        "ports": {"ints": [1, 7]},
+    }
+
+
+def test_devices_are_spread_in_blocks() -> None:
+    arrangement = arrange(
+        {
+            "name": "gpu-{i}",
+            "count": 8,
+            "spread": {"numaNodes": 2, "pcieRoots": 4},
+            "attributes": {"place": "{numa}.{pcie}"},
+        }
+    )
+    numa = [
+        d.tree["attributes"]["resource.kubernetes.io/numaNode"]["int"] for d in arrangement.devices.values()
+    ]
+    roots = [
+        d.tree["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
+        for d in arrangement.devices.values()
+    ]
+    places = [d.tree["attributes"]["place"]["string"] for d in arrangement.devices.values()]
+    assert numa == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert roots == [f"pci0000:0{n}" for n in (0, 0, 1, 1, 2, 2, 3, 3)]
+    assert places[5] == "1.2"
+
+
+def test_shared_capacity_with_its_policy() -> None:
+    policy = {"default": "1G", "validRange": {"min": "1G", "max": "{i+1}0G", "step": "1G"}}
+    arrangement = arrange(
+        {
+            "name": "nic-{i}",
+            "allowMultipleAllocations": True,
+            "capacity": {"bandwidth": {"value": "{i+1}0G", "requestPolicy": policy}},
+        }
+    )
+    tree = arrangement.devices["nic-0"].tree
+    assert tree["allowMultipleAllocations"] is True
+    assert tree["capacity"]["bandwidth"]["requestPolicy"]["validRange"] == {
+        "min": "1G",
+        "max": "10G",
+        "step": "1G",
+    }
+
+
+def test_partitions_share_the_counters_of_their_device() -> None:
+    (plan,) = find_drivers("gpus")
+    arrangement = make_devices(plan, "n")
+    assert set(arrangement.counters) == {"gpu-0", "gpu-1"}
+    whole = arrangement.devices["gpu-1"]
+    assert whole.consumes == {"gpu-1": arrangement.counters["gpu-1"]}
+    part = arrangement.devices["gpu-1-2g-10gb-2"]
+    assert {name: str(amount) for name, amount in part.consumes["gpu-1"].items()} == {
+        "memory": "10Gi",
+        "compute": "2",
+        "copy-engines": "2",
+        "memory-slice-4": "1",
+        "memory-slice-5": "1",
+    }
+    assert part.tree["attributes"]["profile"] == {"string": "2g.10gb"}
+    assert part.tree["attributes"]["parent"] == {"string": "gpu-1"}
+    assert part.tree["attributes"]["type"] == {"string": "partition"}
+    assert part.tree["attributes"]["model"] == whole.tree["attributes"]["model"]
+    assert part.tree["capacity"] == {"memory": {"value": "10Gi"}, "compute": {"value": "2"}}
+
+
+def test_a_device_may_be_had_in_partitions_only() -> None:
+    halves = [{"profile": "half", "count": 2, "counters": {"m": 1}}]
+    arrangement = arrange({"name": "gpu-{i}", "whole": False, "counters": {"m": 2}, "partitions": halves})
+    assert list(arrangement.devices) == ["gpu-0-half-0", "gpu-0-half-1"]
+
+
+def test_counters_that_several_templates_draw_from() -> None:
+    arrangement = arrange(
+        {"name": "a-{i}", "count": 2, "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 1}}]},
+        {"name": "b-{i}", "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 2}}]},
+        counterSets=[{"name": "link-{i}", "count": 2, "counters": {"m": 2}}],
+    )
+    assert set(arrangement.counters) == {"link-0", "link-1"}
+    assert [list(device.consumes) for device in arrangement.devices.values()] == [
+        ["link-0"],
+        ["link-1"],
+        ["link-0"],
+    ]
+
+
+RESOURCES = {
+    "name": "acc-{i}",
+    "capacity": {"buffers": "8Gi"},
+    "nodeResources": {
+        "cpu": "500m",
+        "memory": {"perCapacity": {"name": "buffers", "times": 2}, "perPod": "64Mi"},
+        "hugepages-2Mi": {"perDevice": "512Mi"},
+    },
+}
+
+
+def test_node_resources_in_the_form_of_1_37() -> None:
+    device = arrange(RESOURCES).devices["acc-0"]
+    assert device.tree["nodeAllocatableResources"] == {
+        "cpu": {"mapping": {"deviceMultiplier": "500m"}},
+        "memory": {
+            "mapping": {"capacityKey": "buffers", "capacityMultiplier": "2"},
+            "overhead": {"perPod": "64Mi"},
+        },
+        "hugepages-2Mi": {"mapping": {"deviceMultiplier": "512Mi"}},
+    }
+    assert not device.losses
+
+
+def test_node_resources_in_the_form_of_1_36() -> None:
+    device = arrange(RESOURCES, form=Form.V1_36).devices["acc-0"]
+    assert device.tree["nodeAllocatableResourceMappings"] == {
+        "cpu": {"allocationMultiplier": "500m"},
+        "memory": {"capacityKey": "buffers", "allocationMultiplier": "2"},
+        "hugepages-2Mi": {"allocationMultiplier": "512Mi"},
+    }
+    assert len(device.losses) == 1
+    assert "overhead of 64Mi per pod" in device.losses[0]
+
+
+def test_node_resources_that_no_api_server_knows() -> None:
+    device = arrange(RESOURCES, form=None).devices["acc-0"]
+    assert not {"nodeAllocatableResources", "nodeAllocatableResourceMappings"} & set(device.tree)
+    assert "cpu, memory, hugepages-2Mi: the API server knows no such fields" in device.losses[0]
+
+
+@pytest.mark.parametrize("form", [Form.V1_36, Form.V1_37, None])
+@pytest.mark.parametrize("name", ["gpus", "nics", "accelerators"])
+def test_files_that_come_along_are_valid_in_every_form(name: str, form: Form | None) -> None:
+    for plan in find_drivers(name):
+        assert check_plan(plan, form) == ()
+
+
+def test_what_containers_get() -> None:
+    arrangement = arrange(
+        {
+            "name": "gpu-{i}",
+            "capacity": {"memory": "4Gi"},
+            "container": {
+                "env": {"GPU_{REQUEST}": "{device} of {claim}", "MEMORY": "{capacity.memory}"},
+                "mounts": [{"hostPath": "/opt/{device}", "containerPath": "/opt/gpu", "options": ["ro"]}],
+                "deviceNodes": [
+                    "/dev/null",
+                    {"path": "/dev/gpu{i}", "hostPath": "/dev/zero", "fileMode": 438},
+                ],
+            },
+        }
+    )
+    claim = {"claim": "c1", "REQUEST": "MINE", "capacity.memory": "1Gi"}
+    gift = fill_gift(arrangement.devices["gpu-0"], claim)
+    assert gift.env == {"GPU_MINE": "gpu-0 of c1", "MEMORY": "1Gi"}
+    assert gift.mounts == ({"hostPath": "/opt/gpu-0", "containerPath": "/opt/gpu", "options": ["ro"]},)
+    assert gift.device_nodes == (
+        {"path": "/dev/null"},
+        {"path": "/dev/gpu0", "hostPath": "/dev/zero", "fileMode": 438},
+    )
+
+
+NAMES = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
+AMOUNTS = st.integers(1, 64)
+
+
+@st.composite
+def templates(draw: st.DrawFn, place: int) -> dict[str, Any]:
+    shared = draw(st.booleans())
+    counters = draw(st.dictionaries(NAMES, AMOUNTS, max_size=3))
+    tree: dict[str, Any] = {
+        "name": f"d{place}-{{i}}",
+        "count": draw(st.integers(1, 12)),
+        "attributes": draw(
+            st.dictionaries(NAMES, st.one_of(NAMES, st.booleans(), AMOUNTS, st.just("{i*2}")), max_size=4)
+        ),
+        "capacity": {
+            name: str(value) for name, value in draw(st.dictionaries(NAMES, AMOUNTS, max_size=2)).items()
+        },
+        "spread": {"numaNodes": draw(st.integers(1, 4))},
+    }
+    if draw(st.booleans()):
+        tree["nodeResources"] = {"cpu": f"{draw(AMOUNTS)}m", "memory": {"perPod": "1Mi"}}
+    if draw(st.booleans()):
+        tree["taints"] = [{"key": "example.com/x", "effect": "NoSchedule"}]
+    if counters and not shared:
+        tree["counters"] = counters
+        tree["partitions"] = [
+            {
+                "profile": f"{size}g",
+                "count": draw(st.integers(1, 4)),
+                "counters": {name: max(1, amount // size) for name, amount in counters.items()},
+            }
+            for size in draw(st.sets(st.integers(1, 4), max_size=3))
+        ] or None
+    elif shared:
+        tree["allowMultipleAllocations"] = True
+    return tree
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).flatmap(
+        lambda places: st.tuples(*(templates(place) for place in places))
+    ),
+    st.sampled_from([Form.V1_36, Form.V1_37]),
+)
+def test_any_file_makes_slices_that_the_api_takes(found: tuple[dict[str, Any], ...], form: Form) -> None:
+    (plan,) = parse_drivers({"drivers": [{"name": "x.example.com", "devices": list(found)}]})
+    now = datetime.now(UTC)
+    names = []
+    for tree in slice_trees(plan, "node-1", form):
+        assert not check_object(tree, now).problems
+        names += [device["name"] for device in tree["spec"].get("devices", ())]
+    wanted = sum(
+        each["count"] * (1 + sum(part["count"] for part in each.get("partitions") or ())) for each in found
+    )
+    assert len(set(names)) == len(names) == wanted
+    arrangement = make_devices(plan, "node-1", form)
+    for device in arrangement.devices.values():
+        for of, amounts in device.consumes.items():
+            assert all(ZERO < amount <= arrangement.counters[of][name] for name, amount in amounts.items())
