@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import Quantity
+from plimsoll.drivers.cpu.assign.assign import Assigned, assign, reserve
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.records import Finding, Severity
@@ -49,8 +50,6 @@ def _reserve(topology: Topology, count: int, held: CpuSet, warnings: list[Findin
             what = f"{count} CPUs are to be reserved, the machine has {len(topology.all)}"
             warnings.append(Finding(Severity.ERROR, what, "set reservedCPUCount to fewer"))
         return topology.all
-    from plimsoll.drivers.cpu.assign.assign import reserve  # noqa: PLC0415
-
     chosen = reserve(topology, count)
     if chosen & held:
         return _take(topology, topology.all - held, count)
@@ -95,8 +94,6 @@ def _take(topology: Topology, available: CpuSet, count: int) -> CpuSet:
     """Some CPUs that lie together; all there are if those are fewer."""
     if count >= len(available):
         return available
-    from plimsoll.drivers.cpu.assign.assign import Assigned, assign  # noqa: PLC0415
-
     taken = assign(topology, available, count)
     return taken.cpus if isinstance(taken, Assigned) else available
 

@@ -67,7 +67,7 @@ class Arrangement:
     """What is published and what is not.
 
     `floor` are CPUs of the shared pool that cannot be claimed. `away` are devices of which no CPU is online.
-    `names` are the names that single CPUs have been given, whether they are online or not.
+    `names` are the names of devices by CPU, also of CPUs that are not online now.
     """
 
     reserved: CpuSet
@@ -101,12 +101,13 @@ def arrange(
     free = topology.all - reserved
     floor = choose_floor(topology, settings, free, taken, earlier.floor if earlier else EMPTY, warnings)
     claimable = free - floor
-    names: dict[int, str] = {}
+    known = earlier.names if earlier else {}
     if settings.mode is Mode.INDIVIDUAL:
-        names = _number(topology, claimable, earlier.names if earlier else {}, held)
+        names = _number(topology, claimable, known, held)
         groups = {names[cpu]: CpuSet([cpu]) for cpu in names if cpu in claimable}
     else:
-        groups = dict(_GROUPINGS[settings.group_by](topology))
+        groups = _keep_names(_GROUPINGS[settings.group_by](topology), known, held)
+        names = {**known, **{cpu: name for name, cpus in groups.items() for cpu in cpus}}
     foreign = _foreign(groups, names, held, warnings)
     domains: dict[str, Domain] = {}
     for name, cpus in groups.items():
@@ -185,6 +186,25 @@ def _lowest(cpus: CpuSet) -> int:
 # -- groups of CPUs
 
 _Groups = Iterator[tuple[str, CpuSet]]
+#: Groups of which the machine may not say a number: they have one of their lowest CPU, which may go offline.
+_FLEETING = re.compile(r"cpudev(l3|pci)[0-9a-f-]+")
+
+
+def _keep_names(groups: _Groups, known: Mapping[int, str], held: Mapping[str, CpuSet]) -> dict[str, CpuSet]:
+    """Groups by name: by the name that any of their CPUs is known by, where there is one."""
+    found = list(groups)
+    old = dict(known)
+    for name in sorted(held):
+        old.update({cpu: name for cpu in held[name] if cpu not in known})
+    kept: dict[str, CpuSet] = {}
+    for name, cpus in found:
+        if _FLEETING.fullmatch(name):
+            kind = name[:8]
+            before = (old[cpu] for cpu in cpus if old.get(cpu, "").startswith(kind))
+            taken = {*kept, *(other for other, _ in found if other != name)}
+            name = next((one for one in before if one not in taken), name)
+        kept[name] = cpus
+    return kept
 
 
 def _by_numa(topology: Topology) -> _Groups:
