@@ -28,10 +28,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.messages import STOPPED, read_container, write_change, write_wanted
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted
 from plimsoll.drivers.cpu.pinning.roll import Change, Roll, agrees
@@ -50,21 +51,6 @@ _log = logging.getLogger("plimsoll.cpu.pinning")
 INDEX = "00"
 #: Since then plugins can take part in validation; runtimes that do not know the event turn a plugin away.
 VALIDATION: Version = (0, 10, 0)
-
-
-@dataclass(slots=True)
-class Counters:
-    """How often something happened since the start."""
-
-    connections: int = 0
-    synchronized: int = 0
-    created: int = 0
-    refused: int = 0
-    corrected: int = 0
-    changed: int = 0
-    failed: int = 0
-    deferred: int = 0
-    drifted: int = 0
 
 
 class NriEnforcer:

@@ -1,0 +1,167 @@
+"""Which containers the pods of a node have, and which claims they use: from the API, where no runtime tells.
+
+Owns `PodSource`, `NodePods`, which follows the pods of a node, and `Seat`, a pod as pinning sees it. Claims
+of a pod are known by their names there, and by those in the book here; claims that are not in the book are
+none of CPUs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from plimsoll.api import codec
+from plimsoll.api.core import Container, ContainerStatus, Pod
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import PODS
+from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.drivers.cpu.book.holdings import Holding
+from plimsoll.drivers.cpu.pinning.plan import ContainerView
+
+#: Pods from files have another UID on their node than in the API.
+STATIC_UID = "kubernetes.io/config.hash"
+
+
+class PodSource(Protocol):
+    """Where the pods of this node come from. `error` says why they are not known."""
+
+    on_change: Callable[[], None]
+
+    @property
+    def error(self) -> str: ...
+    def pods(self) -> Iterable[Pod]: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class NodePods(Handler[Pod]):
+    """The pods of a node, from the API server."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        self.on_change: Callable[[], None] = _nothing
+        self._informer: Informer[Pod] = Informer(
+            client, PODS, partial(codec.decode, view=Pod), fields=f"spec.nodeName={node}"
+        )
+        self._informer.add_handler(self)
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def error(self) -> str:
+        """What was once listed stays known while the API is away."""
+        if self._informer.listings:
+            return ""
+        return str(self._informer.error or "the pods of this node are not listed yet")
+
+    def pods(self) -> Iterable[Pod]:
+        return self._informer.items()
+
+    async def start(self) -> None:
+        if self._following is None:
+            self._following = asyncio.create_task(self._informer.run(), name="node-pods")
+
+    async def stop(self) -> None:
+        task, self._following = self._following, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def on_added(self, new: Pod) -> None:
+        self.on_change()
+
+    def on_changed(self, old: Pod, new: Pod) -> None:
+        self.on_change()
+
+    def on_removed(self, old: Pod) -> None:
+        self.on_change()
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A pod: its UIDs, and the containers that are known by id. `claims`: whether it uses any."""
+
+    uids: tuple[str, ...]
+    namespace: str
+    pod: str
+    claims: bool = False
+    containers: Mapping[str, ContainerView] = field(default_factory=dict)
+
+    def stranger(self, id: str) -> ContainerView:
+        """A container that the API does not know (yet), or a pause container: it has no claims."""
+        return ContainerView(id, self.uids[0], self.namespace, self.pod, sandbox=id)
+
+
+def seat(pod: Pod, holdings: Mapping[str, Holding]) -> Seat:
+    """A pod and its containers, by what the book holds for its claims."""
+    metadata = pod.metadata
+    uids = tuple(dict.fromkeys(filter(None, (metadata.uid, metadata.annotations.get(STATIC_UID)))))
+    held = {(holding.ref.namespace, holding.ref.name): uid for uid, holding in holdings.items()}
+    names = claim_names(pod)
+    statuses: dict[str, ContainerStatus] = {
+        status.name: status
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    }
+    containers = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        status = statuses.get(container.name)
+        id = status.container_id.partition("://")[2] if status is not None else ""
+        if status is None or not id or "terminated" in status.state:
+            continue
+        requests = requests_of(pod, container, names)
+        claims = {
+            held[metadata.namespace, name]: frozenset(named)
+            for name, named in requests.items()
+            if (metadata.namespace, name) in held
+        }
+        containers[id] = ContainerView(
+            id=id,
+            pod_uid=metadata.uid,
+            namespace=metadata.namespace,
+            pod=metadata.name,
+            name=container.name,
+            claims={uid: holdings[uid].granted for uid in claims},
+            requests={uid: named for uid, named in claims.items() if named},
+        )
+    return Seat(uids, metadata.namespace, metadata.name, bool(names), containers)
+
+
+def claim_names(pod: Pod) -> dict[str, str]:
+    """The names of claims by the names that a pod has for them."""
+    names = {
+        claim.name: claim.resource_claim_name
+        for claim in pod.spec.resource_claims
+        if claim.resource_claim_name
+    }
+    for status in pod.status.resource_claim_statuses:
+        if status.resource_claim_name:
+            names[status.name] = status.resource_claim_name
+    return names
+
+
+def requests_of(pod: Pod, container: Container, names: Mapping[str, str]) -> dict[str, set[str]]:
+    """The claims that a container uses, with the requests it picks; none picked: all of the claim."""
+    found: dict[str, set[str]] = {}
+    whole: set[str] = set()
+    for use in container.resources.claims:
+        name = names.get(use.name)
+        if name is None:
+            continue
+        picked = found.setdefault(name, set())
+        if use.request:
+            picked.add(use.request)
+        else:
+            whole.add(name)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        for mapping in extended.request_mappings:
+            if mapping.container_name == container.name and mapping.request_name:
+                found.setdefault(extended.resource_claim_name, set()).add(mapping.request_name)
+    for name in whole:
+        found[name] = set()
+    return found
