@@ -121,8 +121,11 @@ class Driver:
 
     name: str = ""
 
-    def pools(self) -> Sequence[Pool]:
-        """What to publish now; when this changes, call `Station.publish`."""
+    def pools(self) -> Sequence[Pool] | None:
+        """What to publish now; when this changes, call `Station.publish`.
+
+        None: that is not known yet, and what is published stays as it is.
+        """
         return ()
 
     async def prepare(self, claim: AllocatedClaim) -> Prepared:

@@ -163,7 +163,8 @@ class Station:
         if not self._publish:
             return
         try:
-            faults = self._publisher.want(self.driver.pools())
+            pools = self.driver.pools()
+            faults = () if pools is None else self._publisher.want(pools)
         except Exception as error:
             self._pools_error = f"pools(): {type(error).__name__}: {error}"
             _log.exception("driver %s: it cannot say what to publish", self.driver.name)

@@ -1,0 +1,380 @@
+"""START HERE: the CPU driver of one node, put together.
+
+Owns `CpuDriver`: topology, what is published of it, the book of who holds which CPUs, and whoever pins
+containers to them. Promises: a claim is answered only when its CPUs are on record, and after the shared
+containers have left them where the runtime allows that; after a claim is released its CPUs go back to the
+shared containers at once where the runtime allows that; CPUs that come and go are followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import NODES, RESOURCE_SLICES
+from plimsoll.cluster.client.retries import Backoff
+from plimsoll.drivers.cpu.book.book import CpuBook, held_before
+from plimsoll.drivers.cpu.devices import (
+    Abilities,
+    arrange,
+    check_against_node,
+    check_form,
+    detect_abilities,
+    device_health,
+    make_devices,
+    per_slice,
+)
+from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
+from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.drivers.cpu.topology.topology import Topology
+from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
+from plimsoll.drivers.kit import (
+    AllocatedClaim,
+    ClaimRef,
+    DeviceHealth,
+    Driver,
+    Pool,
+    PreparedDevice,
+    Refusal,
+    Station,
+)
+from plimsoll.errors import ApiError, InputError
+from plimsoll.records import Finding, Severity
+
+_log = logging.getLogger(__name__)
+
+#: How long nothing may pin containers before devices are told to be unhealthy: a runtime that restarts is
+#: back sooner.
+UNLINKED_SECONDS = 30.0
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+
+
+class CpuDriver(Driver):
+    """The driver of one node. `start` it on the loop it is to live on."""
+
+    name = DRIVER_NAME
+
+    def __init__(
+        self,
+        client: Client,
+        settings: CpuSettings,
+        *,
+        observer: Observer | None = None,
+        watch_every: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """ConfigError if the sockets' paths are too long."""
+        self.settings = settings
+        self.station = Station(self, client, settings.node, root=settings.kubelet_root, cdi=settings.cdi)
+        self._client = client
+        self._observer = observer or Observer()
+        self._clock = clock
+        self._dice = Random()
+        self._machine = Machine(settings.host_root, settings.overlay, pcie=True)
+        self._watch = TopologyWatch.of_machine(self._machine, every=watch_every)
+        self._book: CpuBook | None = None
+        self._enforcer: Enforcer | None = None
+        self._able: Abilities | None = None
+        self._unlinked_since: float | None = None
+        self._told_unlinked = False
+        self._findings: tuple[Finding, ...] = ()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- looking
+
+    @property
+    def book(self) -> CpuBook:
+        assert self._book is not None, "the driver has not started"
+        return self._book
+
+    @property
+    def enforcer(self) -> Enforcer:
+        assert self._enforcer is not None, "the driver has not started"
+        return self._enforcer
+
+    @property
+    def topology(self) -> Topology:
+        return self.book.topology
+
+    @property
+    def ready(self) -> bool:
+        """Whether it does all its work."""
+        return self._book is not None and not self.problems()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What its owner should know."""
+        return (
+            *self._findings,
+            *self.book.findings,
+            *self.book.arrangement.warnings,
+            *self.enforcer.findings,
+        )
+
+    def problems(self) -> tuple[str, ...]:
+        """Why it is not well now."""
+        if self._book is None or self._enforcer is None:
+            return ("the driver has not started yet",)
+        found = []
+        if not self._enforcer.linked:
+            found.append(f"containers are not pinned: {self._enforcer.link_error}")
+        if not self.station.registered:
+            why = self.station.registration_error
+            found.append(f"not registered with the kubelet{f': {why}' if why else ''}")
+        if self._watch.error:
+            found.append(f"the machine cannot be read: {self._watch.error}")
+        if self._able is None:
+            found.append("the API server has not been asked yet")
+        else:
+            found += self.station.publish_errors
+            if not self.station.published and not self.station.publish_errors:
+                found.append("the devices are not published yet")
+        return tuple(found)
+
+    def describe(self) -> dict[str, Any]:
+        """What it knows, for people."""
+        book, arrangement = self.book, self.book.arrangement
+        held = book.by_device
+        return {
+            "node": self.settings.node,
+            "mode": self.settings.mode.value,
+            "groupBy": self.settings.group_by.value,
+            "runtime": self.enforcer.runtime,
+            "online": str(book.topology.all),
+            "offline": str(book.topology.offline),
+            "reserved": str(arrangement.reserved),
+            "shared": str(book.shared),
+            "unclaimable": str(arrangement.floor),
+            "devices": {
+                name: {"cpus": str(domain.cpus), "held": str(held.get(name, CpuSet()))}
+                for name, domain in arrangement.domains.items()
+            },
+            "claims": [
+                {
+                    "uid": uid,
+                    "namespace": holding.ref.namespace,
+                    "name": holding.ref.name,
+                    "cpus": str(holding.granted),
+                    "disputed": holding.disputed,
+                    "explain": book.explain(uid),
+                }
+                for uid, holding in book.holdings.items()
+            ],
+            "containers": [
+                {
+                    "id": view.id,
+                    "namespace": view.namespace,
+                    "pod": view.pod,
+                    "name": view.name,
+                    "claims": sorted(view.claims),
+                    "cpus": view.cpus,
+                }
+                for view in self.enforcer.containers()
+            ],
+            "faults": [str(fault) for fault in self.enforcer.faults()],
+            "findings": [
+                {"severity": finding.severity.value, "what": finding.what, "fix": finding.fix}
+                for finding in self.findings
+            ],
+        }
+
+    # -- life
+
+    async def start(self) -> None:
+        """Read machine and record, begin to pin, to publish and to answer; InputError if that cannot be."""
+        settings = self.settings
+        topology = await asyncio.to_thread(self._machine.read)
+        self._watch.current = topology
+        held = await asyncio.to_thread(held_before, settings)
+        arrangement = arrange(topology, settings, held=held)
+        self._book = book = await asyncio.to_thread(CpuBook.open, settings, topology, arrangement)
+        self._enforcer = make_enforcer(book, lambda: book.topology, settings, self._client)
+        book.needed = lambda: self.enforcer.shared_in_use
+        self._tell(self.findings)
+        self._enforcer.on_change = self._on_link
+        self._unlinked_since = self._clock()
+        try:
+            await self._enforcer.start()
+            await self.station.start()
+        except BaseException:
+            await self._enforcer.stop()
+            raise
+        self._begin(self._learn(), "what the API server knows")
+        self._begin(self._follow(), "CPUs that come and go")
+        self._begin(self._mind_link(), "health")
+
+    async def stop(self) -> None:
+        """End in good order; pins, claims and published devices stay."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.station.stop()
+        if self._enforcer is not None:
+            await self._enforcer.stop()
+
+    # -- what the kit asks
+
+    def pools(self) -> Sequence[Pool] | None:
+        if self._able is None or self._book is None:
+            return None
+        devices = self._devices()
+        return [Pool(self.settings.node, devices, per_slice=per_slice(self.settings, devices))]
+
+    def health(self) -> Iterable[DeviceHealth]:
+        if self._book is None:
+            return ()
+        problem = f"containers are not pinned: {self.enforcer.link_error}" if self._is_unlinked() else ""
+        return device_health(
+            self.book.topology,
+            self.book.arrangement,
+            self.settings.node,
+            lost=self._lost(),
+            problem=problem,
+        )
+
+    async def prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+        began = self._clock()
+        known = claim.ref.uid in self.book.holdings
+        answer = await asyncio.to_thread(self.book.prepare, claim, near=await self._near(claim))
+        if isinstance(answer, Refusal):
+            self._observer.prepared(ERROR, self._clock() - began)
+            return answer
+        # The shared containers leave before anybody is told of the CPUs.
+        faults = await self.enforcer.apply()
+        for fault in faults:
+            _log.warning("claim %s: %s", claim.ref, fault)
+        self._observer.prepared(SUCCESS, self._clock() - began)
+        if not known and answer.granted:
+            self._observer.assigned(len(answer.granted))
+            _log.info("claim %s: CPUs %s", claim.ref, answer.granted)
+        return self.book.devices_of(answer, self._attributes())
+
+    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+        refusal = await asyncio.to_thread(self.book.release, claim)
+        self._observer.released(SUCCESS if refusal is None else ERROR)
+        if refusal is None:
+            # Nobody waits for the shared containers to grow.
+            self._begin(self._apply(), "growing the shared pool")
+        return refusal
+
+    # -- inside
+
+    async def _near(self, claim: AllocatedClaim) -> Mapping[str, CpuSet] | None:
+        """CPUs that lie near the other devices of a claim, where it ties them together."""
+        if not self.book.needs_neighbours(claim):
+            return None
+        try:
+            listing = await self._client.list(RESOURCE_SLICES)
+        except ApiError as error:
+            _log.warning("claim %s: other devices cannot be looked at: %s", claim.ref, error)
+            return None
+        slices = []
+        for raw in listing.items:
+            with suppress(InputError):  # of some other driver: not ours to judge
+                slices.append(codec.decode(raw, ResourceSlice))
+        return self.book.near_of(claim, slices)
+
+    async def _apply(self) -> None:
+        for fault in await self.enforcer.apply():
+            _log.warning("%s", fault)
+
+    async def _learn(self) -> None:
+        """Ask the API server what it keeps of devices, until it answers; then publish."""
+        backoff = Backoff(first=0.2, most=10.0)
+        attempt = 0
+        while self._able is None:
+            try:
+                able = await detect_abilities(self._client, self.settings)
+                node = await self._client.get(NODES, self.settings.node)
+            except ApiError as error:
+                _log.warning("the API server does not tell what it knows: %s", error)
+                attempt += 1
+                await asyncio.sleep(backoff.delay(attempt, self._dice))
+                continue
+            self._able = able
+            self._findings = check_form(self.settings, able.form) + self._check_node(node)
+            self._tell(self._findings)
+        self.station.publish()
+
+    def _check_node(self, node: Mapping[str, Any]) -> tuple[Finding, ...]:
+        """Whether the node's allocatable and the reserved CPUs agree."""
+        with suppress(InputError, KeyError, TypeError):  # a node that does not say
+            told = node["status"]["allocatable"]["cpu"]
+            return check_against_node(self.book.topology, self.book.arrangement.reserved, told)
+        return ()
+
+    async def _follow(self) -> None:
+        """CPUs come and go: arrange them anew, and bring everybody in line."""
+        async for topology in self._watch.changes():
+            before = self.book.topology
+            arrangement = arrange(
+                topology, self.settings, earlier=self.book.arrangement, held=self.book.by_device
+            )
+            findings = self.book.change(topology, arrangement)
+            _log.warning("CPUs online: %s, before: %s", topology.all, before.all)
+            self._tell((*findings, *arrangement.warnings))
+            self._observer.topology_changed()
+            await self._apply()
+            self.station.publish()
+            self.station.tell_health()
+
+    def _on_link(self) -> None:
+        """The link to the runtime came or went."""
+        self._unlinked_since = None if self.enforcer.linked else (self._unlinked_since or self._clock())
+        self._tell_link()
+
+    async def _mind_link(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._tell_link()
+
+    def _tell_link(self) -> None:
+        if self._is_unlinked() != self._told_unlinked:
+            self._told_unlinked = not self._told_unlinked
+            self.station.tell_health()
+
+    def _is_unlinked(self) -> bool:
+        since = self._unlinked_since
+        return since is not None and self._clock() - since >= UNLINKED_SECONDS
+
+    def _lost(self) -> dict[str, CpuSet]:
+        """CPUs that claims hold and that are offline, by device."""
+        online = self.book.topology.all
+        return {name: cpus - online for name, cpus in self.book.by_device.items() if not cpus <= online}
+
+    def _devices(self) -> list[dict[str, Any]]:
+        able = self._able or Abilities()
+        return make_devices(
+            self.book.topology, self.book.arrangement, self.settings, able.form, lost=self._lost(), able=able
+        )
+
+    def _attributes(self) -> dict[str, Mapping[str, object]]:
+        return {device["name"]: device["attributes"] for device in self._devices()}
+
+    def _begin(self, work: Awaitable[None], name: str) -> None:
+        task = asyncio.ensure_future(work)
+        task.set_name(name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: %s: %s", task.get_name(), type(error).__name__, error, exc_info=error)
+
+    def _tell(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            _log.log(
+                _LEVELS[finding.severity], "%s%s", finding.what, f"; {finding.fix}" if finding.fix else ""
+            )
