@@ -31,6 +31,8 @@ SUITES: dict[str, str] = {
     "capacity-rounding": "tests.conformance.capacity_rounding",
     "nri": "tests.conformance.nri",
     "checkpoint": "tests.conformance.checkpoint",
+    "cpu-assignment": "tests.conformance.cpu_assignment",
+    "cpuset": "tests.conformance.cpuset",
 }
 
 

@@ -103,7 +103,7 @@ class CpuSet:
         return self.mask != 0 or bool(self.far)
 
     def __contains__(self, cpu: int) -> bool:
-        return 0 <= cpu < NEAR and bool(self.mask >> cpu & 1) or cpu in self.far
+        return (0 <= cpu < NEAR and bool(self.mask >> cpu & 1)) or cpu in self.far
 
     def __iter__(self) -> Iterator[int]:
         """The CPUs, lowest first."""

@@ -22,10 +22,15 @@ class Sorting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AssignOptions:
-    """Group size is for distributed, alignment to L3 caches for packed; whole cores for both."""
+    """Group size is for distributed, alignment to L3 caches for packed; whole cores for both.
+
+    `quirks`: the very CPUs that the kubelet of 1.36 takes, also where it miscounts uneven machines or mixes
+    up NUMA nodes, as long as they are free. Without, what the algorithm means.
+    """
 
     algorithm: Algorithm = Algorithm.PACKED
     sorting: Sorting = Sorting.PACKED
     group_size: int = 1
     align_l3: bool = True
     full_cores: bool = False
+    quirks: bool = True

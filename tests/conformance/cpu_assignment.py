@@ -1,0 +1,45 @@
+"""Suite `cpu-assignment`: which CPUs the kubelet's static policy takes.
+
+Rows that want no more than an end are inputs that the kubelet does not return from: any set of as many CPUs,
+all offered, is right, and so is a refusal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.assign.assign import Assigned, NotEnough, as_kubelet, assign
+from plimsoll.drivers.cpu.topology import Topology
+
+
+def check(row: dict[str, Any]) -> str | None:
+    topology = Topology.of_rows(row["topology"])
+    available = CpuSet.parse(row["available"])
+    count = row["numCPUs"]
+    options = read_options(row)
+    answer = as_kubelet(topology, available, count, options)
+    if row["expect"] != {"terminates": True}:
+        found = {"error": answer.text} if isinstance(answer, NotEnough) else str(answer.cpus)
+        if found != row["expect"]:
+            return f"is {found!r}, wanted {row['expect']!r}"
+        answer = assign(topology, available, count, options)
+    return _check_safe(answer, available, count)
+
+
+def read_options(row: dict[str, Any]) -> AssignOptions:
+    options = row["options"]
+    return AssignOptions(
+        algorithm=Algorithm(row["algorithm"]),
+        sorting=Sorting(options["sortingStrategy"]),
+        group_size=options["cpuGroupSize"],
+        align_l3=options["preferAlignByUncore"],
+    )
+
+
+def _check_safe(answer: Assigned | NotEnough, available: CpuSet, count: int) -> str | None:
+    """What the driver hands out is what was asked for, out of what was offered, whatever the kubelet does."""
+    if isinstance(answer, NotEnough) or (len(answer.cpus) == count and answer.cpus <= available):
+        return None
+    return f"{answer.cpus} are not {count} CPUs of {available}"
