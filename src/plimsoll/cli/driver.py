@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import click
 
+from plimsoll.cli.driver_cpu import cpu_commands
+
 
 @click.group(name="driver")
 def driver_commands() -> None:
     """Run a driver: tell the cluster of devices and hand them out on a node."""
+
+
+driver_commands.add_command(cpu_commands)

@@ -22,6 +22,7 @@ from plimsoll.cli.node import run_node
 from plimsoll.cli.podresources import podresources_commands
 from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.cli.server import run_kubeconfig, run_server, store_commands
+from plimsoll.cli.up import run_up
 from plimsoll.cluster.dump import read_objects
 from plimsoll.errors import PlimsollError
 from plimsoll.tools import allocation, check, columns, convert, demo, select, switches
@@ -177,6 +178,7 @@ def run_gates(gates: str) -> None:
         click.echo(line)
 
 
+plimsoll.add_command(run_up)
 plimsoll.add_command(run_server)
 plimsoll.add_command(run_scheduler)
 plimsoll.add_command(run_node)

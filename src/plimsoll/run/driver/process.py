@@ -12,16 +12,17 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.drivers.cpu.observer import Observer
+from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.run.driver.logs import LOG, tell
 from plimsoll.run.driver.metrics import CpuMetrics, CpuState
+from plimsoll.run.driver.state import read_state
 from plimsoll.run.health import HealthServer
 from plimsoll.run.node.lock import RootLock
 from plimsoll.run.scheduler.logs import set_up_logging
@@ -32,48 +33,6 @@ REGISTRATION_SECONDS = 30.0
 #: Between two looks at whether all is well.
 _LOOK_SECONDS = 1.0
 _STOP_SECONDS = 10.0
-
-
-class StationLike(Protocol):
-    """What the process asks of the driver's station."""
-
-    @property
-    def registered(self) -> bool: ...
-
-    @property
-    def registration_error(self) -> str: ...
-
-
-class DriverLike(Protocol):
-    """A CPU driver."""
-
-    @property
-    def station(self) -> StationLike: ...
-
-    @property
-    def ready(self) -> bool: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def problems(self) -> Iterable[str]:
-        """Why it is not well now."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """What it knows, for people."""
-        ...
-
-
-MakeDriver = Callable[[Client, CpuSettings, Observer], DriverLike]
-
-
-def make_driver(client: Client, settings: CpuSettings, observer: Observer) -> DriverLike:
-    """The real one."""
-    from plimsoll.drivers.cpu.driver import CpuDriver  # noqa: PLC0415 - only who runs one needs it
-
-    return CpuDriver(client, settings, observer=observer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +53,12 @@ class CpuDriverProcess:
         settings: CpuSettings,
         *,
         listen: str = "",
-        make: MakeDriver = make_driver,
         patience: Patience | None = None,
     ) -> None:
         """`listen` is HOST:PORT of the pages, "" for none; without a host it is every address."""
         self.settings = settings
         self.metrics = CpuMetrics(self._state)
-        self.driver = make(client, settings, self.metrics)
+        self.driver = CpuDriver(client, settings, observer=self.metrics)
         self.pages: HealthServer | None = None
         self._listen = listen
         self._patience = patience or Patience()
@@ -124,13 +82,18 @@ class CpuDriverProcess:
         if not self._started:
             return ("the driver has not started yet",)
         try:
-            found = tuple(self.driver.problems())
+            found = (*self.driver.problems(), *self._unwritable())
         except Exception as error:
             LOG.exception("the driver cannot say how it is")
             return (f"the driver cannot say how it is: {type(error).__name__}: {error}",)
-        if not found and not self.driver.ready:
-            return ("the driver is not ready",)
         return found
+
+    def _unwritable(self) -> tuple[str, ...]:
+        """Whether the record could be written; a claim that cannot be recorded is refused."""
+        folder = self.settings.folder
+        if os.access(folder, os.W_OK | os.X_OK):
+            return ()
+        return (f"{folder} cannot be written: claims cannot be recorded",)
 
     # -- the story
 
@@ -240,8 +203,6 @@ class CpuDriverProcess:
         return {"problems": list(self.problems()), **(self.driver.describe() if self._started else {})}
 
     def _state(self) -> CpuState:
-        from plimsoll.run.driver.state import read_state  # noqa: PLC0415
-
         return read_state(self.driver, healthy=not self.problems()) if self._started else CpuState()
 
 
@@ -269,14 +230,13 @@ async def serve_driver(
     config: ClientConfig,
     settings: CpuSettings,
     *,
-    listen: str = "",
     log_format: str = "text",
     verbose: bool = False,
 ) -> None:
     """The process behind `plimsoll driver cpu`: runs until a signal asks it to stop."""
     set_up_logging(log_format, verbose=verbose)
     async with Client.connect(config) as client:
-        process = CpuDriverProcess(client, settings, listen=listen)
+        process = CpuDriverProcess(client, settings, listen=settings.bind_address)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
