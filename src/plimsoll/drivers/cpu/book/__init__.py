@@ -4,6 +4,8 @@ Start at `book.py`. What a claim gets is decided in `prepare.py`, what to believ
 `reconcile.py`; both are pure.
 """
 
+from plimsoll.drivers.cpu.book.book import CpuBook, held_before
 from plimsoll.drivers.cpu.book.holdings import Grant, Holding, How, union
+from plimsoll.drivers.cpu.book.near import near_of, needs_neighbours
 
-__all__ = ["Grant", "Holding", "How", "union"]
+__all__ = ["CpuBook", "Grant", "Holding", "How", "held_before", "near_of", "needs_neighbours", "union"]

@@ -15,7 +15,6 @@ forgets those of claims without a running container (test_issue_258_claims_survi
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -146,7 +145,7 @@ class CpuBook:
         if known.disputed:
             return PrepareFault(Why.DISPUTED, label, cpus=known.cpus, text=known.disputed).refusal()
         if known.adopted:
-            return self._settle(claim, fill(claim, known, scene, file.requests), known)
+            return self._settle(claim, fill(claim, known, scene, file.requests))
         if fault := repeat(claim, known, scene):
             return fault.refusal()
         if file.fault or file.cpus != known.granted:
@@ -264,9 +263,7 @@ class CpuBook:
         held = union(h.cpus for uid, h in self._holdings.items() if uid != without)
         return Scene(self.settings, self._topology, self._arrangement, held)
 
-    def _settle(
-        self, claim: AllocatedClaim, planned: Plan | PrepareFault, before: Holding | None = None
-    ) -> Holding | Refusal:
+    def _settle(self, claim: AllocatedClaim, planned: Plan | PrepareFault) -> Holding | Refusal:
         """Make a decision lasting: record, then CDI file; neither if one of them fails."""
         if isinstance(planned, PrepareFault):
             return planned.refusal()
@@ -280,9 +277,6 @@ class CpuBook:
             undone = self._undo(earlier)
             return PrepareFault(Why.STORE, str(claim.ref), text=problem + undone).refusal()
         if failed := self._write(holding):
-            if before is None:
-                with contextlib.suppress(OSError):
-                    cdi.remove_file(self.settings.cdi, uid)
             return self._cdi_refusal("write", uid, failed, self._undo(earlier))
         self._why[uid] = planned.why
         self._keep(after)

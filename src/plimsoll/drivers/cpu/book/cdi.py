@@ -12,6 +12,7 @@ it is taken for the UID of a claim.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -100,7 +101,16 @@ def write_file(folder: Path, holding: Holding, shared: CpuSet = EMPTY) -> CdiFau
 
 
 def remove_file(folder: Path, uid: str) -> CdiFault | None:
-    return remove_spec(folder, file_name(uid))
+    """Take a file away so that it stays away: one that came back after a crash would be believed."""
+    fault = remove_spec(folder, file_name(uid))
+    if fault is None:
+        with contextlib.suppress(OSError):  # no folder, or one that cannot be synced
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    return fault
 
 
 def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:

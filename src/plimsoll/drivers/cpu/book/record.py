@@ -74,6 +74,7 @@ def _grant_tree(grant: Grant) -> dict[str, Any]:
             "groupSize": chosen.group_size,
             "alignL3": chosen.align_l3,
             "fullCores": chosen.full_cores,
+            "quirks": chosen.quirks,
         }
     return tree
 
@@ -117,6 +118,7 @@ def _read_options(tree: dict[str, Any]) -> AssignOptions:
         size,
         _flag(tree, "alignL3"),
         _flag(tree, "fullCores"),
+        _flag(tree, "quirks"),
     )
 
 
