@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import AllocationDevice
@@ -27,6 +27,7 @@ from plimsoll.drivers.kit import (
     Prepared,
     Refusal,
 )
+from plimsoll.drivers.kit.hands import HandedClaim
 
 #: Calls are counted for so many claims; the oldest are forgotten first.
 _MOST_COUNTED = 10_000
@@ -53,6 +54,8 @@ class FakeDriver(Driver):
         #: Called when devices have changed, and when their health has.
         self.on_devices: Callable[[], None] = _nothing
         self.on_health: Callable[[], None] = _nothing
+        #: What claims have on record, by UID, those of former runs too: see `Station.handed`.
+        self.known: Callable[[], Mapping[str, HandedClaim]] = dict
         self._conduct = plan.conduct
         self._clock = clock
         self._sleep = sleep
@@ -132,12 +135,26 @@ class FakeDriver(Driver):
             for result in claim.results
             if not result.admin_access
         )
-        held = [each for uid, of in self.held.items() if uid != claim.ref.uid for each in of]
-        conflict = find_conflict(self.arrangement, held, wanted)
+        conflict = find_conflict(self.arrangement, self._others(claim.ref.uid), wanted)
         if conflict is not None:
             return Refusal(str(conflict), code="Conflict")
         self.held[claim.ref.uid] = wanted
         return [self._hand(claim.ref, result, present[result.device]) for result in claim.results]
+
+    def _others(self, uid: str) -> list[Holding]:
+        """What other claims have.
+
+        Of what a former run gave them the amounts are not known; devices that are only looked at, with admin
+        access, are those without metadata.
+        """
+        found = {
+            other: tuple(
+                Holding(claim.ref, device.device) for device in claim.devices if device.metadata is not None
+            )
+            for other, claim in self.known().items()
+        }
+        found |= self.held
+        return [each for other, held in found.items() if other != uid for each in held]
 
     async def unprepare(self, claim: ClaimRef) -> Refusal | None:
         problem = await self._begin("unprepare", self._conduct.unprepare, claim)
@@ -179,7 +196,7 @@ class FakeDriver(Driver):
             mounts=gift.mounts,
             device_nodes=gift.device_nodes,
             share_id=result.share_id,
-            metadata={"attributes": dict(device.tree.get("attributes", {}))},
+            metadata=None if result.admin_access else {"attributes": device.tree.get("attributes", {})},
         )
 
 

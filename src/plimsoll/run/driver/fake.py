@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +164,11 @@ class FakeDriverProcess:
             own.append(driver)
             if place.root is None:
                 bare.append(driver)
-                driver.on_devices = lambda name=plan.name: self._again(name)
+                driver.on_devices = partial(self._again, plan.name)
                 continue
             station = self.stations.add(driver, client, place)
             driver.on_devices, driver.on_health = station.publish, station.tell_health
-            driver.known = lambda station=station: station.handed
+            driver.known = partial(getattr, station, "handed")
             self._keep(driver.run(), f"health of {plan.name} on {place.node}")
         if bare:
             self._bare[plan.name] = BareSlices(client, bare)

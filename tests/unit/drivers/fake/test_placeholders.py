@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plimsoll.drivers.fake.placeholders import fill, fill_value
 from plimsoll.errors import InputError
 
-VARIABLES = {"i": 5, "j": 2, "node": "node-1", "capacity.a/b-c": "40Gi"}
+VARIABLES: dict[str, int | str] = {"i": 5, "j": 2, "node": "node-1", "capacity.a/b-c": "40Gi"}
 
 
 @pytest.mark.parametrize(
