@@ -2,6 +2,7 @@
 
 plan.py      what each container may run on, and why not (pure)
 roll.py      the containers of a runtime, and what is to be changed (pure)
+enforcer.py  which of the two it is
 messages.py  containers and changes as NRI has them
 nri.py       `NriEnforcer`: by way of the runtime
 pods.py      containers and claims as the API tells of them

@@ -34,6 +34,7 @@ from plimsoll.drivers.cpu.pinning.pods import PodSource, Seat, seat
 from plimsoll.drivers.cpu.pinning.roll import agrees
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
+from plimsoll.records import Finding
 from plimsoll.wire.ttrpc import end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
@@ -65,6 +66,8 @@ class CgroupEnforcer:
     ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self.counters = Counters()
+        #: Nothing is found out here that the book does not know itself.
+        self.findings: tuple[Finding, ...] = ()
         self.link_error = "not started yet"
         self._book = book
         self._topology = topology
@@ -115,6 +118,11 @@ class CgroupEnforcer:
     def linked(self) -> bool:
         """Whether cpusets can be written and the pods of this node are known."""
         return not self.link_error
+
+    @property
+    def runtime(self) -> str:
+        """Through what containers are reached, for people."""
+        return f"cgroup v{self._cpusets.hierarchy.version} at {self._mount}" if self._cpusets else ""
 
     @property
     def shared_in_use(self) -> bool:

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from plimsoll.cluster.client import Client
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
-from plimsoll.drivers.cpu.pinning.nri import Counters, NriEnforcer
+from plimsoll.drivers.cpu.pinning.counters import Counters
+from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault
 from plimsoll.drivers.cpu.pinning.pods import NodePods
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement

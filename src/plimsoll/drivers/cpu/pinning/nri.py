@@ -32,6 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plimsoll.drivers.cpu.pinning.audit import Audit, Sights
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.messages import STOPPED, read_container, write_change, write_wanted
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted
@@ -57,7 +58,8 @@ class NriEnforcer:
     """Gives containers their CPUs through a runtime's NRI.
 
     `push` says whether containers may be changed at any time, None: by the version of the runtime. `patience`
-    is how long `apply` waits for the runtime, `limit` how long one call may take.
+    is how long `apply` waits for the runtime, `limit` how long one call may take; every `audit` seconds the
+    kernel is asked what containers have.
     """
 
     def __init__(
@@ -74,6 +76,8 @@ class NriEnforcer:
         shortest: float = 0.1,
         longest: float = 10.0,
         retry: float = 0.2,
+        audit: float = 30.0,
+        sights: Sights | None = None,
         name: str = DRIVER_NAME,
     ) -> None:
         self.on_change: Callable[[], None] = _nothing
@@ -98,6 +102,8 @@ class NriEnforcer:
         self._tasks: list[asyncio.Task[None]] = []
         #: What was given to containers that are being made, for validation.
         self._answers: dict[str, Wanted] = {}
+        root = settings.host_root
+        self.audit = Audit(self, sights or Sights(root / "sys/fs/cgroup", root / "proc"), every=audit)
         self._plugin = NriPlugin(
             name,
             INDEX,
@@ -130,6 +136,7 @@ class NriEnforcer:
                 name="nri-plugin",
             ),
             asyncio.create_task(self._push_forever(), name="nri-updates"),
+            asyncio.create_task(self.audit.run(), name="nri-audit"),
         ]
 
     async def stop(self) -> None:
@@ -180,7 +187,10 @@ class NriEnforcer:
 
     def faults(self) -> tuple[PinFault, ...]:
         """What is wrong with containers now."""
-        return self._roll.faults(self._scene())
+        found = self._roll.faults(self._scene())
+        named = {fault.container for fault in found}
+        drifted = (fault for id, fault in self.audit.faults.items() if id in self._roll.entries)
+        return (*found, *(fault for fault in drifted if fault.container not in named))
 
     def expected(self) -> Mapping[str, tuple[ContainerView, Wanted]]:
         """What containers have for sure, as far as this driver knows; for audits."""
@@ -212,7 +222,6 @@ class NriEnforcer:
         for id in containers:
             entry = self._roll.entries.get(id)
             if entry is not None:
-                self.counters.drifted += 1
                 entry.view = replace(entry.view, cpus="")
         await self.apply()
 
