@@ -4,8 +4,8 @@ Owns `assign` (what the driver hands out), `as_kubelet` (the kubelet's answer, w
 `explain`.
 
 `assign` promises: as many CPUs as were asked for, all of them offered; the very ones the kubelet's static
-policy of 1.36 would take, wherever its answer is such a set. It is not on some machines whose cores, caches or
-sockets are uneven.
+policy of 1.36 would take, wherever its answer is such a set. It is not on some machines whose cores,
+caches or sockets are uneven.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which NUMA nodes CPUs are dealt out from: those that leave the machine most even.
 
-Owns `Deal` and `find_deal`. A deal takes the same number of CPUs from each of k nodes and the rest, in groups,
+Owns `Deal` and `find_deal`. A deal takes the same number of CPUs from each of k nodes, and the rest in groups
 in turn from some of them. The kubelet tries every set of k nodes, and for each every subset for the rest, and
 keeps the first with the least standard deviation (in thousandths) of what is left free on each node. With 16
 nodes that takes it seconds. Here the same deal is found by bounds that sets of nodes cannot pass: see
@@ -88,7 +88,7 @@ class _Search:
     """The first set of nodes, in the order of positions, with the least deviation.
 
     Two facts bound a set of which only some nodes are known. A node with more free CPUs in place of another
-    never makes the machine less even, so that no set is better than the known nodes with the freest of the others.
+    never makes the machine less even, so that no set is better than the known nodes with the freest others.
     And no way to hand out the rest is better than to take every group from the node with most left. Nodes
     with equal free counts are alike, so that of sets that look alike only the first is tried.
     """
