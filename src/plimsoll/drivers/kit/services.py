@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -141,14 +142,17 @@ class HealthStreams:
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         def of(messages: ModuleType) -> grpc.GenericRpcHandler:
-            def watch(request: Any, context: Any) -> AsyncIterator[Any]:
-                return self._watch(messages)
+            # gRPC knows a stream by its being a generator, not by what it returns.
+            async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+                async with aclosing(self._watch(messages)) as reports:
+                    async for report in reports:
+                        yield report
 
             return rpc.handle(messages.DESCRIPTOR, "DRAResourceHealth", {"NodeWatchResources": watch})
 
         return [of(messages) for messages in HEALTH_VERSIONS.values()]
 
-    async def _watch(self, messages: ModuleType) -> AsyncIterator[Any]:
+    async def _watch(self, messages: ModuleType) -> AsyncGenerator[Any, None]:
         self.open += 1
         try:
             while not self._closed:
