@@ -159,16 +159,17 @@ def write_report(
     Without a folder it is a new file among the temporary ones.
     """
     data = render_report(report).encode()
+    name = f"{_PREFIX}{now:%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
     try:
         if folder is None:
-            file, name = tempfile.mkstemp(prefix=_PREFIX, suffix=".yaml")
-            path = Path(name)
+            file, temporary = tempfile.mkstemp(prefix=_PREFIX, suffix=".yaml")
+            path = Path(temporary)
         else:
+            path = folder / name
+            if path.exists():
+                raise InputError(f"output file already exists: {path}")
             folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{_PREFIX}{now:%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise InputError(f"output file already exists: {path}") from None
     except OSError as error:
         raise InputError(
             f"failed to create output file in {folder or 'the temporary folder'}: {say(error)}"
@@ -218,11 +219,13 @@ def find_driver(proc: Path = Path("/proc")) -> RunningDriver | None:
 
 def driver_arguments(words: list[str]) -> tuple[str, ...] | None:
     """The arguments of a CPU driver by a command line; None if it is no driver, or a driver's subcommand."""
-    for index, word in enumerate(words[:4]):
-        name = os.path.basename(word)
-        rest = words[index + 1 :]
-        if name == "dracpu" and index == 0:
-            return None if rest[:1] in (["gatherinfo"], ["introspect"]) else tuple(rest)
-        if name == "plimsoll" and rest[:2] == ["driver", "cpu"]:
-            return None if rest[2:3] and not rest[2].startswith("-") else tuple(rest[2:])
-    return None
+    names = [os.path.basename(word) for word in words]
+    if names[:1] == ["dracpu"]:
+        return None if words[1:2] in (["gatherinfo"], ["introspect"]) else tuple(words[1:])
+    start = names.index("plimsoll") if "plimsoll" in names[:4] else -1
+    if start < 0 or not (start == 0 or names[0].startswith("python")):
+        return None
+    command = words[start + 1 :]
+    if command[:2] != ["driver", "cpu"] or (command[2:] and not command[2].startswith("-")):
+        return None
+    return tuple(command[2:])

@@ -1,0 +1,75 @@
+"""Where CPUs lie, whatever a machine says."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.topology.placement import Row, part_by_peers, place
+
+SETS = st.builds(CpuSet, st.sets(st.integers(0, 7), max_size=8))
+ROWS = st.builds(
+    Row,
+    cpu=st.integers(0, 7),
+    socket=st.integers(-1, 2),
+    core_id=st.integers(-1, 2),
+    node=st.integers(-1, 2),
+    die=st.integers(-1, 1),
+    cluster=st.integers(-1, 1),
+    l3_id=st.sampled_from([-1, 0, 1, 1 << 50]),
+    cores=st.none() | SETS,
+    sharers=st.none() | SETS,
+)
+
+
+def part_naively(peers: dict[int, CpuSet | None]) -> list[list[int]]:
+    """Join two CPUs that are connected by any chain of CPUs of which one names the next."""
+    if any(named is None or cpu not in named for cpu, named in peers.items()):
+        return [sorted(peers)]
+    reach = {(a, b) for a in peers for b in peers if b in (peers[a] or ()) or a in (peers[b] or ())}
+    for middle in peers:
+        reach |= {(a, b) for a in peers for b in peers if (a, middle) in reach and (middle, b) in reach}
+    parts = {tuple(sorted(b for b in peers if (a, b) in reach)) for a in peers}
+    return [list(part) for part in sorted(parts)]
+
+
+@given(st.dictionaries(st.integers(0, 7), st.none() | SETS, min_size=1))
+def test_parts_are_those_of_the_naive_way(peers: dict[int, CpuSet | None]) -> None:
+    assert part_by_peers(peers) == part_naively(peers)
+
+
+@given(st.dictionaries(st.integers(0, 7), SETS, min_size=1))
+def test_parts_are_those_of_the_naive_way_when_every_cpu_names_itself(peers: dict[int, CpuSet]) -> None:
+    named: dict[int, CpuSet | None] = {cpu: peers[cpu] | CpuSet([cpu]) for cpu in peers}
+    assert part_by_peers(named) == part_naively(named)
+
+
+@given(st.lists(ROWS, unique_by=lambda row: row.cpu))
+def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) -> None:
+    placed = place(rows)
+    assert sorted([cpu.id for cpu in placed.cpus] + [entry.cpu for entry in placed.skipped]) == sorted(
+        row.cpu for row in rows
+    )
+    said = {row.cpu: row for row in rows}
+    cores: dict[int, list[int]] = {}
+    caches: dict[int, list[int]] = {}
+    for cpu in placed.cpus:
+        cores.setdefault(cpu.core, []).append(cpu.id)
+        caches.setdefault(cpu.l3, []).append(cpu.id)
+        assert min(cpu.socket, cpu.numa, cpu.core_id) >= 0
+        assert (cpu.l3 < 0) == (cpu.l3_id < 0)
+    for core, mates in cores.items():
+        assert core == min(mates)
+        rows_of_core = [said[cpu] for cpu in mates]
+        assert len({(row.die, row.cluster) for row in rows_of_core}) == 1
+    for sharers in caches.values():
+        assert len({said[cpu].l3_id for cpu in sharers}) == 1
+
+
+def test_cores_that_deny_each_other_are_two() -> None:
+    """ARM machines with old kernels: no clusters, and core_id starts anew in each."""
+    rows = [Row(cpu, 0, cpu % 2, 0, cores=CpuSet([cpu])) for cpu in range(4)]
+    assert [cpu.core for cpu in place(rows).cpus] == [0, 1, 2, 3]
+    unsaid = [Row(cpu, 0, cpu % 2, 0) for cpu in range(4)]
+    assert [cpu.core for cpu in place(unsaid).cpus] == [0, 1, 0, 1]
