@@ -153,7 +153,7 @@ def test_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("python -m plimsoll driver cpu", ()),
         ("plimsoll driver cpu gatherinfo", None),
         ("plimsoll driver fake", None),
-        ("grep plimsoll driver cpu", ()),
+        ("grep plimsoll driver cpu", None),
         ("vi dracpu", None),
         ("", None),
     ],

@@ -104,7 +104,12 @@ def _assume(rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
 
 
 def _number_cores(rows: Sequence[Row]) -> dict[int, int]:
-    """The core of each CPU: its lowest CPU."""
+    """The core of each CPU: its lowest CPU.
+
+    DIFF: the Go driver takes `core_id`, which repeats in every socket, for the number of a core
+    (test_problem_1_core_ids_unique_only_inside_a_socket) and knows pairs of siblings only
+    (test_problem_2_siblings_of_smt_4_and_wider).
+    """
     groups: dict[tuple[int, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.socket, row.die, row.cluster, row.core_id), []).append(row)
@@ -117,7 +122,10 @@ def _number_cores(rows: Sequence[Row]) -> dict[int, int]:
 
 
 def _number_caches(rows: Sequence[Row]) -> dict[int, int]:
-    """The L3 cache of each CPU, -1 for none: its id, or a number of ours if one with a lower CPU has that."""
+    """The L3 cache of each CPU, -1 for none: its id, or a number of ours if one with a lower CPU has that.
+
+    DIFF: to the Go driver, caches with the same id are one (test_caches_with_the_same_id_are_several).
+    """
     groups: dict[int, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.l3_id, []).append(row)

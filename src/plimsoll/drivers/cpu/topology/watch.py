@@ -58,6 +58,9 @@ class Machine:
 class TopologyWatch:
     """Looks at a machine again and again.
 
+    DIFF: the Go driver reads the machine when it starts and never again
+    (test_problem_hotplug_is_followed_while_the_driver_runs).
+
     `glance` is a cheap look; without one every look is a whole `read`. `known` is the topology that the
     caller has already; without it the first one read is taken as known. `thorough` is after how many seconds
     the machine is read whatever a glance says. `current` is the last topology, `error` why the last look

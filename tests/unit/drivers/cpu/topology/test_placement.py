@@ -62,7 +62,7 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) 
     for core, mates in cores.items():
         assert core == min(mates)
         rows_of_core = [said[cpu] for cpu in mates]
-        assert len({(row.die, row.cluster) for row in rows_of_core}) == 1
+        assert len({(row.socket, row.die, row.cluster, row.core_id) for row in rows_of_core}) == 1
     for sharers in caches.values():
         assert len({said[cpu].l3_id for cpu in sharers}) == 1
 
@@ -73,3 +73,12 @@ def test_cores_that_deny_each_other_are_two() -> None:
     assert [cpu.core for cpu in place(rows).cpus] == [0, 1, 2, 3]
     unsaid = [Row(cpu, 0, cpu % 2, 0) for cpu in range(4)]
     assert [cpu.core for cpu in place(unsaid).cpus] == [0, 1, 0, 1]
+
+
+def test_caches_with_the_same_id_are_several() -> None:
+    """Some virtual machines give the caches of every socket the same ids."""
+    rows = [Row(cpu, cpu // 2, cpu, 0, l3_id=3, sharers=CpuSet([cpu & 2, cpu | 1])) for cpu in range(4)]
+    assert [cpu.l3 for cpu in place(rows).cpus] == [3, 3, 65538, 65538]
+    assert [cpu.l3_id for cpu in place(rows).cpus] == [3, 3, 3, 3]
+    unsaid = [Row(cpu, cpu // 2, cpu, 0, l3_id=3) for cpu in range(4)]
+    assert [cpu.l3 for cpu in place(unsaid).cpus] == [3, 3, 3, 3]
