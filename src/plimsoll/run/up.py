@@ -280,6 +280,7 @@ async def _end_containers(agent: Agent) -> None:
         await asyncio.gather(*(runtime.stop_container(each.id, _GRACE_SECONDS) for each in running))
     finally:
         await runtime.stop()
+    await asyncio.to_thread(agent.equipment.cgroups.tear_down)
 
 
 async def ensure_class(server: RunningServer) -> None:

@@ -153,7 +153,8 @@ class CpuDriverProcess:
             now = self.problems()
             if now != known:
                 if now:
-                    tell("unwell", level=logging.WARNING, because="; ".join(now))
+                    level = logging.WARNING if self._ready.is_set() else logging.INFO
+                    tell("unwell", level=level, because="; ".join(now))
                 else:
                     tell("well")
                     self._ready.set()
