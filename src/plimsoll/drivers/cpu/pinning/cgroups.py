@@ -29,6 +29,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     judge,
     read_cpus,
     refuse,
+    take_scene,
 )
 from plimsoll.drivers.cpu.pinning.pods import PodSource, Seat, seat
 from plimsoll.drivers.cpu.pinning.roll import agrees
@@ -249,11 +250,7 @@ class CgroupEnforcer:
                 _log.warning("the quota of a pod is not lifted: %s", problem)
 
     def _scene(self) -> Scene:
-        while True:
-            revision = self._book.revision
-            scene = Scene(dict(self._book.holdings), self._book.shared, self._topology(), self._settings.pin)
-            if self._book.revision == revision:
-                return scene
+        return take_scene(self._book, self._topology(), self._settings.pin)
 
 
 def _alive(pod: Pod) -> bool:

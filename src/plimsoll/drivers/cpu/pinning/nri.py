@@ -35,7 +35,7 @@ from typing import Any
 from plimsoll.drivers.cpu.pinning.audit import Audit, Sights
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.messages import STOPPED, read_container, write_change, write_wanted
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted
+from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted, take_scene
 from plimsoll.drivers.cpu.pinning.roll import Change, Roll, agrees
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
@@ -263,6 +263,8 @@ class NriEnforcer:
                 self._no_pushes = True
                 _log.warning("the runtime does not let containers be changed at any time")
                 return True
+            if answer.kind == "closed":
+                return True  # the next connection begins anew
             _log.warning("containers are not changed: %s", answer.message)
             self.counters.failed += len(changes)
             for change in changes:
@@ -302,8 +304,6 @@ class NriEnforcer:
         version = self._plugin.nri_version
         if self._fail_closed and version is not None and version >= VALIDATION:
             events.add(Event.VALIDATE_CONTAINER_ADJUSTMENT)
-        if 0 < request.request_timeout < 2 * self._limit * 1000:
-            self._limit = max(0.1, request.request_timeout / 1000)
         return mask_of(events)
 
     async def _on_synchronize(
@@ -428,12 +428,7 @@ class NriEnforcer:
         return messages
 
     def _scene(self) -> Scene:
-        """The book at one moment, even if it is written to by another thread."""
-        while True:
-            revision = self._book.revision
-            scene = Scene(dict(self._book.holdings), self._book.shared, self._topology(), self._settings.pin)
-            if self._book.revision == revision:
-                return scene
+        return take_scene(self._book, self._topology(), self._settings.pin)
 
     def _changed(self) -> None:
         # Later, so that no handler fails because of who listens.

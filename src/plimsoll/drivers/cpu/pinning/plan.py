@@ -186,6 +186,16 @@ class Scene:
     owners: Mapping[str, str] = field(default_factory=dict)
 
 
+def take_scene(book: Holdings, topology: Topology, pin: PinSettings) -> Scene:
+    """The book at one moment, even if another thread writes to it."""
+    while True:
+        revision = book.revision
+        holdings = dict(book.holdings)
+        shared = book.shared - union(holding.cpus for holding in holdings.values())
+        if book.revision == revision:
+            return Scene(holdings, shared, topology, pin)
+
+
 def read_env(env: Iterable[str]) -> Told | PinFault:
     """What the environment of a container says about claims."""
     claims: dict[str, CpuSet] = {}

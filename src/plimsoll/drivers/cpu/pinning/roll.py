@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.pinning.plan import (
@@ -29,7 +30,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
 class Entry:
     """A container. `made`: the runtime can change it. `sure`: the runtime has agreed to what the view says.
 
-    `stamp` counts how often something was said about it, `refused` is why it could not be changed.
+    `stamp` is another whenever something was said about it, `refused` is why it could not be changed.
     """
 
     view: ContainerView
@@ -90,13 +91,14 @@ class Roll:
         self.entries: dict[str, Entry] = {}
         self.owners: dict[str, str] = {}
         self._sandboxes: dict[str, str] = {}
+        self._stamps = count(1)
 
     # -- what the runtime says
 
     def start_over(self, sandboxes: Mapping[str, str], views: Iterable[ContainerView]) -> None:
         """All there is: sandboxes with the UIDs of their pods, and containers."""
         self._sandboxes = dict(sandboxes)
-        self.entries = {view.id: Entry(view) for view in views}
+        self.entries = {view.id: Entry(view, stamp=next(self._stamps)) for view in views}
         alive = set(self._sandboxes.values()) | {entry.view.pod_uid for entry in self.entries.values()}
         self.owners = {uid: pod for uid, pod in self.owners.items() if pod in alive}
         for entry in self.entries.values():
@@ -107,7 +109,7 @@ class Roll:
         """News of a container that is made; what the runtime says about its CPUs counts."""
         entry = self.entries.get(view.id)
         if entry is None:
-            entry = self.entries[view.id] = Entry(view)
+            entry = self.entries[view.id] = Entry(view, stamp=next(self._stamps))
             for uid in view.claims:
                 self.owners.setdefault(uid, view.pod_uid)
             return entry
@@ -181,7 +183,9 @@ class Roll:
             if fault is not None:
                 return fault
         changes = self.due(scene, unsure=bool(found.exclusive), besides=view.id)
-        self.entries[view.id] = Entry(given(replace(view, running=False), found), made=False)
+        self.entries[view.id] = Entry(
+            given(replace(view, running=False), found), made=False, stamp=next(self._stamps)
+        )
         for uid in view.claims:
             self.owners.setdefault(uid, view.pod_uid)
         return Admission(found, tuple(changes))
@@ -195,12 +199,10 @@ class Roll:
             future = verdict.wanted.cpus if verdict.wanted is not None else EMPTY
             if future & own:
                 continue  # of the same claim
-            has = entry.cpus
-            if has is not None and not has & own:
-                continue
+            both = own if entry.cpus is None else entry.cpus & own
             stays = not future or entry.refused is not None or not (entry.made or patient)
-            if stays and has is not None:
-                return crowd(view, entry.view, has & own)
+            if both and stays:
+                return crowd(view, entry.view, both)
         return None
 
     def say(self, change: Change, *, sure: bool) -> None:
@@ -213,7 +215,7 @@ class Roll:
             entry.sure = False
             entry.view = replace(entry.view, cpus="")
             return
-        entry.stamp += 1
+        entry.stamp = next(self._stamps)
         entry.view = given(entry.view, change.wanted)
         entry.sure = sure
         if sure:
@@ -224,8 +226,11 @@ class Roll:
         entry = self.entries.get(change.view.id)
         if entry is None:
             return None
-        entry.stamp += 1
         entry.sure = False
+        if entry.stamp != change.stamp:
+            return None
+        entry.stamp = next(self._stamps)
+        entry.view = replace(entry.view, cpus="")
         entry.refused = refuse(entry.view, change.wanted.cpus, why)
         return entry.refused
 
