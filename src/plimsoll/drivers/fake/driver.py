@@ -56,6 +56,8 @@ class FakeDriver(Driver):
         self.on_health: Callable[[], None] = _nothing
         #: What claims have on record, by UID, those of former runs too: see `Station.handed`.
         self.known: Callable[[], Mapping[str, HandedClaim]] = dict
+        #: Reads a claim: see `read_claim`.
+        self.look_up: Callable[[ClaimRef], Awaitable[AllocatedClaim | Refusal]] = _not_found
         self._conduct = plan.conduct
         self._clock = clock
         self._sleep = sleep
@@ -129,32 +131,25 @@ class FakeDriver(Driver):
                 return Refusal(
                     f"device {result.pool}/{result.device} of {self.name} is not on node {self.node}"
                 )
-        # With admin access a device is looked at, not taken.
-        wanted = tuple(
-            Holding(claim.ref, result.device, result.consumed_capacity)
-            for result in claim.results
-            if not result.admin_access
-        )
-        conflict = find_conflict(self.arrangement, self._others(claim.ref.uid), wanted)
+        await self._remember(claim.ref.uid)
+        wanted = _holdings(claim)
+        others = [each for uid, held in self.held.items() if uid != claim.ref.uid for each in held]
+        conflict = find_conflict(self.arrangement, others, wanted)
         if conflict is not None:
             return Refusal(str(conflict), code="Conflict")
         self.held[claim.ref.uid] = wanted
         return [self._hand(claim.ref, result, present[result.device]) for result in claim.results]
 
-    def _others(self, uid: str) -> list[Holding]:
-        """What other claims have.
-
-        Of what a former run gave them the amounts are not known; devices that are only looked at, with admin
-        access, are those without metadata.
-        """
-        found = {
-            other: tuple(
-                Holding(claim.ref, device.device) for device in claim.devices if device.metadata is not None
-            )
-            for other, claim in self.known().items()
-        }
-        found |= self.held
-        return [each for other, held in found.items() if other != uid for each in held]
+    async def _remember(self, uid: str) -> None:
+        """Find out what a former run gave to other claims."""
+        for other, handed in self.known().items():
+            if other == uid or other in self.held:
+                continue
+            found = await self.look_up(handed.ref)
+            if isinstance(found, AllocatedClaim):
+                self.held[other] = _holdings(found)
+            else:  # gone from the API, but not from this node
+                self.held[other] = tuple(Holding(handed.ref, device.device) for device in handed.devices)
 
     async def unprepare(self, claim: ClaimRef) -> Refusal | None:
         problem = await self._begin("unprepare", self._conduct.unprepare, claim)
@@ -196,8 +191,21 @@ class FakeDriver(Driver):
             mounts=gift.mounts,
             device_nodes=gift.device_nodes,
             share_id=result.share_id,
-            metadata=None if result.admin_access else {"attributes": device.tree.get("attributes", {})},
+            metadata={"attributes": device.tree.get("attributes", {})} if self.plan.metadata else None,
         )
+
+
+def _holdings(claim: AllocatedClaim) -> tuple[Holding, ...]:
+    """What a claim has; with admin access a device is looked at, not taken."""
+    return tuple(
+        Holding(claim.ref, result.device, result.consumed_capacity)
+        for result in claim.results
+        if not result.admin_access
+    )
+
+
+async def _not_found(claim: ClaimRef) -> Refusal:
+    return Refusal(f"claim {claim} is not to be had")
 
 
 def _nothing() -> None:

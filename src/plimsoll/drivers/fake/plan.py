@@ -172,6 +172,7 @@ class DriverPlan:
     counter_sets: tuple[CounterSetPlan, ...] = ()
     templates: tuple[Template, ...] = ()
     conduct: Conduct = Conduct()
+    metadata: bool = False  #: containers find files about their devices
 
     def device_classes(self) -> list[dict[str, Any]]:
         """The DeviceClasses of the driver, as the API takes them."""

@@ -89,6 +89,7 @@ def _driver(section: Section) -> DriverPlan:
         classes=_classes(section, name),
         counter_sets=tuple(_counter_set(each) for each in section.sections("counterSets")),
         templates=tuple(_template(each) for each in section.sections("devices")),
+        metadata=section.flag("metadata", False),
         conduct=read_conduct(section),
     )
     section.end()

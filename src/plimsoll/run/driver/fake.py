@@ -26,6 +26,7 @@ from plimsoll.drivers.fake.binding import Binder
 from plimsoll.drivers.fake.conduct import Control, parse_control
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.plan import Binding, DriverPlan
+from plimsoll.drivers.kit.claims import read_claim
 from plimsoll.errors import ApiError, ConfigError, InputError
 from plimsoll.run.driver.bare import BareSlices
 from plimsoll.run.driver.logs import LOG, tell
@@ -169,6 +170,7 @@ class FakeDriverProcess:
             station = self.stations.add(driver, client, place)
             driver.on_devices, driver.on_health = station.publish, station.tell_health
             driver.known = partial(getattr, station, "handed")
+            driver.look_up = partial(read_claim, client, driver=plan.name)
             self._keep(driver.run(), f"health of {plan.name} on {place.node}")
         if bare:
             self._bare[plan.name] = BareSlices(client, bare)

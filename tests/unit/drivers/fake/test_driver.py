@@ -1,0 +1,213 @@
+"""A driver of a file: what it publishes, hands out and refuses, as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.drivers.fake.conduct import parse_control
+from plimsoll.drivers.fake.driver import FakeDriver
+from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
+from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Handed, Health, PreparedDevice, Refusal
+from plimsoll.drivers.kit.hands import HandedClaim
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def ref(name: str) -> ClaimRef:
+    return ClaimRef("default", name, f"uid-{name}")
+
+
+def claim(name: str, *devices: str, **more: Any) -> AllocatedClaim:
+    results = tuple(
+        AllocationDevice(request=f"r{i}", driver="gpu.example.com", pool="n", device=device, **more)
+        for i, device in enumerate(devices)
+    )
+    return AllocatedClaim(ref(name), ResourceClaim(), results)
+
+
+def gpus() -> FakeDriver:
+    return FakeDriver(find_drivers("gpus")[0], "n")
+
+
+def told(driver: FakeDriver, **orders: Any) -> None:
+    driver.follow(parse_control({"drivers": [orders]}).conduct(driver.name, driver.node))
+
+
+def test_devices_are_handed_with_what_containers_get() -> None:
+    answer = asyncio.run(gpus().prepare(claim("c", "gpu-0-1g-5gb-3")))
+    assert not isinstance(answer, Refusal)
+    (handed,) = answer
+    assert isinstance(handed, Handed)
+    assert (handed.requests, handed.pool, handed.device) == (("r0",), "n", "gpu-0-1g-5gb-3")
+    assert handed.env == {"EXAMPLE_GPU_R0": "gpu-0-1g-5gb-3", "EXAMPLE_GPU_MEMORY": "5Gi"}
+    assert handed.metadata is None
+
+
+def test_shares_know_what_they_have() -> None:
+    driver = FakeDriver(find_drivers("nics")[0], "n")
+    amounts = {"bandwidth": Quantity.parse("25G"), "queues": Quantity.parse("2")}
+    result = AllocationDevice(
+        request="net/fast",
+        driver=driver.name,
+        pool="n",
+        device="nic-1",
+        share_id="s1",
+        consumed_capacity=amounts,
+    )
+    answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
+    assert not isinstance(answer, Refusal)
+    (handed,) = answer
+    assert isinstance(handed, Handed)
+    assert handed.env == {"EXAMPLE_NIC_NET": "nic-1", "EXAMPLE_NIC_NET_BANDWIDTH": "25G"}
+    assert handed.share_id == "s1"
+    assert handed.requests == ("net",)
+
+
+def test_what_is_given_twice_is_refused_until_it_is_back() -> None:
+    async def story() -> None:
+        driver = gpus()
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), Refusal)
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), Refusal)  # once more
+        refused = await driver.prepare(claim("b", "gpu-0"))
+        assert isinstance(refused, Refusal)
+        assert refused.code == "Conflict"
+        assert "held" not in driver.held
+        looking = await driver.prepare(claim("admin", "gpu-0", admin_access=True))
+        assert not isinstance(looking, Refusal)
+        assert await driver.unprepare(ref("a")) is None
+        assert await driver.unprepare(ref("never")) is None
+        assert not isinstance(await driver.prepare(claim("b", "gpu-0")), Refusal)
+
+    asyncio.run(story())
+
+
+def test_what_a_former_run_gave_is_not_given_again() -> None:
+    async def story() -> None:
+        driver = gpus()
+        device = PreparedDevice("n", "gpu-0")
+        driver.known = lambda: {"uid-old": HandedClaim(ref("old"), (device,), None)}
+        assert isinstance(await driver.prepare(claim("new", "gpu-0")), Refusal)
+        assert not isinstance(await driver.prepare(claim("old", "gpu-0")), Refusal)
+        asked: list[ClaimRef] = []
+
+        async def look_up(wanted: ClaimRef) -> AllocatedClaim | Refusal:
+            asked.append(wanted)
+            return claim("old", "gpu-0", admin_access=True)
+
+        other = gpus()
+        other.known, other.look_up = driver.known, look_up
+        assert not isinstance(await other.prepare(claim("new", "gpu-0")), Refusal)
+        assert not isinstance(await other.prepare(claim("newer", "gpu-1")), Refusal)
+        assert asked == [ref("old")]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("pool", "device"),
+    [("n", "gpu-9"), ("other", "gpu-0"), ("n", "gpu-1")],
+    ids=["unknown", "pool", "absent"],
+)
+def test_a_device_that_is_not_there(pool: str, device: str) -> None:
+    driver = gpus()
+    told(driver, absent=["gpu-1*"])
+    result = AllocationDevice(request="r", driver=driver.name, pool=pool, device=device)
+    answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
+    assert answer == Refusal(f"device {pool}/{device} of gpu.example.com is not on node n")
+
+
+def test_calls_take_long_and_fail_as_they_are_told() -> None:
+    async def story() -> None:
+        clock = Clock()
+        tree = {
+            "drivers": [
+                {
+                    "name": "gpu.example.com",
+                    "devices": [{"name": "gpu-{i}", "count": 3}],
+                    "prepare": {"delay": "2s", "failFirst": 1, "message": "warming up"},
+                    "unprepare": {"failClaims": ["sticky"]},
+                }
+            ]
+        }
+        driver = FakeDriver(parse_drivers(tree)[0], "n", clock=clock, sleep=clock.sleep)
+        assert await driver.prepare(claim("a", "gpu-0")) == Refusal("warming up")
+        assert driver.held == {}
+        assert not isinstance(await driver.prepare(claim("a", "gpu-0")), Refusal)
+        assert await driver.prepare(claim("b", "gpu-1")) == Refusal("warming up")
+        assert clock.slept == [2.0, 2.0, 2.0]
+        told(driver, prepare={})
+        assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), Refusal)
+        assert clock.slept == [2.0, 2.0, 2.0]
+        assert await driver.unprepare(ref("sticky")) == Refusal("claim sticky is set to fail")
+        assert "uid-sticky" in driver.held
+        told(driver, unprepare={})
+        assert await driver.unprepare(ref("sticky")) is None
+
+    asyncio.run(story())
+
+
+def test_devices_come_and_go_and_are_tainted() -> None:
+    driver = gpus()
+    changes: list[str] = []
+    driver.on_devices = lambda: changes.append("devices")
+    driver.on_health = lambda: changes.append("health")
+    (pool,) = driver.pools()
+    assert len(pool.devices) == 28
+    told(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
+    (pool,) = driver.pools()
+    assert len(pool.devices) == 14
+    tainted = [device for device in pool.devices if isinstance(device, dict) and "taints" in device]
+    assert [device["name"] for device in tainted] == ["gpu-0"]
+    assert changes == ["devices", "health"]
+    told(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
+    assert changes == ["devices", "health"]
+    told(driver)
+    assert len(driver.pools()[0].devices) == 28
+
+
+def test_health_is_told_when_its_time_has_come() -> None:
+    async def story() -> None:
+        tree = {
+            "drivers": [
+                {
+                    "name": "gpu.example.com",
+                    "devices": [{"name": "gpu-{i}", "count": 2}],
+                    "health": [{"devices": "gpu-1", "after": "20ms", "message": "hot"}],
+                }
+            ]
+        }
+        driver = FakeDriver(parse_drivers(tree)[0], "n")
+        heard = asyncio.Event()
+        driver.on_health = heard.set
+        assert {each.health for each in driver.health()} == {Health.HEALTHY}
+        running = asyncio.create_task(driver.run())
+        async with asyncio.timeout(5):
+            await heard.wait()
+            assert [(each.device, each.health, each.message) for each in driver.health()] == [
+                ("gpu-0", Health.HEALTHY, ""),
+                ("gpu-1", Health.UNHEALTHY, "hot"),
+            ]
+            heard.clear()
+            told(driver, health=[])
+            await heard.wait()
+            assert {each.health for each in driver.health()} == {Health.HEALTHY}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())
