@@ -277,6 +277,12 @@ class CpuBook:
             undone = self._undo(earlier)
             return PrepareFault(Why.STORE, str(claim.ref), text=problem + undone).refusal()
         if failed := self._write(holding):
+            # It may be there all the same. One of a claim taken over says the same as before.
+            if uid not in earlier and cdi.remove_file(self.settings.cdi, uid) is not None:
+                self._keep(after)
+                return self._cdi_refusal(
+                    "write", uid, failed, "; it cannot be removed either and keeps its CPUs"
+                )
             return self._cdi_refusal("write", uid, failed, self._undo(earlier))
         self._why[uid] = planned.why
         self._keep(after)
