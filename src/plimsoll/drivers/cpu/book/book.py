@@ -6,8 +6,8 @@ at every moment, also after a crash, a CPU that a container was told of is in th
 no other claim gets it.
 
 A book does a little blocking I/O in `open`, `prepare`, `release` and `recheck` (a file of some KiB, synced).
-It is used by one caller at a time: from one event loop, or from threads under one lock. `holdings`, `shared`,
-`lost` and `revision` are replaced as a whole and may be read from anywhere.
+It may be used from any thread: what changes it happens one at a time, and `holdings` is never changed but
+replaced, so that a reader keeps what it has read.
 
 DIFF: CPUs are held from prepare to release through restarts of driver, runtime and machine; the Go driver
 forgets those of claims without a running container (test_issue_258_claims_survive_a_restart).
@@ -15,9 +15,12 @@ forgets those of claims without a running container (test_issue_258_claims_survi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
 from types import MappingProxyType
+from typing import Concatenate, ParamSpec, TypeVar
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import ResourceSlice
@@ -36,6 +39,22 @@ from plimsoll.errors import StoreError
 from plimsoll.records import Finding, RecordFile, Severity
 from plimsoll.wire.cdi import CdiFault
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
+
+
+_P, _R = ParamSpec("_P"), TypeVar("_R")
+
+
+def _alone(
+    method: Callable[Concatenate[CpuBook, _P], _R],
+) -> Callable[Concatenate[CpuBook, _P], _R]:
+    """One such method of a book at a time."""
+
+    @wraps(method)
+    def locked(book: CpuBook, /, *args: _P.args, **more: _P.kwargs) -> _R:
+        with book.lock:
+            return method(book, *args, **more)
+
+    return locked
 
 
 def held_before(settings: CpuSettings) -> dict[str, CpuSet]:
@@ -64,6 +83,7 @@ class CpuBook:
         self.revision = 0
         self._topology, self._arrangement = topology, arrangement
         self._record = record
+        self.lock = threading.RLock()
         self._kept: dict[str, Holding] = {}
         self._doubts: dict[str, Doubt] = {}
         self._why: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -123,6 +143,7 @@ class CpuBook:
     def near_of(self, claim: AllocatedClaim, slices: Iterable[ResourceSlice]) -> Mapping[str, CpuSet]:
         return near_of(claim, slices, self._topology)
 
+    @_alone
     def prepare(
         self, claim: AllocatedClaim, *, near: Mapping[str, CpuSet] | None = None
     ) -> Holding | Refusal:
@@ -153,6 +174,7 @@ class CpuBook:
             return known if failed is None else self._cdi_refusal("write", uid, failed)
         return known
 
+    @_alone
     def release(self, ref: ClaimRef) -> Refusal | None:
         """Take the CPUs of a claim back. One that has none is released already."""
         uid = ref.uid
@@ -197,6 +219,7 @@ class CpuBook:
 
     # -- witnesses
 
+    @_alone
     def recheck(self) -> tuple[Finding, ...]:
         """Compare with the CDI files, and mend what can be mended."""
         files, faults = cdi.read_files(self.settings.cdi)
@@ -217,12 +240,14 @@ class CpuBook:
                 )
         return (*findings, *find_misplaced(self._holdings, scene))
 
+    @_alone
     def witness(self, containers: Iterable[Seen]) -> tuple[Finding, ...]:
         """Compare with all containers of the runtime; earlier ones are forgotten."""
         self._doubts, findings = doubt(self._kept, containers, self._scene())
         self._keep(self._kept)
         return findings
 
+    @_alone
     def change(self, topology: Topology, arrangement: Arrangement) -> tuple[Finding, ...]:
         """CPUs have come or gone. Claims keep theirs, also those that are offline (`lost`)."""
         self._topology, self._arrangement = topology, arrangement

@@ -103,6 +103,8 @@ def write_file(folder: Path, holding: Holding, shared: CpuSet = EMPTY) -> CdiFau
 def remove_file(folder: Path, uid: str) -> CdiFault | None:
     """Take a file away so that it stays away: one that came back after a crash would be believed."""
     fault = remove_spec(folder, file_name(uid))
+    if fault is not None and not os.path.lexists(folder / file_name(uid)):
+        return None  # no folder, so no file
     if fault is None:
         with contextlib.suppress(OSError):  # no folder, or one that cannot be synced
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
