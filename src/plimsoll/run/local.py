@@ -33,6 +33,8 @@ from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSetting
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 
 if TYPE_CHECKING:
+    from plimsoll.drivers.kit import Driver
+    from plimsoll.run.driver.local import Drivers, LocalDrivers
     from plimsoll.run.node.agents import AgentLike
     from plimsoll.run.node.local import LocalNodes, Nodes
 
@@ -53,6 +55,7 @@ class LocalCluster:
         controllers: bool = True,
         scheduler: bool | SchedulerSettings = False,
         nodes: Nodes = 0,
+        drivers: Drivers = (),
         feature_gates: str = "",
         port: int = 0,
     ) -> None:
@@ -63,6 +66,8 @@ class LocalCluster:
         settings say. Unless settings say otherwise nothing is really run (runtime `none`), a node has 8 CPUs
         and 32Gi, and drivers and monitoring agents find its sockets below `node_root`; more than a hundred
         are without sockets and files. Nodes are ready when `start` returns.
+        With `drivers` all nodes have devices: of a file (a path, YAML, or `gpus`, `nics`, `accelerators`) or
+        of a `kit.Driver` that is given, or made for each node. They are published when `start` returns.
         """
         self._settings = ServerSettings(
             data=data,
@@ -73,6 +78,7 @@ class LocalCluster:
         )
         self._scheduler_settings = _scheduler(scheduler, self._settings.gates)
         self._nodes = _nodes(nodes, self._settings.gates)
+        self._drivers = _drivers(drivers, self._nodes)
         self._scheduler: SchedulerProcess | None = None
         self._scheduling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,6 +101,8 @@ class LocalCluster:
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
             if self._nodes is not None:
                 self._wait(self._nodes.start(self._server, Path(self._folder.name)))
+            if self._drivers is not None:
+                self._wait(self._drivers.start(self._server, self._all_nodes().places()))
             if self._scheduler_settings is not None:
                 self._wait(self._start_scheduler(self._scheduler_settings))
         except BaseException:
@@ -110,6 +118,8 @@ class LocalCluster:
             self._wait(self._stop_scheduler(self._scheduling))
         if self._nodes is not None:
             self._wait(self._nodes.stop())
+        if self._drivers is not None:  # after the nodes, which may want claims released
+            self._wait(self._drivers.stop())
         if self._server is not None:
             self._wait(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -201,6 +211,20 @@ class LocalCluster:
         """End the agent of a node and start one that knows what is on its disk and in the API."""
         self.stop_node(name)
         self.start_node(name)
+
+    # -- drivers
+
+    def driver(self, name: str = "", node: str = "") -> Driver:
+        """A driver on a node, or the only one (it lives on the cluster's own loop)."""
+        return self._all_drivers().driver(name, node)
+
+    def control_drivers(self, orders: str | Mapping[str, Any]) -> None:
+        """Have drivers of files behave as a control file with this content says; see docs/drivers.md."""
+
+        async def follow() -> None:
+            self._all_drivers().follow(textwrap.dedent(orders) if isinstance(orders, str) else orders)
+
+        self._wait(follow())
 
     def connect(self) -> Client:
         """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
@@ -352,6 +376,10 @@ class LocalCluster:
         assert self._nodes is not None, "the cluster runs without nodes"
         return self._nodes
 
+    def _all_drivers(self) -> LocalDrivers:
+        assert self._drivers is not None, "the cluster runs without drivers"
+        return self._drivers
+
     def _running(self) -> RunningServer:
         assert self._server is not None, "the cluster is not running"
         return self._server
@@ -367,6 +395,16 @@ def _nodes(wanted: Nodes, gates: Gates) -> LocalNodes | None:
     from plimsoll.run.node.local import LocalNodes  # noqa: PLC0415 - clusters without nodes start faster
 
     return LocalNodes(wanted, gates)
+
+
+def _drivers(wanted: Drivers, nodes: LocalNodes | None) -> LocalDrivers | None:
+    if not wanted:
+        return None
+    from plimsoll.run.driver.local import LocalDrivers  # noqa: PLC0415 - as above
+
+    if nodes is None:
+        raise InputError("drivers: devices are on nodes: give some with nodes=")
+    return LocalDrivers(wanted)
 
 
 def _scheduler(wanted: bool | SchedulerSettings, gates: Gates) -> SchedulerSettings | None:

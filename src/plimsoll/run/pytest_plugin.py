@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plimsoll.run.local import LocalCluster
 
 _MARKER = (
-    "plimsoll(controllers=True, scheduler=False, nodes=0, feature_gates='', data=None): "
+    "plimsoll(controllers=True, scheduler=False, nodes=0, drivers=(), feature_gates='', data=None): "
     "settings of the plimsoll_cluster fixture"
 )
 

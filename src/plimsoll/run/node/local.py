@@ -18,6 +18,7 @@ from plimsoll.cluster.server.security.users import node_user
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.agent import Agent
 from plimsoll.node.machine.file import parse_machine
+from plimsoll.run.driver.stations import Place
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import ROOT, NodeSettings
@@ -76,6 +77,17 @@ class LocalNodes:
 
     def root(self, name: str) -> Path:
         return self._of(name).process.settings.layout(name).root
+
+    def places(self) -> list[Place]:
+        """Where drivers find the nodes."""
+        found = []
+        for running in self._running:
+            settings = running.process.settings
+            for name in settings.names:
+                layout = settings.layout(name)
+                cdi = settings.cdi[-1] if settings.cdi else layout.cdi
+                found.append(Place(name, None) if settings.is_bare else Place(name, layout.root, cdi))
+        return found
 
     async def begin(self, name: str) -> None:
         await self._of(name).begin()
