@@ -40,8 +40,8 @@ from plimsoll.records import Finding, RecordFile, Severity
 from plimsoll.wire.cdi import CdiFault
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
-
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def _alone(

@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.api.codec import decode
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.drivers.cpu.book.book import CpuBook
+from plimsoll.drivers.cpu.book.book import CpuBook, held_before
 from plimsoll.drivers.cpu.devices.groups import arrange
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Topology
@@ -123,7 +123,8 @@ class Desk:
         return CpuSettings(node=NODE, kubelet_root=self.root / "kubelet", cdi=self.root / "cdi", **self.extra)
 
     def open(self) -> CpuBook:
-        return CpuBook.open(self.settings, self.topology, arrange(self.topology, self.settings))
+        arrangement = arrange(self.topology, self.settings, held=held_before(self.settings))
+        return CpuBook.open(self.settings, self.topology, arrangement)
 
     def file(self, uid: str | int) -> Path:
         uid = uid_of(uid) if isinstance(uid, int) else uid
