@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from tests.deploy.templates import Chart
@@ -95,7 +94,11 @@ def _required(name: str) -> Iterator[str]:
     for line in lines:
         requirement = Requirement(line)
         for version in _VERSIONS:
-            where = {**default_environment(), "python_version": version, "python_full_version": f"{version}.0"}
+            where = {
+                **default_environment(),
+                "python_version": version,
+                "python_full_version": f"{version}.0",
+            }
             if requirement.marker is None or requirement.marker.evaluate({**where, "extra": ""}):
                 yield _plain(requirement.name)
 

@@ -92,7 +92,9 @@ class Chart:
             case "include", [str(name), dot]:
                 return self._write(self._defined[name], dot)
             case "toYaml", [value]:
-                return yaml.safe_dump(value, sort_keys=True, default_flow_style=False, width=1000).rstrip("\n")
+                return yaml.safe_dump(value, sort_keys=True, default_flow_style=False, width=1000).rstrip(
+                    "\n"
+                )
             case "nindent", [int(width), str(text)]:
                 return "\n" + "\n".join(" " * width + line if line else line for line in text.split("\n"))
             case "quote", [value]:
@@ -101,6 +103,8 @@ class Chart:
                 return value or other
             case "eq", [left, right]:
                 return left == right
+            case "ne", [left, right]:
+                return left != right
             case "sha256sum", [str(text)]:
                 return hashlib.sha256(text.encode()).hexdigest()
         raise AssertionError(f"no such function: {function} of {len(arguments)}")

@@ -1,0 +1,195 @@
+"""The chart and the manifests: they say the same, mean something, and ask for no more than is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.cli.driver_cpu import parse_running
+from plimsoll.drivers.cpu.config_file import read_settings
+from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, GroupBy
+from plimsoll.run.driver.settings import read_flags
+from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, runtime_lock, values
+from tests.deploy.schema import problems
+from tests.deploy.templates import Chart
+
+
+def schema() -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+    return tree
+
+
+def daemon(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    return next(tree for tree in objects(changes) if tree["kind"] == "DaemonSet")
+
+
+def test_the_manifests_are_the_chart_with_its_own_values() -> None:
+    made = render()
+    assert {path.name: path.read_text() for path in MANIFESTS.iterdir()} == made
+
+
+def test_the_image_has_a_part_of_the_lock() -> None:
+    assert (DEPLOY / "requirements.lock").read_text() == runtime_lock()
+    assert "\npytest" not in runtime_lock()
+
+
+def test_the_renderer_trims_pipes_and_chooses() -> None:
+    chart = Chart(
+        {
+            "a": "x:\n  {{- if .a }}\n  y: {{ .a | quote }}\n  {{- else }}\n"
+            '  n: {{ .b | default "d" }}\n  {{- end }}\n'
+            '{{- define "t" -}}\n{{ .b }}!\n{{- end }}\nz:\n  {{- include "t" . | nindent 2 }}\n',
+        }
+    )
+    assert chart.render("a", {"a": "1", "b": "2"}) == 'x:\n  y: "1"\nz:\n  2!\n'
+    assert chart.render("a", {"a": "", "b": ""}) == "x:\n  n: d\nz:\n  !\n"
+    with pytest.raises(AssertionError, match="no c"):
+        Chart({"a": "{{ .c }}"}).render("a", {})
+
+
+def test_the_schema_knows_every_value_and_the_values_fit_it() -> None:
+    assert problems(values(), schema()) == []
+
+    def unknown(tree: dict[str, Any], known: dict[str, Any], at: str) -> list[str]:
+        found = []
+        for name, value in tree.items():
+            part = known.get("properties", {}).get(name)
+            if part is None:
+                found.append(f"{at}{name}")
+            elif isinstance(value, dict) and "properties" in part:
+                found += unknown(value, part, f"{at}{name}.")
+        return found
+
+    assert unknown(values(), schema(), "") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"config": {"groupBy": "rack"}}, "config.groupBy"),
+        ({"config": {"groupby": "socket"}}, "config.groupby"),
+        ({"config": {"reservedCPUs": "0-1", "reservedCPUCount": 2}}, "config"),
+        ({"config": {"reservedCPUs": "first"}}, "config.reservedCPUs"),
+        ({"kubeletRootDir": "var/lib"}, "kubeletRootDir"),
+        ({"kubeletRootDir": "/" + "x" * 80}, "kubeletRootDir"),
+        ({"http": {"port": 0}}, "http.port"),
+        ({"kubeletrootdir": "/k"}, "kubeletrootdir"),
+    ],
+)
+def test_the_schema_refuses_nonsense(changes: dict[str, Any], where: str) -> None:
+    tree = values()
+    for name, value in changes.items():
+        tree[name] = {**tree[name], **value} if isinstance(value, dict) else value
+    assert [line.partition(":")[0] for line in problems(tree, schema())] == [where]
+
+
+def read_config(tree: dict[str, Any], tmp_path: Path) -> CpuSettings:
+    """The settings that the driver would have, of the manifests' own arguments and file."""
+    config = next(each for each in objects(tree) if each["kind"] == "ConfigMap")
+    file = tmp_path / "config.yaml"
+    file.write_text(config["data"]["config.yaml"])
+    container = daemon(tree)["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][:2] == ["driver", "cpu"]
+    env = {each["name"]: each.get("value", "n1") for each in container["env"]}
+    arguments = tuple(arg.replace("$(NODE_NAME)", env["NODE_NAME"]) for arg in container["args"][2:])
+    given = {**parse_running(arguments), "config": file, "host_root": env["HOST_ROOT"]}
+    return read_flags({name: value for name, value in given.items() if name not in ("level", "log_format")})
+
+
+def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
+    plain = read_config({}, tmp_path)
+    assert plain.node == "n1"
+    assert plain.host_root == Path("/host")
+    assert plain.bind_address == ":8080"
+    assert plain.pin.enforcement is Enforcement.NRI
+    # But for these the defaults are the driver's own.
+    default = read_settings(None, {}, hostname="n1")
+    assert (plain.mode, plain.group_by, plain.assign) == (default.mode, default.group_by, default.assign)
+    assert (plain.policy, plain.mapping, plain.reserved) == (
+        default.policy,
+        default.mapping,
+        default.reserved,
+    )
+    changed = read_config(
+        {
+            "config": {"groupBy": "socket", "reservedCPUs": "0-1", "assignment": {"fullCores": True}},
+            "kubeletRootDir": "/data/kubelet",
+            "exposePCIeRoots": True,
+            "http": {"address": "127.0.0.1", "port": 9000},
+        },
+        tmp_path,
+    )
+    assert changed.group_by is GroupBy.SOCKET
+    assert changed.reserved == CpuSet([0, 1])
+    assert changed.assign.full_cores
+    assert changed.pcie_roots
+    assert changed.kubelet_root == Path("/data/kubelet")
+    assert changed.bind_address == "127.0.0.1:9000"
+
+
+def test_every_setting_of_a_file_is_in_the_schema_and_the_other_way_round() -> None:
+    from plimsoll.drivers.cpu.config_file import _READERS, FLAGS_ONLY  # noqa: PLC0415
+
+    known = set(schema()["properties"]["config"]["properties"]) - {"apiVersion"}
+    assert known == set(_READERS) - set(FLAGS_ONLY)
+
+
+def test_mounts_follow_the_kubelets_folder_and_everything_mounted_is_there() -> None:
+    for changes in ({}, {"kubeletRootDir": "/data/kubelet"}, {"config": {"enforcement": "cgroups"}}):
+        pod = daemon(changes)["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        assert set(mounts) == {each["name"] for each in pod["volumes"]}
+        root = changes.get("kubeletRootDir", "/var/lib/kubelet")
+        assert mounts["plugin"] == f"{root}/plugins/dra.cpu"
+        assert mounts["registry"] == f"{root}/plugins_registry"
+        hosts = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}
+        assert hosts["plugin"] == mounts["plugin"]
+        assert hosts["registry"] == mounts["registry"]
+        assert ("cgroups" in mounts) == ("config" in changes)
+
+
+def test_no_more_rights_than_needed() -> None:
+    pod = daemon()["spec"]["template"]["spec"]
+    security = pod["containers"][0]["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert not security["allowPrivilegeEscalation"]
+    assert security["readOnlyRootFilesystem"]
+    assert "privileged" not in security
+    assert pod["hostNetwork"]
+    assert "hostPID" not in pod
+    role = next(tree for tree in objects() if tree["kind"] == "ClusterRole")
+    granted = {(res, verb) for rule in role["rules"] for res in rule["resources"] for verb in rule["verbs"]}
+    assert granted == {
+        ("nodes", "get"),
+        ("resourceclaims", "get"),
+        *(("resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),
+    }
+    assert [tree["kind"] for tree in objects({"rbac": {"create": False}})].count("ClusterRole") == 0
+
+
+def test_liveness_does_not_depend_on_others_but_readiness_does() -> None:
+    container = daemon()["spec"]["template"]["spec"]["containers"][0]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_nothing_names_a_registry() -> None:
+    base = re.findall(r"(?m)^FROM (\S+)", (DEPLOY / "Dockerfile").read_text())
+    images = [*base, values()["image"]["repository"]]
+    assert all("." not in image.partition("/")[0].partition(":")[0] for image in images)
+    assert len(base) == 2
+
+
+def test_versions_agree() -> None:
+    project = re.search(r'(?m)^version = "(.*)"', (HOME / "pyproject.toml").read_text())
+    assert project is not None
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == project[1]
+    assert f"plimsoll:{project[1]}" in (DEPLOY / "Dockerfile").read_text()
