@@ -232,6 +232,8 @@ _Reader = Callable[[Any, str, bool], Any]
 def _text(value: Any, where: str, _: bool) -> str:
     if not isinstance(value, str | Path):
         raise ConfigError(f"{where}: must be a text, not {_say(value)}; write it in quotes")
+    if any(not letter.isprintable() for letter in str(value)):
+        raise ConfigError(f"{where}: must be a text without control characters, not {_say(value)}")
     return str(value)
 
 

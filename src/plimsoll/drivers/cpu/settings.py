@@ -14,10 +14,10 @@ DRIVER_NAME = "dra.cpu"
 
 
 class Mode(StrEnum):
-    """A device for each CPU, or one for each group of them."""
+    """A device for each group of CPUs, or one for each of them."""
 
-    INDIVIDUAL = "individual"
     GROUPED = "grouped"
+    INDIVIDUAL = "individual"
 
 
 class GroupBy(StrEnum):

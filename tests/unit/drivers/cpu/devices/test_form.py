@@ -34,7 +34,7 @@ ANY_JSON = st.recursive(
 
 
 def document(*fields: str) -> dict[str, Any]:
-    properties = {field: {} for field in ("name", *fields)}
+    properties: dict[str, Any] = {field: {} for field in ("name", *fields)}
     return {"components": {"schemas": {"io.k8s.api.resource.v1.Device": {"properties": properties}}}}
 
 

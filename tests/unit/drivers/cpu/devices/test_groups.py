@@ -15,7 +15,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.assign import AssignOptions
 from plimsoll.drivers.cpu.devices import Arrangement, arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
-from plimsoll.drivers.cpu.topology import Skipped, Topology
+from plimsoll.drivers.cpu.topology import Cpu, Skipped, Topology
 from plimsoll.records import Severity
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
@@ -331,19 +331,23 @@ def test_a_naive_grouping_agrees(machine: Topology, options: dict[str, object]) 
     """CPU by CPU: what it has in common with the others of its device."""
     chosen = replace(settings(**options), assign=AssignOptions())
     found = arrange(machine, chosen)
-    keys = {
-        GroupBy.NUMA: lambda cpu: cpu.numa,
-        GroupBy.SOCKET: lambda cpu: cpu.socket,
-        GroupBy.L3: lambda cpu: (cpu.l3, cpu.numa if cpu.l3 < 0 else -1),
-        GroupBy.PCIE: lambda cpu: (cpu.pcie_roots, -1 if cpu.pcie_roots else cpu.numa),
-        GroupBy.MACHINE: lambda cpu: 0,
-    }
-    key = keys[chosen.group_by] if chosen.mode is Mode.GROUPED else lambda cpu: cpu.id
     groups: dict[object, set[int]] = {}
     for cpu in machine.cpus:
         if cpu.id not in found.reserved | found.floor:
-            groups.setdefault(key(cpu), set()).add(cpu.id)
+            groups.setdefault(_common(cpu, chosen), set()).add(cpu.id)
     assert sorted(map(sorted, groups.values())) == sorted(sorted(d.cpus) for d in found.domains.values())
+
+
+def _common(cpu: Cpu, chosen: CpuSettings) -> object:
+    if chosen.mode is Mode.INDIVIDUAL:
+        return cpu.id
+    return {
+        GroupBy.NUMA: cpu.numa,
+        GroupBy.SOCKET: cpu.socket,
+        GroupBy.L3: (cpu.l3, cpu.numa if cpu.l3 < 0 else -1),
+        GroupBy.PCIE: (cpu.pcie_roots, -1 if cpu.pcie_roots else cpu.numa),
+        GroupBy.MACHINE: 0,
+    }[chosen.group_by]
 
 
 @given(machines(), OPTIONS, st.data())
