@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,9 @@ def _required(name: str) -> Iterator[str]:
     for line in lines:
         requirement = Requirement(line)
         for version in _VERSIONS:
-            where = {
-                **default_environment(),
-                "python_version": version,
-                "python_full_version": f"{version}.0",
-            }
-            if requirement.marker is None or requirement.marker.evaluate({**where, "extra": ""}):
+            where: dict[str, str | AbstractSet[str]] = {"python_version": version, "extra": ""}
+            where["python_full_version"] = f"{version}.0"
+            if requirement.marker is None or requirement.marker.evaluate(where):
                 yield _plain(requirement.name)
 
 
