@@ -20,7 +20,7 @@ from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, RESOURCE_SLICES
+from plimsoll.cluster.client.endpoints import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.cluster.client.retries import Backoff
 from plimsoll.drivers.cpu.book.book import CpuBook, held_before
 from plimsoll.drivers.cpu.devices import (
@@ -36,6 +36,7 @@ from plimsoll.drivers.cpu.devices import (
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.drivers.cpu.stale import StaleClaims, holds_devices
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
 from plimsoll.drivers.kit import (
@@ -56,6 +57,8 @@ _log = logging.getLogger(__name__)
 #: How long nothing may pin containers before devices are told to be unhealthy: a runtime that restarts is
 #: back sooner.
 UNLINKED_SECONDS = 30.0
+#: Between two looks for claims that nobody will ever release.
+STALE_LOOK_SECONDS = 60.0
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
@@ -71,6 +74,8 @@ class CpuDriver(Driver):
         *,
         observer: Observer | None = None,
         watch_every: float = 1.0,
+        stale: StaleClaims | None = None,
+        stale_every: float = STALE_LOOK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """ConfigError if the sockets' paths are too long."""
@@ -88,6 +93,8 @@ class CpuDriver(Driver):
         self._unlinked_since: float | None = None
         self._told_unlinked = False
         self._findings: tuple[Finding, ...] = ()
+        self._stale = stale or StaleClaims()
+        self._stale_every = stale_every
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- looking
@@ -212,6 +219,7 @@ class CpuDriver(Driver):
         self._begin(self._learn(), "what the API server knows")
         self._begin(self._follow(), "CPUs that come and go")
         self._begin(self._mind_link(), "health")
+        self._begin(self._give_up_stale(), "stale claims")
 
     async def stop(self) -> None:
         """End in good order; pins, claims and published devices stay."""
@@ -328,6 +336,32 @@ class CpuDriver(Driver):
             await self._apply()
             self.station.publish()
             self.station.tell_health()
+
+    async def _give_up_stale(self) -> None:
+        """Release claims that are gone from the cluster and that no container uses."""
+        while True:
+            await asyncio.sleep(self._stale_every)
+            if not self.enforcer.linked:
+                continue  # who uses what is not known
+            used = {uid for view in self.enforcer.containers() for uid in view.claims}
+            holdings = list(self.book.holdings.values())
+            try:
+                stale = await self._stale.look(holdings, used, self._is_allocated, self._clock())
+            except ApiError as error:
+                _log.debug("claims cannot be looked at: %s", error)
+                continue
+            for ref in stale:
+                _log.warning("claim %s (%s) is gone and unused: its CPUs are given back", ref, ref.uid)
+                if refusal := await self.unprepare(ref):
+                    _log.error("claim %s: %s", ref, refusal)
+
+    async def _is_allocated(self, ref: ClaimRef) -> bool:
+        try:
+            return holds_devices(await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace), ref.uid)
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
 
     def _on_link(self) -> None:
         """The link to the runtime came or went."""
