@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from plimsoll.cli.driver_cpu import cpu_commands
+from plimsoll.cli.driver_fake import run_fake
 
 
 @click.group(name="driver")
@@ -16,3 +17,4 @@ def driver_commands() -> None:
 
 
 driver_commands.add_command(cpu_commands)
+driver_commands.add_command(run_fake)

@@ -12,7 +12,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,15 @@ from plimsoll.drivers.fake.binding import Binder
 from plimsoll.drivers.fake.conduct import Control, parse_control
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.plan import Binding, DriverPlan
+from plimsoll.drivers.fake.reading import find_drivers
+from plimsoll.drivers.kit import KUBELET_ROOT
 from plimsoll.drivers.kit.claims import read_claim
 from plimsoll.errors import ApiError, ConfigError, InputError
 from plimsoll.run.driver.bare import BareSlices
 from plimsoll.run.driver.logs import LOG, tell
 from plimsoll.run.driver.rules import refuse_unusable
 from plimsoll.run.driver.stations import Place, Stations, check_names
+from plimsoll.run.node.settings import host_name
 from plimsoll.run.scheduler.logs import set_up_logging
 
 _LOOK_SECONDS = 0.2
@@ -105,8 +107,8 @@ class FakeDriverProcess:
 
     # -- the story
 
-    async def run(self) -> None:
-        """Start, and go on until `stop` is called or this is cancelled."""
+    async def run(self, *, withdraw: bool = False) -> None:
+        """Start, and go on until `stop` is called or this is cancelled; `withdraw`: see `end`."""
         await self.start()
         try:
             stopped = asyncio.create_task(self._stop.wait())
@@ -118,7 +120,7 @@ class FakeDriverProcess:
                 if task.done():
                     task.result()  # raises what ended it
         finally:
-            await self.end()
+            await self.end(withdraw=withdraw)
 
     async def start(self) -> None:
         """Make drivers and classes, publish and register; see `ready`."""
@@ -257,6 +259,23 @@ async def ensure_classes(client: Client, plans: Iterable[DriverPlan]) -> None:
                 LOG.warning("the DeviceClass %s is not made: %s", name, error)
 
 
+def find_plans(sources: Iterable[str]) -> tuple[DriverPlan, ...]:
+    """The drivers of several files, by path or ready-made name."""
+    plans = tuple(plan for source in sources for plan in find_drivers(source))
+    check_names([plan.name for plan in plans])
+    return plans
+
+
+def find_places(
+    nodes: Sequence[str], root: Path = KUBELET_ROOT, cdi: Path | None = None, *, sockets: bool = True
+) -> tuple[Place, ...]:
+    """Where nodes have their sockets: one at the root itself, several in folders of their names below it."""
+    names = list(dict.fromkeys(nodes)) or [host_name()]
+    if not sockets:
+        return tuple(Place(name, None) for name in names)
+    return tuple(Place(name, root if len(names) == 1 else root / name, cdi) for name in names)
+
+
 async def serve_fake(
     config: ClientConfig,
     plans: Sequence[DriverPlan],
@@ -278,8 +297,5 @@ async def serve_fake(
             loop.add_signal_handler(number, process.stop)
         names = ",".join(plan.name for plan in plans)
         tell("starting", drivers=names, nodes=len(places), server=config.server, pid=os.getpid())
-        with suppress(asyncio.CancelledError):
-            await process.run()
-        if withdraw:
-            await process.end(withdraw=True)
+        await process.run(withdraw=withdraw)
     LOG.info("stopped")
