@@ -1,0 +1,355 @@
+"""Two runtimes for tests of pinning: our own half of NRI, and one of a few lines that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import Adjusted, Held, Inventory
+from plimsoll.node.nri import NriServer
+from plimsoll.node.resources import LinuxResources
+from plimsoll.wire.messages import nri
+from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.wire.nri.events import PLUGIN, RUNTIME
+from plimsoll.wire.ttrpc import Client, Fault, Server
+from tests.unit.drivers.cpu.pinning.parts import Book, settings, until
+from tests.unit.node.nri.parts import POD, SPEC, state
+
+
+@asynccontextmanager
+async def folder() -> AsyncIterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+class OwnRuntime:
+    """Containers behind our own NRI server, without processes: only what they may run on is kept."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.socket = path
+        self.options = options
+        self.pods: dict[str, SandboxSpec] = {}
+        self.held: dict[str, Held] = {}
+        #: Containers whose changes fail, and all changes in order.
+        self.broken: set[str] = set()
+        self.log: list[tuple[str, str]] = []
+        self.server: NriServer
+
+    async def start(self) -> None:
+        self.server = NriServer(self.socket, "plimsoll", "1.0", self._inventory, self._apply, **self.options)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+    def _inventory(self) -> Inventory:
+        return Inventory(tuple(self.pods.values()), tuple(self.held.values()))
+
+    async def _apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
+        if id in self.broken:
+            return RuntimeFault("Broken", "cannot be changed")
+        self.put(id, resources)
+        return None
+
+    def put(self, id: str, resources: LinuxResources) -> None:
+        if id in self.held:
+            self.log.append((id, resources.cpus))
+            self.held[id] = replace(self.held[id], resources=self.held[id].resources.merged(resources))
+
+    def cpus(self, id: str) -> str:
+        return self.held[id].resources.cpus
+
+    def quota(self, id: str) -> int | None:
+        return self.held[id].resources.cpu_quota
+
+    def pod(self, name: str) -> SandboxSpec:
+        return replace(POD, uid=f"uid-{name}", name=name)
+
+    async def add(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
+        """A container that is made and started as a runtime does it; why it is not, or nothing."""
+        made = await self.begin(id, env, pod=pod, **resources)
+        return made or await self.finish(id)
+
+    async def begin(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
+        """Only until the plugins have been asked."""
+        sandbox = self.pod(pod or id)
+        if sandbox.uid not in self.pods:
+            self.pods[sandbox.uid] = sandbox
+            await self.server.sandbox_run(sandbox)
+        spec = replace(
+            SPEC, id=id, name=id, pod=sandbox.uid, env=dict(entry.partition("=")[::2] for entry in env)
+        )
+        own = LinuxResources(**resources)
+        adjusted = await self.server.create(sandbox, spec, own)
+        if isinstance(adjusted, RuntimeFault):
+            return adjusted.message
+        self._making = (spec, adjusted)
+        return ""
+
+    async def finish(self, id: str) -> str:
+        spec, adjusted = self._making
+        for other, wish in adjusted.others.items():
+            if other not in self.broken:
+                self.put(other, wish)
+        self.held[id] = Held(spec, state(spec), adjusted.resources)
+        sandbox = self.pods[spec.pod]
+        await self.server.created(sandbox, self._state(id))
+        await self.server.starting(sandbox, self._state(id))
+        await self.server.started(sandbox, self._state(id))
+        return ""
+
+    def _state(self, id: str) -> ContainerState:
+        return self.held[id].state
+
+    def _pod_of(self, id: str) -> SandboxSpec:
+        return self.pods[self.held[id].spec.pod]
+
+    async def update(self, id: str, **resources: Any) -> str:
+        """As a kubelet changes a container."""
+        answer = await self.server.update(self._pod_of(id), self._state(id), LinuxResources(**resources))
+        if isinstance(answer, RuntimeFault):
+            return answer.message
+        self.put(id, answer.resources)
+        for other, wish in answer.others.items():
+            self.put(other, wish)
+        return ""
+
+    async def end(self, id: str, *, remove: bool = True) -> None:
+        sandbox, last = self._pod_of(id), replace(self._state(id), phase=Phase.EXITED)
+        held = self.held.pop(id)
+        for other, wish in (await self.server.stopped(sandbox, last)).items():
+            self.put(other, wish)
+        if remove:
+            await self.server.removed(sandbox, last)
+            if not any(one.spec.pod == held.spec.pod for one in self.held.values()):
+                del self.pods[sandbox.uid]
+                await self.server.sandbox_removed(sandbox)
+
+
+Story = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
+
+
+def with_own(story: Story, book: Book, *, pin: dict[str, Any] | None = None, **options: Any) -> None:
+    """Tell a story with our own runtime and an enforcer that is linked."""
+
+    async def whole() -> None:
+        async with folder() as path:
+            runtime = OwnRuntime(path / "nri" / "nri.sock")
+            enforcer = NriEnforcer(
+                book,
+                lambda: book.topology,
+                settings(path, **(pin or {})),
+                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
+            )
+            await runtime.start()
+            await enforcer.start()
+            try:
+                async with asyncio.timeout(15):
+                    await until(lambda: enforcer.linked and bool(runtime.server.plugins()))
+                    await story(runtime, enforcer, book)
+            finally:
+                await enforcer.stop()
+                await runtime.stop()
+
+    asyncio.run(whole())
+
+
+RUNNING: Any = 3
+STOPPED: Any = 4
+
+
+def container(
+    id: str, env: Iterable[str] = (), *, pod: str = "", cpus: str = "", **more: Any
+) -> nri.Container:
+    message = nri.Container(
+        id=id, name=id, pod_sandbox_id=f"sb-{pod or id}", env=list(env), state=RUNNING, **more
+    )
+    if cpus:
+        message.linux.resources.cpu.cpus = cpus
+    return message
+
+
+def sandbox(name: str) -> nri.PodSandbox:
+    return nri.PodSandbox(id=f"sb-{name}", uid=f"uid-{name}", name=name, namespace="default")
+
+
+class Scripted:
+    """A runtime that does as the test says; by default one before NRI 0.12, with StateChange only."""
+
+    def __init__(
+        self, path: Path, *, name: str = "cri-o", release: str = "1.30.0", version: str = ""
+    ) -> None:
+        self.path = path
+        self.told = (name, release, version)
+        self.mask = 0
+        self.registered: list[nri.RegisterPluginRequest] = []
+        self.updates: list[nri.UpdateContainersRequest] = []
+        #: What UpdateContainers answers: ids that fail, a Fault, or never.
+        self.failing: set[str] = set()
+        self.refusing: Fault | None = None
+        self.stuck: asyncio.Event | None = None
+        self.connections = 0
+        self._connected = asyncio.Event()
+        self._mux: Mux | None = None
+
+    async def start(self) -> None:
+        self.listener = await asyncio.start_unix_server(self._accept, str(self.path))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._mux = mux = Mux(reader, writer)
+        client = Client(mux.open(PLUGIN_SERVICE))
+        calls: dict[str, Any] = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
+        server = Server(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
+        self.client = client
+        await mux.wait_closed()
+        self._connected.clear()
+        await server.close()
+        await client.close()
+        await mux.close()
+
+    async def _register(self, request: nri.RegisterPluginRequest) -> None:
+        self.registered.append(request)
+        self.connections += 1
+        self._connected.set()
+
+    async def _update(self, request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse | Fault:
+        self.updates.append(request)
+        if self.stuck is not None:
+            await self.stuck.wait()
+        if self.refusing is not None:
+            return self.refusing
+        failed = [update for update in request.update if update.container_id in self.failing]
+        return nri.UpdateContainersResponse(failed=failed)
+
+    async def call(self, method: str, request: Any) -> Any:
+        return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
+
+    async def configure(self) -> int:
+        name, release, version = self.told
+        await self._connected.wait()
+        answer = await self.call(
+            "Configure",
+            nri.ConfigureRequest(
+                runtime_name=name, runtime_version=release, NRI_version=version, request_timeout=2000
+            ),
+        )
+        assert not isinstance(answer, Fault), answer
+        self.mask = answer.events
+        return self.mask
+
+    async def synchronize(self, *containers: nri.Container, pods: Iterable[str] = ()) -> dict[str, str]:
+        """Tell of everything; the answers as CPUs by container."""
+        names = dict.fromkeys([*pods, *(one.pod_sandbox_id.removeprefix("sb-") for one in containers)])
+        request = nri.SynchronizeRequest(pods=[sandbox(name) for name in names], containers=list(containers))
+        answer = await self.call("Synchronize", request)
+        assert not isinstance(answer, Fault), answer
+        return changes(answer)
+
+    async def create(self, id: str, env: Iterable[str] = (), *, pod: str = "", **more: Any) -> Any:
+        request = nri.CreateContainerRequest(
+            pod=sandbox(pod or id), container=container(id, env, pod=pod, **more)
+        )
+        return await self.call("CreateContainer", request)
+
+    async def news(self, event: Any, id: str, *, pod: str = "", **more: Any) -> None:
+        """StateChange, as before NRI 0.12."""
+        message = nri.StateChangeEvent(event=event, pod=sandbox(pod or id))
+        message.container.CopyFrom(container(id, pod=pod, **more))
+        answer = await self.call("StateChange", message)
+        assert not isinstance(answer, Fault), answer
+
+    async def made(self, id: str, env: Iterable[str] = (), *, pod: str = "") -> Any:
+        """A container that is created, and told to be."""
+        answer = await self.create(id, env, pod=pod)
+        if not isinstance(answer, Fault):
+            await self.news(5, id, pod=pod, cpus=answer.adjust.linux.resources.cpu.cpus)
+        return answer
+
+    def hang_up(self) -> None:
+        assert self._mux is not None
+        self._mux.end()
+
+    async def stop(self) -> None:
+        self.listener.close()
+        if self._mux is not None:
+            self._mux.end()
+            await asyncio.sleep(0)
+        await self.listener.wait_closed()
+
+
+def changes(answer: Any) -> dict[str, str]:
+    return {update.container_id: update.linux.resources.cpu.cpus for update in answer.update}
+
+
+def given(answer: Any) -> str:
+    assert not isinstance(answer, Fault), answer
+    cpus: str = answer.adjust.linux.resources.cpu.cpus
+    return cpus
+
+
+ScriptedStory = Callable[[Scripted, NriEnforcer, Book], Coroutine[Any, Any, None]]
+
+
+def with_script(
+    story: ScriptedStory,
+    book: Book,
+    *,
+    pin: dict[str, Any] | None = None,
+    runtime: dict[str, str] | None = None,
+    **options: Any,
+) -> None:
+    """Tell a story with a runtime that does as it is told; it is configured, not yet synchronised."""
+
+    async def whole() -> None:
+        async with folder() as path:
+            script = Scripted(path / "s", **(runtime or {}))
+            enforcer = NriEnforcer(
+                book,
+                lambda: book.topology,
+                settings(path, **(pin or {})),
+                socket=script.path,
+                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
+            )
+            await script.start()
+            await enforcer.start()
+            try:
+                async with asyncio.timeout(15):
+                    await script.configure()
+                    await story(script, enforcer, book)
+            finally:
+                await enforcer.stop()
+                await script.stop()
+
+    asyncio.run(whole())
+
+
+def overlap(runtime: OwnRuntime, one: str, two: str) -> CpuSet:
+    return CpuSet.parse(runtime.cpus(one)) & CpuSet.parse(runtime.cpus(two))
+
+
+__all__ = [
+    "Adjusted",
+    "ContainerSpec",
+    "OwnRuntime",
+    "Scripted",
+    "changes",
+    "container",
+    "folder",
+    "given",
+    "overlap",
+    "sandbox",
+    "with_own",
+    "with_script",
+]

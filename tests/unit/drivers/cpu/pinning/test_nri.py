@@ -1,0 +1,598 @@
+"""Conversations with runtimes over real sockets: our own NRI server, and scripts of old and odd ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
+from plimsoll.drivers.cpu.pinning.plan import Reason
+from plimsoll.errors import StoreError
+from plimsoll.records import Finding, Severity
+from plimsoll.wire.messages import nri
+from plimsoll.wire.nri import Event
+from plimsoll.wire.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault
+from tests.unit.drivers.cpu.machines import switch_off
+from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.runtimes import (
+    STOPPED,
+    OwnRuntime,
+    Scripted,
+    changes,
+    container,
+    folder,
+    given,
+    overlap,
+    sandbox,
+    with_own,
+    with_script,
+)
+
+A, B = hold("a", "0-1"), hold("b", "2")
+NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
+
+
+# -- with our own runtime
+
+
+def test_containers_get_their_cpus_when_they_are_made() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert await runtime.add("shared") == ""
+        assert runtime.cpus("shared") == "2-3"
+        assert await runtime.add("own", env(A)) == ""
+        assert runtime.cpus("own") == "0-1"
+        assert {view.id: view.cpus for view in enforcer.containers()} == {"shared": "2-3", "own": "0-1"}
+        assert enforcer.shared_in_use
+        assert enforcer.runtime == "plimsoll 1.0, NRI 0.12.2"
+        assert enforcer.counters.created == 2
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("shared")
+        assert runtime.cpus("shared") == "0-3"
+        book.hold(A)
+        assert await enforcer.apply() == ()
+        assert runtime.cpus("shared") == "2-3"
+        await runtime.add("own", env(A))
+        await runtime.end("own")
+        assert runtime.cpus("shared") == "2-3"
+        book.release("a")
+        await enforcer.apply()
+        assert runtime.cpus("shared") == "0-3"
+
+    with_own(story, Book(machine(4)))
+
+
+def test_a_claim_that_nobody_prepared_is_refused_with_the_text() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert await runtime.add("own", env(A)) == 'claim "a" is not prepared by this driver'
+        assert enforcer.containers() == ()
+        assert enforcer.counters.refused == 1
+
+    with_own(story, Book(machine(4)))
+
+
+def test_a_malformed_environment_fails_the_container() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        text = await runtime.add("bad", ["DRA_CPUSET_a=zero"])
+        assert text.startswith('failed to parse cpuset value "zero" from env "DRA_CPUSET_a=zero": ')
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_a_restarted_container_has_the_same_cpus_again() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("one", env(A), pod="p")
+        await runtime.end("one", remove=False)
+        assert await runtime.add("two", env(A), pod="p") == ""
+        assert runtime.cpus("two") == "0-1"
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_a_second_pod_is_refused_until_the_first_is_gone() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("one", env(A), pod="p")
+        assert await runtime.add("two", env(A), pod="q") == 'claimUID "a" already bound to pod "uid-p"'
+        await runtime.end("one")
+        assert await runtime.add("two", env(A), pod="q") == ""
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("one", env(A), pod="p")
+        assert await runtime.add("two", env(A), pod="q") == ""
+        assert runtime.cpus("one") == runtime.cpus("two") == "0-1"
+
+    with_own(story, Book(machine(4), A), pin={"across_pods": True})
+
+
+def test_a_runtime_that_comes_back_is_looked_at_anew() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        seen: list[bool] = []
+        enforcer.on_change = lambda: seen.append(enforcer.linked)
+        await runtime.add("shared")
+        await runtime.add("own", env(A))
+        await runtime.stop()
+        await until(lambda: not enforcer.linked)
+        await until(lambda: False in seen)
+        assert enforcer.link_error
+        # Meanwhile: one container is gone, one came that nobody pinned, and CPUs were claimed.
+        del runtime.held["own"]
+        runtime.put("shared", runtime.held["shared"].resources)
+        book.hold(B)
+        assert await enforcer.apply() == ()
+        await runtime.start()
+        await until(lambda: enforcer.linked and runtime.cpus("shared") == "3")
+        assert [view.id for view in enforcer.containers()] == ["shared"]
+        assert enforcer.link_error == ""
+        assert enforcer.counters.synchronized == 2
+        assert len(book.witnessed) == 2
+        assert True in seen
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_the_book_is_asked_about_all_containers() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert book.witnessed == [()]
+        assert enforcer.findings == (Finding(Severity.WARNING, "strange"),)
+
+    book = Book(machine(4), A)
+    book.answers = (Finding(Severity.WARNING, "strange"),)
+    with_own(story, book)
+
+
+def test_a_book_that_fails_is_told_of_and_pinning_goes_on() -> None:
+    class Broken(Book):
+        def witness(self, containers: Any) -> Any:
+            raise StoreError("disk full")
+
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert "disk full" in enforcer.findings[0].what
+        assert await runtime.add("own", env(A)) == ""
+
+    with_own(story, Broken(machine(4), A))
+
+
+def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("stubborn")
+        runtime.broken.add("stubborn")
+        book.hold(A)
+        faults = await enforcer.apply()
+        assert [fault.reason for fault in faults] == [Reason.REFUSED]
+        refused = await runtime.add("own", env(A))
+        assert refused == 'CPUs "0-1" are still used by container "default/stubborn/stubborn"'
+        runtime.broken.clear()
+        await until(lambda: runtime.cpus("stubborn") == "2-3" and not enforcer.faults())
+        assert await runtime.add("own", env(A)) == ""
+        assert not overlap(runtime, "own", "stubborn")
+
+    with_own(story, Book(machine(4)))
+
+
+def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert await runtime.begin("shared") == ""
+        making = runtime._making
+        book.hold(A)
+        await enforcer.apply()
+        assert await runtime.begin("own", env(A)) == ""
+        await runtime.finish("own")
+        runtime._making = making
+        await runtime.finish("shared")
+        await until(lambda: runtime.cpus("shared") == "2-3")
+
+    with_own(story, Book(machine(4)))
+
+
+def test_offline_cpus_leave_containers() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("shared")
+        await runtime.add("own", env(A))
+        book.change(switch_off(book.topology, CpuSet([1, 3])))
+        assert await enforcer.apply() == ()
+        assert (runtime.cpus("shared"), runtime.cpus("own")) == ("2", "0")
+        book.change(switch_off(book.topology, CpuSet([0, 1, 3])))
+        faults = await enforcer.apply()
+        assert [fault.reason for fault in faults] == [Reason.OFFLINE]
+        assert runtime.cpus("own") == "0"
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_memory_nodes_and_quota_go_along() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
+        await runtime.add("shared", cpu_quota=50_000, cpu_period=100_000)
+        held = runtime.held["own"].resources
+        assert (held.cpus, held.mems, held.cpu_quota) == ("0-1", "0", -1)
+        assert runtime.held["shared"].resources.mems == ""
+        assert runtime.quota("shared") == 50_000
+
+    with_own(story, Book(machine(4), A), pin={"mems": True, "lift_quota": True})
+
+
+def test_quota_and_memory_nodes_are_mended_when_the_runtime_tells_of_them() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        limited = container("own", env(A), cpus="0-1")
+        limited.linux.resources.cpu.quota.value = 150_000
+        answer = await script.call(
+            "Synchronize", nri.SynchronizeRequest(pods=[sandbox("own")], containers=[limited])
+        )
+        cpu = answer.update[0].linux.resources.cpu
+        assert (cpu.cpus, cpu.mems, cpu.quota.value) == ("0-1", "0", -1)
+
+    with_script(story, Book(machine(4), A), pin={"mems": True, "lift_quota": True})
+
+
+def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        assert script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
+        mine = await script.create("own", env(A))
+
+        async def validate(
+            id: str, adjust: nri.ContainerAdjustment
+        ) -> nri.ValidateContainerAdjustmentResponse:
+            request = nri.ValidateContainerAdjustmentRequest(container=container(id), adjust=adjust)
+            answer = await script.call("ValidateContainerAdjustment", request)
+            assert isinstance(answer, nri.ValidateContainerAdjustmentResponse)
+            return answer
+
+        assert not (await validate("own", mine.adjust)).reject
+        assert (await validate("unheard-of", mine.adjust)).reject
+        mine.adjust.linux.resources.cpu.cpus = "3"
+        other = await validate("own", mine.adjust)
+        assert other.reject
+        assert other.reason == "another plugin has set CPUs '3' instead of '0-1'"
+
+    with_script(story, Book(machine(4), A), runtime=NEW)
+
+
+def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+        assert runtime.server.plugins()[0].validator
+
+        def dying() -> Any:
+            raise asyncio.CancelledError  # as if the process ended in the middle of the answer
+
+        book_topology = enforcer._topology
+        enforcer._topology = dying
+        text = await runtime.add("own", env(A))
+        enforcer._topology = book_topology
+        assert text
+
+    with_own(story, Book(machine(4), A))
+
+
+def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
+    for told, expected in (
+        ({"name": "containerd", "release": "v2.2.0"}, True),
+        ({"name": "containerd", "release": "v2.0.0"}, False),
+        ({"name": "cri-o", "release": "1.33.0"}, False),
+        (NEW, True),
+    ):
+
+        async def story(
+            script: Scripted, enforcer: NriEnforcer, book: Book, expected: bool = expected
+        ) -> None:
+            assert bool(script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit) is expected
+
+        with_script(story, Book(machine(4)), runtime=told)
+
+
+def test_validation_can_be_left_out() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        assert not script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
+
+    with_script(story, Book(machine(4)), runtime=NEW, fail_closed=False)
+
+
+# -- with a script: what is told at the start
+
+
+def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        assert script.registered[0].plugin_name == "dra.cpu"
+        assert script.registered[0].plugin_idx == "00"
+        answer = await script.synchronize(
+            container("right", cpus="2-3"),
+            container("wrong", cpus="0-3"),
+            container("silent"),
+            container("own", env(A), cpus="0-1"),
+            container("moved", env(A), pod="own", cpus="3"),
+            container("lost", env(B), cpus="2"),
+            container("bad", ["DRA_CPUSET_x=?"], cpus="1"),
+            container("ended", cpus="0-3", exit_code=1),
+        )
+        assert answer == {
+            "wrong": "2-3",
+            "silent": "2-3",
+            "moved": "0-1",
+            "lost": "2-3",
+            "bad": "2-3",
+            "ended": "2-3",
+        }
+        assert {fault.container: fault.reason for fault in enforcer.faults()} == {
+            "lost": Reason.UNKNOWN,
+            "bad": Reason.MALFORMED,
+        }
+        assert [view.id for view in book.witnessed[0]][:2] == ["right", "wrong"]
+
+    with_script(story, Book(machine(4), A))
+
+
+def test_containers_that_have_ended_are_none() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        ended = container("ended", cpus="0-3")
+        ended.state = STOPPED
+        assert await script.synchronize(ended) == {}
+        assert enforcer.containers() == ()
+
+    with_script(story, Book(machine(4), A))
+
+
+def test_synchronize_in_parts() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        first = nri.SynchronizeRequest(pods=[sandbox("p")], containers=[container("a", pod="p")], more=True)
+        answer = await script.call("Synchronize", first)
+        assert (answer.more, list(answer.update)) == (True, [])
+        assert not enforcer.linked
+        assert await script.synchronize(container("b", pod="p"), pods=()) == {"a": "2-3", "b": "2-3"}
+        assert enforcer.linked
+
+    with_script(story, Book(machine(4), A))
+
+
+def test_labels_tell_whose_a_container_is_where_the_pod_is_not_known() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        stray = container("x", env(A), cpus="0-1")
+        for name, value in (("uid", "uid-x"), ("namespace", "default"), ("name", "x")):
+            stray.labels[f"io.kubernetes.pod.{name}"] = value
+        await script.call("Synchronize", nri.SynchronizeRequest(containers=[stray]))
+        assert enforcer.containers()[0].where == "default/x/x"
+        assert enforcer.faults() == ()
+
+    with_script(story, Book(machine(4), A))
+
+
+# -- old runtimes: no updates at any time
+
+
+def test_old_runtimes_are_told_with_the_next_event() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        assert not enforcer.pushes
+        book.hold(A)
+        assert await enforcer.apply() == ()
+        assert enforcer.counters.deferred == 1
+        answer = await script.made("own", env(A))
+        assert given(answer) == "0-1"
+        assert changes(answer) == {"s": "2-3"}
+        # Whether that was done is not told: the next claim has it said again.
+        book.hold(B)
+        assert changes(await script.made("two", env(B))) == {"s": "3"}
+        book.release("b")
+        await enforcer.apply()
+        stop = nri.StopContainerRequest(pod=sandbox("two"), container=container("two"))
+        assert changes(await script.call("StopContainer", stop)) == {"s": "2-3"}
+        stop = nri.StopContainerRequest(pod=sandbox("own"), container=container("own"))
+        assert changes(await script.call("StopContainer", stop)) == {}
+        book.release("a")
+        resize = nri.UpdateContainerRequest(pod=sandbox("s"), container=container("s", cpus="2-3"))
+        assert changes(await script.call("UpdateContainer", resize)) == {"s": "0-3"}
+        assert script.updates == []
+
+    with_script(story, Book(machine(4)))
+
+
+def test_old_runtimes_tell_by_state_changes() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        await script.made("own", env(A), pod="p")
+        await script.news(11, "own", pod="p")
+        assert enforcer.containers() == ()
+        assert isinstance(await script.create("q", env(A)), Fault)
+        removed: Any = 3
+        gone = nri.StateChangeEvent(event=removed, pod=sandbox("p"))
+        await script.call("StateChange", gone)
+        assert given(await script.create("q", env(A))) == "0-1"
+
+    with_script(story, Book(machine(4), A))
+
+
+def test_on_old_runtimes_nothing_is_made_beside_a_container_that_is_just_being_made() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        assert given(await script.create("s")) == "0-3"
+        book.hold(A)
+        fault = await script.create("own", env(A))
+        assert isinstance(fault, Fault)
+        assert fault.message == 'CPUs "0-1" are still used by container "default/s/s"'
+        await script.news(5, "s", cpus="0-3")
+        answer = await script.create("own", env(A))
+        assert given(answer) == "0-1"
+        assert changes(answer) == {"s": "2-3"}
+
+    with_script(story, Book(machine(4)))
+
+
+def test_updates_can_be_forced_and_forbidden() -> None:
+    async def forced(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        book.hold(A)
+        await enforcer.apply()
+        assert [changes(request) for request in script.updates] == [{"s": "2-3"}]
+
+    async def forbidden(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        book.hold(A)
+        await enforcer.apply()
+        assert script.updates == []
+
+    with_script(forced, Book(machine(4)), push=True)
+    with_script(forbidden, Book(machine(4)), runtime=NEW, push=False)
+
+
+# -- new runtimes that misbehave
+
+
+def test_shrinking_comes_before_growing() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        assert await script.synchronize(container("own", env(A), cpus="0"), container("s", cpus="2-3")) == {}
+        # A CPU comes back to one container while another loses one.
+        book.change(machine(4))
+        book.hold(B)
+        await enforcer.apply()
+        assert [changes(request) for request in script.updates] == [{"s": "3"}, {"own": "0-1"}]
+
+    with_script(story, Book(switch_off(machine(4), CpuSet([1])), A), runtime=NEW)
+
+
+def test_what_fails_is_said_again_until_it_is_done() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"), container("t", cpus="0-3"))
+        script.failing.add("s")
+        book.hold(A)
+        assert [fault.container for fault in await enforcer.apply()] == ["s"]
+        script.failing.clear()
+        await until(lambda: enforcer.faults() == ())
+        assert changes(script.updates[-1]) == {"s": "2-3"}
+        assert enforcer.counters.failed >= 1
+
+    with_script(story, Book(machine(4)), runtime=NEW)
+
+
+def test_a_runtime_that_never_answers_holds_nobody_up_for_long() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        script.stuck = asyncio.Event()
+        book.hold(A)
+        await enforcer.apply()  # comes back after its patience
+        assert script.updates
+        await until(lambda: bool(enforcer.faults()))  # the call itself has a limit too
+        answer = await script.create("t")
+        assert given(answer) == "2-3"
+        script.stuck.set()
+        script.stuck = None
+        await until(lambda: enforcer.faults() == ())
+
+    with_script(story, Book(machine(4)), runtime=NEW, patience=0.02, limit=0.05)
+
+
+def test_a_runtime_without_the_call_is_told_with_events() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        script.refusing = Fault(UNIMPLEMENTED, "no such method")
+        book.hold(A)
+        await enforcer.apply()
+        assert not enforcer.pushes
+        assert changes(await script.create("t")) == {"s": "2-3"}
+
+    with_script(story, Book(machine(4)), runtime=NEW)
+
+
+def test_a_runtime_that_refuses_is_asked_again() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        script.refusing = Fault(UNKNOWN, "busy")
+        book.hold(A)
+        assert "busy" in (await enforcer.apply())[0].message
+        script.refusing = None
+        await until(lambda: enforcer.faults() == ())
+
+    with_script(story, Book(machine(4)), runtime=NEW)
+
+
+def test_changes_that_meet_are_settled_by_asking_again() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        script.stuck = asyncio.Event()
+        book.hold(A)
+        applying = asyncio.create_task(enforcer.apply())
+        await until(lambda: bool(script.updates))
+        # While the runtime is at it, a claim comes and an event takes the container along.
+        book.hold(B)
+        assert changes(await script.create("own", env(B)))["s"] == "3"
+        script.stuck.set()
+        script.stuck = None
+        await applying
+        await until(lambda: changes(script.updates[-1]).get("s") == "3")
+        await until(lambda: enforcer.containers()[0].cpus == "3")
+
+    with_script(story, Book(machine(4)), runtime=NEW)
+
+
+def test_what_was_told_with_an_event_is_made_sure_of() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        assert await script.synchronize(container("s", cpus="0-3")) == {"s": "2-3"}
+        await until(lambda: [changes(request) for request in script.updates] == [{"s": "2-3"}])
+        await enforcer.apply()
+        assert len(script.updates) == 1  # and then left alone
+
+    with_script(story, Book(machine(4), A), runtime=NEW)
+
+
+def test_many_changes_at_once_are_few_calls() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(*(container(f"c{n}", cpus="0-3") for n in range(50)))
+        script.updates.clear()
+        book.hold(A)
+        await asyncio.gather(*(enforcer.apply() for _ in range(20)))
+        assert len(script.updates) <= 2
+        assert len(script.updates[0].update) == 50
+
+    with_script(story, Book(machine(4)), runtime=NEW)
+
+
+def test_events_of_unknown_containers_do_no_harm() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        empty = nri.StopContainerRequest()
+        assert changes(await script.call("StopContainer", empty)) == {}
+        await script.call("RemoveContainer", nri.RemoveContainerRequest())
+        await script.call("RemovePodSandbox", nri.RemovePodSandboxRequest())
+        answer = await script.call("UpdateContainer", nri.UpdateContainerRequest(container=container("new")))
+        assert changes(answer) == {"new": "0-3"}
+
+    with_script(story, Book(machine(4)))
+
+
+def test_a_lost_runtime_ends_the_waiting() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize(container("s", cpus="0-3"))
+        script.stuck = asyncio.Event()
+        book.hold(A)
+        applying = asyncio.create_task(enforcer.apply())
+        await until(lambda: bool(script.updates))
+        script.hang_up()
+        await applying
+        await until(lambda: not enforcer.linked)
+        script.stuck.set()
+
+    with_script(story, Book(machine(4)), runtime=NEW, patience=10.0)
+
+
+def test_without_a_runtime_there_is_a_reason_and_nothing_fails() -> None:
+    async def whole() -> None:
+        async with folder() as path:
+            book = Book(machine(4))
+            enforcer = NriEnforcer(book, lambda: book.topology, settings(path), shortest=0.001, longest=0.01)
+            assert enforcer.link_error == "not connected yet"
+            await enforcer.start()
+            await enforcer.start()
+            await until(lambda: "nri.sock" in enforcer.link_error)
+            assert await enforcer.apply() == ()
+            assert not enforcer.linked
+            await enforcer.stop()
+            await enforcer.stop()
+
+    asyncio.run(whole())
