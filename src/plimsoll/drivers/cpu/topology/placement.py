@@ -24,7 +24,8 @@ L3_OWN_IDS = 1 << 16
 class Row:
     """A CPU in the words of sysfs; -1 is what the machine does not tell, None a list that it does not give.
 
-    `cores` are the CPUs that it calls threads of the same core, `sharers` those of the same L3 cache.
+    `cores` are the CPUs that it calls threads of the same core, `sharers` those of the same L3 cache. Without
+    both `l3_id` and `sharers` there is no such cache.
     """
 
     cpu: int
@@ -62,7 +63,7 @@ def place(rows: Iterable[Row], kinds: Callable[[int], CoreKind] = lambda cpu: Co
         for row in ordered
         if min(row.socket, row.core_id, row.node) < 0
     )
-    usable = [row for row in ordered if min(row.socket, row.core_id, row.node) >= 0]
+    usable = _name_caches([row for row in ordered if min(row.socket, row.core_id, row.node) >= 0])
     cores = _number_cores(usable)
     caches = _number_caches(usable)
     cpus = tuple(
@@ -119,6 +120,20 @@ def _number_cores(rows: Sequence[Row]) -> dict[int, int]:
         for part in part_by_peers({row.cpu: row.cores for row in group})
         for cpu in part
     }
+
+
+def _name_caches(rows: Sequence[Row]) -> list[Row]:
+    """Kernels for ARM may give caches no id: such a cache is named after its lowest CPU.
+
+    Where another CPU of the same cache knows the id, it is that.
+    """
+    ids = {row.cpu: row.l3_id for row in rows if row.l3_id >= 0}
+    return [
+        row
+        if row.l3_id >= 0 or not row.sharers
+        else replace(row, l3_id=next((ids[cpu] for cpu in row.sharers if cpu in ids), min(row.sharers)))
+        for row in rows
+    ]
 
 
 def _number_caches(rows: Sequence[Row]) -> dict[int, int]:

@@ -133,7 +133,7 @@ def _read_siblings(files: SysFiles, folder: str) -> CpuSet | None:
 
 
 def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
-    """The id of a CPU's L3 cache, -1 for none, and the CPUs that share it.
+    """The id of a CPU's L3 cache, -1 if it has none, and the CPUs that share it.
 
     DIFF: the Go driver gives up a CPU whose cache files are missing or unreadable; here it only has no L3
     cache (test_cache_files_never_cost_a_cpu).
@@ -151,13 +151,10 @@ def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
         id_path, list_path = f"{folder}/{entry}/id", f"{folder}/{entry}/shared_cpu_list"
         sharers = _read_quietly(files, list_path, parse_list)
         l3_id = _read_quietly(files, id_path, lambda text: parse_number(text, _L3_ID_MAX))
-        if l3_id is not None and l3_id >= 0:
-            moved = files.overlaid(id_path) and not files.overlaid(list_path)
-            return l3_id, None if moved else sharers
-        if sharers is None:
-            return -1, None
-        # Kernels for ARM may give caches no id: then the cache is named after its lowest CPU.
-        return min(sharers, default=cpu), sharers
+        if l3_id is None or l3_id < 0:
+            return -1, sharers if sharers is None or cpu in sharers else CpuSet([cpu])
+        moved = files.overlaid(id_path) and not files.overlaid(list_path)
+        return l3_id, None if moved else sharers
     return -1, None
 
 

@@ -52,6 +52,7 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) 
         row.cpu for row in rows
     )
     said = {row.cpu: row for row in rows}
+    by_id = {cpu.id: cpu for cpu in placed.cpus}
     cores: dict[int, list[int]] = {}
     caches: dict[int, list[int]] = {}
     for cpu in placed.cpus:
@@ -64,7 +65,7 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) 
         rows_of_core = [said[cpu] for cpu in mates]
         assert len({(row.socket, row.die, row.cluster, row.core_id) for row in rows_of_core}) == 1
     for sharers in caches.values():
-        assert len({said[cpu].l3_id for cpu in sharers}) == 1
+        assert len({by_id[cpu].l3_id for cpu in sharers}) == 1
 
 
 def test_cores_that_deny_each_other_are_two() -> None:
@@ -73,6 +74,15 @@ def test_cores_that_deny_each_other_are_two() -> None:
     assert [cpu.core for cpu in place(rows).cpus] == [0, 1, 2, 3]
     unsaid = [Row(cpu, 0, cpu % 2, 0) for cpu in range(4)]
     assert [cpu.core for cpu in place(unsaid).cpus] == [0, 1, 0, 1]
+
+
+def test_a_cache_has_the_id_that_one_of_its_cpus_knows() -> None:
+    both = CpuSet([0, 1])
+    rows = [Row(0, 0, 0, 0, sharers=both), Row(1, 0, 1, 0, l3_id=7, sharers=both)]
+    assert [(cpu.l3, cpu.l3_id) for cpu in place(rows).cpus] == [(7, 7), (7, 7)]
+    nobody = [Row(4, 0, 0, 0, sharers=CpuSet([4, 5])), Row(5, 0, 1, 0, sharers=CpuSet([4, 5]))]
+    assert [(cpu.l3, cpu.l3_id) for cpu in place(nobody).cpus] == [(4, 4), (4, 4)]
+    assert [cpu.l3 for cpu in place([Row(0, 0, 0, 0)]).cpus] == [-1]
 
 
 def test_caches_with_the_same_id_are_several() -> None:

@@ -21,7 +21,7 @@ CPUS = "sys/devices/system/cpu"
 
 
 @given(machines())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_what_is_written_is_read(topology: Topology) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as folder:
         write_sysfs(topology, Path(folder))
