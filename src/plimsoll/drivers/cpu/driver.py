@@ -57,6 +57,8 @@ _log = logging.getLogger(__name__)
 #: How long nothing may pin containers before devices are told to be unhealthy: a runtime that restarts is
 #: back sooner.
 UNLINKED_SECONDS = 30.0
+#: How long a claim waits for the link to the runtime before it is refused; nodes ask again.
+LINK_SECONDS = 3.0
 #: Between two looks for claims that nobody will ever release.
 STALE_LOOK_SECONDS = 60.0
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -254,6 +256,11 @@ class CpuDriver(Driver):
     async def prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
         began = self._clock()
         known = claim.ref.uid in self.book.holdings
+        if not known and not await self._is_linked():
+            self._observer.prepared(ERROR, self._clock() - began)
+            return Refusal(
+                f"no CPUs are handed out while containers are not pinned: {self.enforcer.link_error}"
+            )
         answer = await asyncio.to_thread(self.book.prepare, claim, near=await self._near(claim))
         if isinstance(answer, Refusal):
             self._observer.prepared(ERROR, self._clock() - began)
@@ -277,6 +284,18 @@ class CpuDriver(Driver):
         return refusal
 
     # -- inside
+
+    async def _is_linked(self) -> bool:
+        """Whether containers can be pinned now, or shortly.
+
+        DIFF: the Go driver prepares claims while it has no link to the runtime, and containers may start
+        unpinned (test_no_claim_is_prepared_while_nobody_pins).
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINK_SECONDS):
+                while not self.enforcer.linked:
+                    await asyncio.sleep(0.05)
+        return self.enforcer.linked
 
     async def _near(self, claim: AllocatedClaim) -> Mapping[str, CpuSet] | None:
         """CPUs that lie near the other devices of a claim, where it ties them together."""

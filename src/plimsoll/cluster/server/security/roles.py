@@ -155,6 +155,7 @@ NODE_RULES = (
 
 _DRIVER = (
     on("get", CORE, "nodes"),
+    on(READ, CORE, "pods"),
     on(READ, DRA, "resourceclaims", "deviceclasses"),
     on(READ_WRITE, DRA, "resourceslices"),
     on(CHANGE, DRA, "resourceclaims/status"),
