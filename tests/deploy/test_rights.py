@@ -1,0 +1,243 @@
+"""The rights that the manifests give suffice for the driver, and for nothing else.
+
+The driver is the service account of the manifests, by a token that is bound to its pod as a kubelet hands
+them out: against our server, and against a real one, which knows admission policies as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client, ClientConfig, Material
+from plimsoll.cluster.client.endpoints import (
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from plimsoll.cluster.controllers.discovery import discover
+from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
+from plimsoll.errors import ApiError
+from plimsoll.run.driver.process import CpuDriverProcess
+from plimsoll.wire import rpc
+from plimsoll.wire.messages import dra_v1
+from tests.cluster.embedded import run_embedded
+from tests.cluster.kube_apiserver import run_apiserver
+from tests.deploy.render import RELEASE, objects
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+NAME, NAMESPACE, NODE = RELEASE["Name"], RELEASE["Namespace"], "n1"
+SECONDS = 30.0
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ClientConfig]]:
+    if request.param == "embedded":
+        with run_embedded(tmp_path) as config:
+            yield request.param, config
+        return
+    if not all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver")):
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+    with run_apiserver(ASSETS, tmp_path) as config:
+        yield request.param, config
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+async def install(admin: Client) -> None:
+    """The manifests, and two nodes; a pod of the driver is on the first."""
+    served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
+    for tree in objects():
+        group, _, version = str(tree["apiVersion"]).rpartition("/")
+        endpoint = served[group, tree["kind"]].at(version)
+        place = NAMESPACE if endpoint.namespaced else ""
+        await admin.create(endpoint, tree, place, field_validation="Strict")
+    for name in (NODE, "n2"):
+        await admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    container = {"name": "driver", "image": "plimsoll"}
+    spec = {"nodeName": NODE, "serviceAccountName": NAME, "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
+    await admin.create(PODS, pod, NAMESPACE)
+
+
+async def token(admin: Client) -> bytes:
+    pod = await admin.get(PODS, "driver", NAMESPACE)
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": pod["metadata"]["uid"]}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [], "expirationSeconds": 3600, "boundObjectRef": bound},
+    }
+    answer = await admin.post(SERVICE_ACCOUNTS, NAME, "token", request, NAMESPACE)
+    return str(answer["status"]["token"]).encode()
+
+
+def allocated_claim(name: str, device: str) -> dict[str, Any]:
+    exactly = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": "2"}}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "cpus", "exactly": exactly}]}},
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [
+                        {
+                            "request": "cpus",
+                            "driver": "dra.cpu",
+                            "pool": NODE,
+                            "device": device,
+                            "consumedCapacity": {"dra.cpu/cpu": "2"},
+                            "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
+                        }
+                    ]
+                }
+            }
+        },
+    }
+
+
+async def prepare(settings: CpuSettings, claim: dict[str, Any]) -> Any:
+    """As a kubelet asks for it."""
+    method = rpc.method_of(dra_v1.DESCRIPTOR, "DRAPlugin", "NodePrepareResources")
+    meta = claim["metadata"]
+    asked = dra_v1.Claim(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+    channel = rpc.dial(settings.folder / "dra.sock")
+    try:
+        answer = await rpc.call(
+            channel, method, dra_v1.NodePrepareResourcesRequest(claims=[asked]), timeout=SECONDS
+        )
+        return answer.claims[meta["uid"]]
+    finally:
+        await rpc.close(channel)
+
+
+async def slices_of(client: Client, node: str = "") -> list[dict[str, Any]]:
+    listing = await client.list(RESOURCE_SLICES, fields=f"spec.nodeName={node}" if node else "")
+    return [codec.decode_tree(raw) for raw in listing.items]
+
+
+async def until(look: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(SECONDS):
+        while not (found := await look()):
+            await asyncio.sleep(0.05)
+    return found
+
+
+def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
+    server: tuple[str, ClientConfig], root: Path
+) -> None:
+    kind, config = server
+    write_sysfs(make_machine(cores=4), root / "host")
+    settings = CpuSettings(
+        node=NODE,
+        host_root=root / "host",
+        kubelet_root=root / "kubelet",
+        cdi=root / "cdi",
+        nri=root / "nri.sock",
+        pin=PinSettings(enforcement=Enforcement.NRI),
+    )
+
+    async def story() -> None:
+        async with Client.connect(config) as admin:
+            await install(admin)
+            own = replace(config, token=Material(await token(admin)), certificate=None, key=None)
+            async with Client.connect(own) as client:
+                await work(admin, client)
+                await be_refused(admin, client)
+
+    async def work(admin: Client, client: Client) -> None:
+        process = CpuDriverProcess(client, settings)
+        task = asyncio.create_task(process.run())
+        try:
+
+            async def published() -> Any:
+                assert not task.done(), task.result()
+                return process.driver.station.published
+
+            await until(published)
+            slices = await slices_of(admin)
+            assert [each["spec"]["nodeName"] for each in slices] == [NODE]
+            assert slices[0]["metadata"]["ownerReferences"][0]["name"] == NODE
+            # One that somebody takes away comes again.
+            await admin.delete(RESOURCE_SLICES, slices[0]["metadata"]["name"])
+
+            async def back() -> Any:
+                return [tree for tree in await slices_of(admin) if tree != slices[0]]
+
+            await until(back)
+            claim = allocated_claim("c", slices[0]["spec"]["devices"][0]["name"])
+            made = await admin.create(RESOURCE_CLAIMS, claim)
+            made["status"] = claim["status"]
+            made = await admin.update(RESOURCE_CLAIMS, made, subresource="status")
+            answer = await prepare(settings, made)
+            assert not answer.error
+            (device,) = answer.devices
+            assert f"dra.k8s.io/cpu=claim-{made['metadata']['uid']}" in device.cdi_device_ids
+        finally:
+            process.stop()
+            await asyncio.wait((task,), timeout=SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def be_refused(admin: Client, client: Client) -> None:
+        for call in (
+            client.list(PODS),
+            client.list(SECRETS),
+            client.list(NODES),
+            client.list(RESOURCE_CLAIMS),
+            client.delete(NODES, NODE),
+        ):
+            with pytest.raises(ApiError) as refused:
+                await call
+            assert refused.value.code == 403
+        if kind == "embedded":
+            return  # it keeps admission policies and does not follow them
+        foreign: dict[str, Any] = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"generateName": "x-"},
+            "spec": {
+                "driver": "dra.cpu",
+                "nodeName": "n2",
+                "pool": {"name": "n2", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "d"}],
+            },
+        }
+
+        async def refused_by_policy() -> str:
+            try:  # a policy is followed a moment after it was written
+                await client.create(RESOURCE_SLICES, foreign, dry_run=True)
+            except ApiError as error:
+                return str(error)
+            return ""
+
+        assert "a driver on node n1 may not write slices of node n2" in await until(refused_by_policy)
+        foreign["spec"] |= {"driver": "gpu.example.com", "nodeName": NODE}
+        assert "the CPU driver may write slices of dra.cpu only" in await refused_by_policy()
+        theirs = await admin.create(
+            RESOURCE_SLICES, {**foreign, "spec": {**foreign["spec"], "nodeName": "n2"}}
+        )
+        with pytest.raises(ApiError, match="may not write slices of node n2"):
+            await client.delete(RESOURCE_SLICES, theirs["metadata"]["name"])
+        own = await slices_of(admin, NODE)
+        await client.delete(RESOURCE_SLICES, own[0]["metadata"]["name"])
+
+    asyncio.run(story())
