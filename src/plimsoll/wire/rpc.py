@@ -84,10 +84,17 @@ async def serve(
     mode: int = 0o600,
     interceptors: Iterable[Interceptor] = (),
     largest: int = LARGEST_MESSAGE,
+    aside: bool = False,
 ) -> grpc.aio.Server:
-    """Serve on a unix socket; the folder must be there. ConfigError if the socket cannot be had."""
+    """Serve on a unix socket; the folder must be there. ConfigError if the socket cannot be had.
+
+    gRPC removes what is at the path when the server ends, whoever has put it there meanwhile. With `aside`
+    the socket is made beside its place and moved there; then it is the caller's to remove.
+    """
     check_path(path)
     _clear(path)
+    if aside:
+        return await _serve_aside(path, handlers, mode, interceptors, largest)
     server = grpc.aio.server(
         interceptors=list(interceptors),
         options=[
@@ -104,6 +111,25 @@ async def serve(
     finally:
         os.umask(before)
     await server.start()
+    return server
+
+
+async def _serve_aside(
+    path: Path,
+    handlers: Iterable[grpc.GenericRpcHandler],
+    mode: int,
+    interceptors: Iterable[Interceptor],
+    largest: int,
+) -> grpc.aio.Server:
+    hidden = path.with_name(f".{path.name}")
+    if len(os.fsencode(hidden)) > LONGEST_PATH:
+        hidden = path.with_name(f".{path.name[1:]}")
+    server = await serve(hidden, handlers, mode=mode, interceptors=interceptors, largest=largest)
+    try:
+        os.rename(hidden, path)
+    except OSError as error:
+        await server.stop(None)
+        raise ConfigError(f"{path}: {error.strerror}") from None
     return server
 
 

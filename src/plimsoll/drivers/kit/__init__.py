@@ -5,6 +5,7 @@ keeps what must survive a restart. Start at `station.py`; `docs/drivers.md` has 
 """
 
 from plimsoll.drivers.kit.calls import Call
+from plimsoll.drivers.kit.command import run_driver
 from plimsoll.drivers.kit.driver import (
     AllocatedClaim,
     DeviceHealth,
@@ -34,4 +35,5 @@ __all__ = [
     "Refusal",
     "Station",
     "StationMetrics",
+    "run_driver",
 ]

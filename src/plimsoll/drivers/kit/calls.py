@@ -39,6 +39,7 @@ R = TypeVar("R")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _REQUEST = re.compile(f"{_LABEL}(/{_LABEL})?")
 _NO_LOCK_RETRY = 0.02
+_BAD = "BadAnswer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,12 @@ class Calls:
         if (refusal := check_ref(ref)) is not None:
             return refusal
         try:
-            answer = await self._driver.unprepare(ref)
+            answer: object = await self._driver.unprepare(ref)
             if isinstance(answer, Refusal):
                 return answer
+            if answer is not None:
+                kind = type(answer).__name__
+                return Refusal(f"driver {self._driver.name} answered with {kind}, not with a Refusal", _BAD)
             return await asyncio.to_thread(
                 lambda: self._hands.take_back(ref.uid) or self._metadata.remove(ref)
             )
@@ -240,7 +244,7 @@ def judge(driver: str, answer: Any) -> Sequence[PreparedDevice | Handed] | Refus
         return answer
     problem = _problem(answer)
     if problem:
-        return Refusal(f"driver {driver} prepared what cannot be used: {problem}", "BadAnswer")
+        return Refusal(f"driver {driver} prepared what cannot be used: {problem}", _BAD)
     found: Sequence[PreparedDevice | Handed] = answer
     return found
 

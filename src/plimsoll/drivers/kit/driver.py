@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plimsoll.api.resource import AllocationConfiguration, AllocationDevice, Device, ResourceClaim
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
-Tree: TypeAlias = dict[str, Any]
+if TYPE_CHECKING:
+    from plimsoll.drivers.kit.station import Station
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +140,9 @@ class Driver:
     def health(self) -> Iterable[DeviceHealth]:
         """All devices whose health is known; when this changes, call `Station.tell_health`."""
         return ()
+
+    async def watch(self, station: Station) -> None:
+        """Runs beside everything else, from start to stop: look after the devices here.
+
+        When it raises, that is logged, and it is called again after a while.
+        """

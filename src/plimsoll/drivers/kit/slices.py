@@ -80,7 +80,8 @@ class Seen:
     @property
     def version(self) -> int:
         """The revision as a number; larger is later."""
-        return int(self.revision) if self.revision.isascii() and self.revision.isdigit() else 0
+        text = self.revision
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 # -- what is wanted
@@ -410,4 +411,4 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    return value if type(value) is int else -1
+    return value if type(value) is int and 0 <= value < 2**62 else -1

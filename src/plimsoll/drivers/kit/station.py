@@ -47,6 +47,8 @@ CDI_FOLDER = Path("/var/run/cdi")
 LOOK_SECONDS = 1.0
 #: How long calls under way may take when the driver ends; a node waits for 45 seconds.
 GRACE_SECONDS = 30.0
+#: What failed, and should not have, begins again after this.
+AGAIN_SECONDS = 5.0
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,63}")
@@ -207,6 +209,8 @@ class Station:
             await self._close_sockets()
             raise
         self._tasks.append(asyncio.create_task(self._watch_sockets(), name=f"sockets of {self.driver.name}"))
+        if type(self.driver).watch is not Driver.watch:
+            self._tasks.append(asyncio.create_task(self._watch_devices(), name=f"of {self.driver.name}"))
         if self._publish:
             self.publish()
             self._tasks.append(asyncio.create_task(self._publish_forever(), name=f"of {self.driver.name}"))
@@ -266,7 +270,7 @@ class Station:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{path.parent}: {error.strerror}") from None
-        server = await rpc.serve(path, handlers)
+        server = await rpc.serve(path, handlers, aside=True)
         self._servers[path] = _Server(server, _identity(path))
         self.metrics.sockets_made += 1
 
@@ -338,7 +342,16 @@ class Station:
         await self._close(self.endpoint)
         self._registered = False
 
-    # -- slices and health
+    # -- slices, health and the driver's own work
+
+    async def _watch_devices(self) -> None:
+        while True:
+            try:
+                await self.driver.watch(self)
+                return
+            except Exception:
+                _log.exception("driver %s: watching its devices failed", self.driver.name)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _publish_forever(self) -> None:
         """Publishing ends for nothing but a bug, and then it begins again."""
@@ -349,7 +362,7 @@ class Station:
                 _log.error("driver %s: publishing: %s", self.driver.name, error)
             except Exception:
                 _log.exception("driver %s: publishing failed", self.driver.name)
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _report_health(self) -> Sequence[DeviceHealth] | None:
         try:
