@@ -241,7 +241,8 @@ def test_a_driver_reports_of_its_own_devices_only() -> None:
     assert not may(authorizer, driver, verb, "resourceclaims", "x", name="nic.example.com", **report)
     assert not may(authorizer, driver, "update", "resourceclaims", "x", subresource="binding", **dra)
     assert not may(authorizer, driver, "get", "secrets", "x")
-    assert not may(authorizer, driver, "list", "pods", "x")
+    assert may(authorizer, driver, "list", "pods", "x")
+    assert not may(authorizer, driver, "update", "pods", "x")
     impostor = User("plimsoll:driver:gpu.example.com", groups=(ALL_AUTHENTICATED,))
     assert not may(authorizer, impostor, "create", "resourceslices", **dra)
 
