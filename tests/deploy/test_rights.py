@@ -10,6 +10,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ from plimsoll.cluster.client.endpoints import (
 from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
 from plimsoll.errors import ApiError
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.file import parse_machine
 from plimsoll.run.driver.process import CpuDriverProcess
+from plimsoll.run.node.local import MACHINE
+from plimsoll.run.node.process import NodeProcess
+from plimsoll.run.node.settings import NodeSettings
 from plimsoll.wire import rpc
 from plimsoll.wire.messages import dra_v1
 from tests.cluster.embedded import run_embedded
@@ -61,15 +67,13 @@ def root() -> Iterator[Path]:
 
 
 async def install(admin: Client) -> None:
-    """The manifests, and two nodes; a pod of the driver is on the first."""
+    """The manifests, and a pod of the driver on its node."""
     served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
     for tree in objects():
         group, _, version = str(tree["apiVersion"]).rpartition("/")
         endpoint = served[group, tree["kind"]].at(version)
         place = NAMESPACE if endpoint.namespaced else ""
         await admin.create(endpoint, tree, place, field_validation="Strict")
-    for name in (NODE, "n2"):
-        await admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     container = {"name": "driver", "image": "plimsoll"}
     spec = {"nodeName": NODE, "serviceAccountName": NAME, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
@@ -134,6 +138,13 @@ async def slices_of(client: Client, node: str = "") -> list[dict[str, Any]]:
     return [codec.decode_tree(raw) for raw in listing.items]
 
 
+async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:
+    stop()
+    await asyncio.wait((task,), timeout=SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
     async with asyncio.timeout(SECONDS):
         while not (found := await look()):
@@ -146,17 +157,25 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
 ) -> None:
     kind, config = server
     write_sysfs(make_machine(cores=4), root / "host")
+    layout = Layout(root / "kubelet")
     settings = CpuSettings(
         node=NODE,
         host_root=root / "host",
-        kubelet_root=root / "kubelet",
-        cdi=root / "cdi",
-        nri=root / "nri.sock",
+        kubelet_root=layout.root,
+        cdi=layout.cdi,
+        nri=layout.nri,
         pin=PinSettings(enforcement=Enforcement.NRI),
     )
 
     async def story() -> None:
-        async with Client.connect(config) as admin:
+        async with Client.connect(config) as admin, AsyncExitStack() as stack:
+            node = NodeProcess(
+                admin,
+                NodeSettings(name=NODE, runtime="none", root=layout.root, machine=parse_machine(MACHINE)),
+            )
+            running = asyncio.create_task(node.run())
+            stack.push_async_callback(end, node.stop, running)
+            await node.ready(SECONDS)
             await install(admin)
             own = replace(config, token=Material(await token(admin)), certificate=None, key=None)
             async with Client.connect(own) as client:
@@ -167,12 +186,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         process = CpuDriverProcess(client, settings)
         task = asyncio.create_task(process.run())
         try:
-
-            async def published() -> Any:
-                assert not task.done(), task.result()
-                return process.driver.station.published
-
-            await until(published)
+            await process.ready(SECONDS)
             slices = await slices_of(admin)
             assert [each["spec"]["nodeName"] for each in slices] == [NODE]
             assert slices[0]["metadata"]["ownerReferences"][0]["name"] == NODE
@@ -192,10 +206,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             (device,) = answer.devices
             assert f"dra.k8s.io/cpu=claim-{made['metadata']['uid']}" in device.cdi_device_ids
         finally:
-            process.stop()
-            await asyncio.wait((task,), timeout=SECONDS)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end(process.stop, task)
 
     async def be_refused(admin: Client, client: Client) -> None:
         for call in (
