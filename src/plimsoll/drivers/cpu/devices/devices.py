@@ -25,6 +25,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.forms import Form
 from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, Arrangement, Domain
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.kit import DeviceHealth, Health
 from plimsoll.records import Finding, Severity
@@ -109,8 +110,11 @@ def _device(
         for name in (NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode"):
             attributes[name] = {"int": domain.numa}
     roots = list(domain.pcie_roots[:ROOTS_MAX])
-    if roots and settings.needs_pcie and able.lists:
-        attributes[PCIE_ROOT] = {"strings": roots}
+    if roots and settings.needs_pcie:
+        if able.lists:
+            attributes[PCIE_ROOT] = {"strings": roots}
+        elif len(roots) == 1:
+            attributes[PCIE_ROOT] = {"string": roots[0]}
     tree: Tree = {"name": domain.name, "attributes": dict(sorted(attributes.items()))}
     if not single:
         amount: Tree = {"value": str(capacity)}
@@ -184,16 +188,29 @@ def _mapping(settings: CpuSettings, form: Form | None, *, single: bool) -> Tree:
     return {}
 
 
-def check_form(settings: CpuSettings, form: Form | None) -> tuple[Finding, ...]:
-    """What the settings ask for and the form cannot say."""
+def check_form(
+    settings: CpuSettings, form: Form | None, able: Abilities | None = None
+) -> tuple[Finding, ...]:
+    """What the settings ask for and the API server does not keep, or the form cannot say."""
+    able = able or Abilities(form)
+    found: list[tuple[str, str]] = []
     if settings.overhead and form is not Form.V1_37:
-        what = (
-            f"overhead is not published: the {form.value} form has no room for it"
-            if form
-            else ("overhead is not published: nothing is charged to the node")
+        why = f"the {form.value} form has no room for it" if form else "nothing is charged to the node"
+        found.append(
+            (f"overhead is not published: {why}", "take out overhead, or use a server of 1.37 or later")
         )
-        return (Finding(Severity.WARNING, what, "take out overhead, or use an API server of 1.37 or later"),)
-    return ()
+    if form is None and settings.mapping in (MappingChoice.V1_36, MappingChoice.V1_37):
+        what = f"the API server drops the {settings.mapping.value} form: claims are not charged to the node"
+        found.append(
+            (what, "switch on its gate DRANodeAllocatableResources, or set nodeAllocatableForm: auto")
+        )
+    if settings.needs_pcie and not able.lists:
+        what = "the API server drops lists: PCIe roots are published of devices with one root only"
+        found.append((what, "switch on its gate DRAListTypeAttributes"))
+    if settings.mode is Mode.GROUPED and settings.policy.publish and not able.policy:
+        what = "the API server drops amounts: a grouped device goes to one claim as a whole"
+        found.append((what, "switch on its gate DRAConsumableCapacity, or set cpuDeviceMode: individual"))
+    return tuple(Finding(Severity.WARNING, what, fix) for what, fix in found)
 
 
 def device_health(

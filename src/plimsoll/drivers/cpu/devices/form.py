@@ -52,13 +52,16 @@ async def detect_abilities(client: Client, settings: CpuSettings) -> Abilities:
     form = _wanted(settings)
     if settings.mapping is MappingChoice.AUTO:
         form = await detect_form(client)
-    try:
-        kept = await client.create(RESOURCE_SLICES, probe(settings.node, form), dry_run=True)
-    except ApiError as error:
-        if error.code in (400, 403, 404, 405, 422):
-            return Abilities(form)
-        raise
-    return read_abilities(kept, form)
+    # A server that drops lists has an attribute without a value then, and refuses the whole slice.
+    for lists in (True, False):
+        try:
+            kept = await client.create(RESOURCE_SLICES, probe(settings.node, form, lists=lists), dry_run=True)
+        except ApiError as error:
+            if error.code not in (400, 403, 404, 405, 422):
+                raise
+        else:
+            return read_abilities(kept, form)
+    return Abilities(form)
 
 
 def _wanted(settings: CpuSettings) -> Form | None:
@@ -67,12 +70,12 @@ def _wanted(settings: CpuSettings) -> Form | None:
     return Form.V1_37 if settings.mapping is MappingChoice.V1_37 else None
 
 
-def probe(node: str, form: Form | None) -> dict[str, Any]:
+def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]:
     """A slice with every field of which the driver must know whether it is kept."""
     capacity = {"value": "2", "requestPolicy": {"default": "2", "validRange": {"min": "1", "step": "1"}}}
     device: dict[str, Any] = {
         "name": "probe",
-        "attributes": {PCIE_ROOT: {"strings": ["pci0000:00"]}},
+        "attributes": {PCIE_ROOT: {"strings": ["pci0000:00"]}} if lists else {},
         "capacity": {CAPACITY: capacity},
         "allowMultipleAllocations": True,
         "taints": [{"key": OFFLINE_TAINT, "effect": "NoSchedule"}],

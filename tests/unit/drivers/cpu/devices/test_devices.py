@@ -24,7 +24,7 @@ from plimsoll.drivers.cpu.devices import (
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode, Overhead, RequestPolicy
+from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mapping, Mode, Overhead, RequestPolicy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.kit import Health
 from tests.unit.allocate.build import picked, results
@@ -262,6 +262,30 @@ def test_overheads_are_for_the_form_that_has_room() -> None:
     assert "the 1.36 form has no room for it" in check_form(settings, Form.V1_36)[0].what
     assert "nothing is charged" in check_form(settings, None)[0].what
     assert check_form(CpuSettings(NODE), None) == ()
+
+
+def test_what_the_server_drops_is_told() -> None:
+    def told(able: Abilities, **options: Any) -> list[str]:
+        return [finding.what for finding in check_form(CpuSettings(NODE, **options), able.form, able)]
+
+    assert told(Abilities()) == []
+    assert told(Abilities(lists=False)) == []
+    assert "drops lists" in told(Abilities(lists=False), pcie_roots=True)[0]
+    assert "drops lists" in told(Abilities(lists=False), group_by=GroupBy.PCIE)[0]
+    assert "drops amounts" in told(Abilities(policy=False))[0]
+    assert told(Abilities(policy=False), mode=Mode.INDIVIDUAL) == []
+    assert "drops the 1.36 form" in told(Abilities(), mapping=Mapping.V1_36)[0]
+
+
+def test_without_lists_a_single_root_is_a_text() -> None:
+    settings = CpuSettings(NODE, group_by=GroupBy.PCIE)
+    for roots, value in ((1, {"string": "pci0000:00"}), (2, None)):
+        machine = make_machine(cores=2, roots=roots)
+        (device,) = make_devices(
+            machine, arrange(machine, settings), settings, None, able=Abilities(lists=False)
+        )
+        assert_valid([device], settings)
+        assert device["attributes"].get("resource.kubernetes.io/pcieRoot") == value
 
 
 # -- CPUs that claims hold and that went offline

@@ -104,6 +104,7 @@ def test_a_server_that_is_away_is_no_answer() -> None:
         ("", Mapping.V1_36, Abilities(Form.V1_36)),
         ("", Mapping.OFF, Abilities(None)),
         ("DRANodeAllocatableResources=false", Mapping.AUTO, Abilities(None)),
+        ("DRAListTypeAttributes=false", Mapping.OFF, Abilities(None, lists=False)),
         ("DRAConsumableCapacity=false", Mapping.OFF, Abilities(None, policy=False)),
     ],
 )

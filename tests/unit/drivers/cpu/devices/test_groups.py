@@ -15,7 +15,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.assign import AssignOptions
 from plimsoll.drivers.cpu.devices import Arrangement, arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
-from plimsoll.drivers.cpu.topology import Cpu, Skipped, Topology
+from plimsoll.drivers.cpu.topology import Cpu, Topology
 from plimsoll.records import Severity
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
@@ -125,12 +125,6 @@ def test_nothing_is_published_if_all_is_reserved(mode: GroupBy | None) -> None:
     assert found.domains == {}
     assert "all 32 CPUs are reserved" in texts(found)
     assert found.warnings[0].severity is Severity.ERROR
-
-
-def test_problem_12_skipped_cpus_are_not_counted() -> None:
-    machine = replace(make_machine(cores=4), skipped=(Skipped(4, "no topology"),))
-    found = arrange(machine, settings(group_by=GroupBy.MACHINE))
-    assert cpus_of(found) == {"cpudevmachine": "0-3"}
 
 
 # -- reserved CPUs and the floor of the shared pool

@@ -1,0 +1,97 @@
+"""A real kube-apiserver takes every kind of device that the CPU driver publishes, and says what it knows.
+
+One with the alpha gates, and one as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.forms import Form
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
+from plimsoll.drivers.cpu.assign import AssignOptions
+from plimsoll.drivers.cpu.devices import Abilities, arrange, detect_abilities, detect_form, make_devices
+from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.topology import Topology
+from tests.cluster.kube_apiserver import run_apiserver
+from tests.real.programs import ASSETS, missing
+from tests.unit.drivers.cpu.devices.publish import NODE, slices_of
+from tests.unit.drivers.cpu.machines import make_machine, switch_off
+
+_MISSING = missing("kube-apiserver", "etcd")
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+
+BASE = CpuSettings(NODE)
+FULL = AssignOptions(full_cores=True)
+SETTINGS = [
+    *(replace(BASE, group_by=group, pcie_roots=roots) for group in GroupBy for roots in (False, True)),
+    *(replace(BASE, group_by=group, assign=FULL) for group in GroupBy),
+    replace(BASE, mode=Mode.INDIVIDUAL),
+    replace(BASE, mode=Mode.INDIVIDUAL, pcie_roots=True),
+]
+MACHINES = {
+    "one CPU": make_machine(cores=1),
+    "one core": make_machine(cores=1, threads=2),
+    "server": make_machine(sockets=2, numa=2, l3=2, cores=2, threads=2, roots=3),
+    "hybrid": make_machine(cores=2, threads=2, efficient=3),
+    "many roots": make_machine(cores=2, roots=60),
+    "large": make_machine(sockets=2, cores=80),
+}
+
+
+async def take(client: Client, devices: list[dict[str, Any]], settings: CpuSettings) -> None:
+    """The server takes all slices, and keeps all that is in them."""
+    for tree in slices_of(devices, settings):
+        kept = await client.create(RESOURCE_SLICES, tree, dry_run=True)
+        seen = copy.deepcopy(kept["spec"]["devices"])
+        for device in seen:
+            for taint in device.get("taints", []):
+                taint.pop("timeAdded")
+        assert seen == tree["spec"]["devices"]
+
+
+async def publish_all(client: Client, able: Abilities) -> None:
+    for name, machine in MACHINES.items():
+        for settings in SETTINGS:
+            devices = make_devices(machine, arrange(machine, settings), settings, able.form, able=able)
+            assert devices, name
+            await take(client, devices, settings)
+    for settings in SETTINGS:
+        await take(client, _lost(MACHINES["server"], settings, able), settings)
+
+
+def _lost(machine: Topology, settings: CpuSettings, able: Abilities) -> list[dict[str, Any]]:
+    """Devices whose every second CPU is gone, and one of which all are."""
+    first = arrange(machine, settings)
+    off = next(iter(first.domains.values())).cpus | CpuSet(range(0, 24, 2))
+    smaller = switch_off(machine, off)
+    lost = {name: domain.cpus & off for name, domain in first.domains.items() if domain.cpus & off}
+    now = arrange(smaller, settings, earlier=first, held=lost)
+    return make_devices(smaller, now, settings, able.form, lost=lost, able=able)
+
+
+async def look(config: ClientConfig, able: Abilities) -> None:
+    async with Client.connect(config) as client:
+        # What the document says does not depend on gates; what is kept does.
+        assert await detect_form(client) is Form.V1_36
+        assert await detect_abilities(client, BASE) == able
+        await publish_all(client, able)
+        assert (await client.list(RESOURCE_SLICES)).items == []
+
+
+def test_a_server_with_the_alpha_gates(tmp_path: Path) -> None:
+    with run_apiserver(ASSETS, tmp_path) as config:
+        asyncio.run(look(config, Abilities(Form.V1_36)))
+
+
+def test_a_server_as_it_comes(tmp_path: Path) -> None:
+    with run_apiserver(ASSETS, tmp_path, gates="") as config:
+        asyncio.run(look(config, Abilities(None, lists=False)))
