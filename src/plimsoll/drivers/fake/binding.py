@@ -52,7 +52,7 @@ class Due:
                 "type": type_,
                 "status": "True",
                 "reason": self.reason,
-                "message": f"after {self.after:g} s",
+                "message": f"after {self.after:g} s, as the file of devices says",
                 "lastTransitionTime": now,
             }
             for type_ in self.types

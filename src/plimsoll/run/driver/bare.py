@@ -33,7 +33,6 @@ class BareSlices:
         """Have what the drivers want now, and nothing else."""
         if not self._drivers:
             return
-        await self._find_owners()
         listing = await self._client.list(RESOURCE_SLICES, fields=f"spec.driver={self._name}")
         there: dict[str, dict[str, dict[str, Any]]] = {node: {} for node in self._drivers}
         for raw in listing.items:
@@ -54,15 +53,10 @@ class BareSlices:
             fields = f"spec.driver={self._name},spec.nodeName={node}"
             await self._client.delete_collection(RESOURCE_SLICES, fields=fields)
 
-    async def _find_owners(self) -> None:
-        if set(self._drivers) <= set(self._owners):
-            return
-        listing = await self._client.list(NODES)
-        for raw in listing.items:
-            metadata = codec.decode_tree(raw)["metadata"]
-            self._owners[metadata["name"]] = metadata["uid"]
-
     async def _publish(self, driver: FakeDriver, there: Mapping[str, dict[str, Any]]) -> None:
+        if driver.node not in self._owners:
+            node = await self._client.get(NODES, driver.node)
+            self._owners[driver.node] = node["metadata"]["uid"]
         wanted = self._wanted(driver)
         if {name: _content(tree) for name, tree in wanted.items()} == {
             name: _content(tree) for name, tree in there.items()
