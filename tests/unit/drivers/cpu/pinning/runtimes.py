@@ -141,27 +141,34 @@ class OwnRuntime:
 Story = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
 
 
-def with_own(story: Story, book: Book, *, pin: dict[str, Any] | None = None, **options: Any) -> None:
+def with_own(
+    story: Story,
+    book: Book,
+    *,
+    pin: dict[str, Any] | None = None,
+    runtime: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
     """Tell a story with our own runtime and an enforcer that is linked."""
 
     async def whole() -> None:
         async with folder() as path:
-            runtime = OwnRuntime(path / "nri" / "nri.sock")
+            own = OwnRuntime(path / "nri" / "nri.sock", **(runtime or {}))
             enforcer = NriEnforcer(
                 book,
                 lambda: book.topology,
                 settings(path, **(pin or {})),
                 **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
             )
-            await runtime.start()
+            await own.start()
             await enforcer.start()
             try:
                 async with asyncio.timeout(15):
-                    await until(lambda: enforcer.linked and bool(runtime.server.plugins()))
-                    await story(runtime, enforcer, book)
+                    await until(lambda: enforcer.linked and bool(own.server.plugins()))
+                    await story(own, enforcer, book)
             finally:
                 await enforcer.stop()
-                await runtime.stop()
+                await own.stop()
 
     asyncio.run(whole())
 

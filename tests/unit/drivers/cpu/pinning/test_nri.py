@@ -270,7 +270,7 @@ def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
         enforcer._topology = book_topology
         assert text
 
-    with_own(story, Book(machine(4), A))
+    with_own(story, Book(machine(4), A), runtime={"request_timeout": 0.1})
 
 
 def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:

@@ -1,0 +1,440 @@
+"""Pinning without a runtime: pods from the API, cpusets on folders that stand in for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
+from plimsoll.drivers.cpu.pinning.plan import Reason
+from plimsoll.drivers.cpu.pinning.pods import claim_names, seat
+from tests.unit.drivers.cpu.machines import switch_off
+from tests.unit.drivers.cpu.pinning.parts import Book, cpus, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
+
+A, B = hold("a", "0-1"), hold("b", "x=2;y=3")
+
+
+def pod(
+    name: str,
+    containers: dict[str, Any],
+    *,
+    init: dict[str, Any] | None = None,
+    claims: dict[str, str] | None = None,
+    phase: str = "Running",
+    states: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Pod:
+    """A pod; containers are names with the claims they use, `claims` their names in the API."""
+
+    def written(one: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": key,
+                "resources": {
+                    "claims": [dict(zip(("name", "request"), use.split("/"), strict=False)) for use in uses]
+                },
+            }
+            for key, uses in one.items()
+        ]
+
+    def statuses(one: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": key,
+                "containerID": f"containerd://{name}-{key}",
+                "state": {(states or {}).get(key, "running"): {}},
+            }
+            for key in one
+        ]
+
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "containers": written(containers),
+            "initContainers": written(init or {}),
+            "resourceClaims": [
+                {"name": key, "resourceClaimName": value} for key, value in (claims or {}).items()
+            ],
+        },
+        "status": {
+            "phase": phase,
+            "containerStatuses": statuses(containers),
+            "initContainerStatuses": statuses(init or {}),
+        },
+    }
+    return codec.decode(codec.encode(tree), Pod)
+
+
+class Pods:
+    """Pods as a test says."""
+
+    def __init__(self, *known: Pod) -> None:
+        self.known = list(known)
+        self.error = ""
+        self.on_change: Callable[[], None] = lambda: None
+        self.running = False
+
+    def pods(self) -> Iterable[Pod]:
+        return list(self.known)
+
+    async def start(self) -> None:
+        self.running = True
+
+    async def stop(self) -> None:
+        self.running = False
+
+
+def tell(
+    tmp_path: Path,
+    story: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
+    book: Book,
+    *known: Pod,
+    files: Any = None,
+    every: float = 60.0,
+    **pin: Any,
+) -> None:
+    stand_in = files or V1(tmp_path / "cg", ("cpuset", "cpu"))
+
+    async def whole() -> None:
+        pods = Pods(*known)
+        enforcer = CgroupEnforcer(
+            book,
+            lambda: book.topology,
+            settings(tmp_path, **pin),
+            pods,
+            stand_in.mount,
+            files=stand_in,
+            every=every,
+        )
+        try:
+            async with asyncio.timeout(10):
+                await story(enforcer, stand_in, pods)
+        finally:
+            await enforcer.stop()
+
+    asyncio.run(whole())
+
+
+def place(files: V1 | V2, name: str, container: str) -> Path:
+    return files.add(f"kubepods/pod{f'uid-{name}'}/{name}-{container}")
+
+
+@pytest.fixture(params=[1, 2])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> V1 | V2:
+    if request.param == 1:
+        return V1(tmp_path / "cg", ("cpuset", "cpu"))
+    return V2(tmp_path / "cg", ("cpuset", "cpu"))
+
+
+def now(files: V1 | V2, folder: Path) -> str:
+    name = CPUS if isinstance(files, V1) else "cpuset.cpus.effective"
+    return files.read(folder / name) or ""
+
+
+# -- what pods say
+
+
+def test_claims_of_containers_by_their_names() -> None:
+    book = Book(machine(4), A, B)
+    one = pod(
+        "p",
+        {"app": ["mine"], "side": ["two/y"], "plain": []},
+        init={"init": ["mine"]},
+        claims={"mine": "name-a", "two": "name-b", "gpu": "gpu-1"},
+    )
+    found = seat(one, book.holdings)
+    assert found.uids == ("uid-p",)
+    views = {view.name: view for view in found.containers.values()}
+    assert views["app"].claims == {"a": cpus("0-1")}
+    assert views["init"].claims == {"a": cpus("0-1")}
+    assert views["side"].claims == {"b": cpus("2-3")}
+    assert views["side"].requests == {"b": frozenset({"y"})}
+    assert views["plain"].claims == {}
+    assert views["app"].id == "p-app"
+
+
+def test_claims_of_other_drivers_and_namespaces_are_none() -> None:
+    far = hold("a", "0-1", namespace="far")
+    one = pod("p", {"app": ["mine", "gpu", "unknown"]}, claims={"mine": "name-a", "gpu": "gpu-1"})
+    assert next(iter(seat(one, {"a": far}).containers.values())).claims == {}
+
+
+def test_claims_made_of_templates_are_in_the_status() -> None:
+    raw = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {"resourceClaims": [{"name": "t", "resourceClaimTemplateName": "x"}]},
+        "status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "p-t-1"}, {"name": "none"}]},
+    }
+    assert claim_names(codec.decode(codec.encode(raw), Pod)) == {"t": "p-t-1"}
+
+
+def test_extended_resources_name_requests() -> None:
+    raw = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {"containers": [{"name": "app"}, {"name": "other"}]},
+        "status": {
+            "containerStatuses": [
+                {"name": "app", "containerID": "x://1", "state": {"running": {}}},
+                {"name": "other", "containerID": "x://2", "state": {"running": {}}},
+            ],
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": "name-b",
+                "requestMappings": [
+                    {"containerName": "app", "resourceName": "example.com/cpu", "requestName": "x"}
+                ],
+            },
+        },
+    }
+    found = seat(codec.decode(codec.encode(raw), Pod), {"b": B}).containers
+    assert found["1"].requests == {"b": frozenset({"x"})}
+    assert found["2"].claims == {}
+
+
+def test_containers_that_have_ended_are_left_out() -> None:
+    one = pod("p", {"app": [], "done": []}, states={"done": "terminated"})
+    assert list(seat(one, {}).containers) == ["p-app"]
+
+
+def test_static_pods_have_another_uid_on_their_node() -> None:
+    one = pod("p", {"app": []}, annotations={"kubernetes.io/config.hash": "abcd"})
+    assert seat(one, {}).uids == ("uid-p", "abcd")
+
+
+# -- what becomes of it
+
+
+def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
+    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+        own, shared = place(files, "p", "app"), place(files, "q", "app")
+        pause = files.add("kubepods/poduid-p/pause")
+        assert await enforcer.apply() == ()
+        assert [now(files, folder) for folder in (own, shared, pause)] == ["0-1", "2-3", "2-3"]
+        assert enforcer.linked
+        assert enforcer.runtime.startswith("cgroup v")
+        assert {view.id: view.cpus for view in enforcer.containers()} == {
+            "p-app": "0-1",
+            "q-app": "2-3",
+            "pause": "2-3",
+        }
+        assert enforcer.shared_in_use
+
+    known = (pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
+    tell(tmp_path, story, Book(machine(4), A), *known, files=files)
+
+
+def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
+    book = Book(machine(4))
+
+    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+        shared = place(files, "q", "app")
+        await enforcer.apply()
+        assert now(files, shared) == "0-3"
+        book.hold(A)
+        await enforcer.apply()
+        assert now(files, shared) == "2-3"
+        book.release("a")
+        await enforcer.apply()
+        assert now(files, shared) == "0-3"
+
+    tell(tmp_path, story, book, pod("q", {"app": []}), files=files)
+
+
+def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
+    book = Book(machine(4))
+
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        place(files, "z", "app")
+        await enforcer.apply()
+        place(files, "a", "app")
+        book.hold(A)
+        pods.known.append(pod("a", {"app": ["c"]}, claims={"c": "name-a"}))
+        (files.mount / "cpuset/kubepods/poduid-a/a-app/cpuset.cpus").write_text("0")
+        files.writes.clear()
+        await enforcer.apply()
+        written = [
+            (name.split("/")[3], value) for name, value in files.writes if name.endswith(f"-app/{CPUS}")
+        ]
+        assert written == [("z-app", "2-3"), ("a-app", "0-1")]
+
+    tell(tmp_path, story, book, pod("z", {"app": []}))
+
+
+def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        place(files, "p", "app")
+        await enforcer.apply()
+        files.writes.clear()
+        await enforcer.apply()
+        assert files.writes == []
+
+    tell(tmp_path, story, Book(machine(4), A), pod("p", {"app": []}))
+
+
+def test_what_others_write_is_told_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
+    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+        changed: list[int] = []
+        enforcer.on_change = lambda: changed.append(1)
+        shared = place(files, "q", "app")
+        await enforcer.apply()
+        files.write(shared / CPUS, "0-3")
+        faults = await enforcer.apply()
+        assert [fault.reason for fault in faults] == [Reason.DRIFTED]
+        assert faults[0].message == 'runs on CPUs "0-3" instead of "2-3": something else has set them'
+        assert now(files, shared) == "2-3"
+        assert enforcer.counters.drifted == 1
+        assert await enforcer.apply() == ()
+        assert changed
+
+    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}), files=files)
+
+
+def test_an_empty_pool_leaves_containers_as_they_are(tmp_path: Path) -> None:
+    book = Book(machine(4))
+
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        shared = place(files, "q", "app")
+        await enforcer.apply()
+        book.hold(hold("w", "0-3"))
+        assert [fault.reason for fault in await enforcer.apply()] == [Reason.EMPTY_POOL]
+        assert (shared / CPUS).read_text() == "0-3"
+
+    tell(tmp_path, story, book, pod("q", {"app": []}))
+
+
+def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        shared = place(files, "q", "app")
+        (shared / CPUS).chmod(0o600)
+        refuse = files.refuse
+        files.refuse = lambda file, value: 16 if file.parent == shared else refuse(file, value)  # type: ignore[method-assign]
+        (fault,) = await enforcer.apply()
+        assert fault.reason is Reason.REFUSED
+        assert "Device or resource busy" in fault.message
+        files.refuse = refuse  # type: ignore[method-assign]
+        assert await enforcer.apply() == ()
+        assert (shared / CPUS).read_text() == "2-3"
+
+    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+
+
+def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        shared = place(files, "q", "app")
+        (shared / "cgroup.procs").write_text("")
+        (shared / CPUS).unlink()
+        assert await enforcer.apply() == ()
+
+    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+
+
+def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        folder = place(files, "q", "app")
+        await enforcer.apply()
+        assert (folder / CPUS).read_text() == "0-3"
+        assert enforcer.containers() == ()
+
+    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
+
+
+def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
+    tmp_path: Path, files: V1 | V2
+) -> None:
+    def quota(folder: Path) -> str:
+        if isinstance(files, V1):
+            return (
+                files.mount / "cpu" / folder.relative_to(files.mount / "cpuset") / "cpu.cfs_quota_us"
+            ).read_text()
+        return (folder / "cpu.max").read_text()
+
+    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+        only = files.add("kubepods/poduid-p", quota=150_000, procs="")
+        own = files.add("kubepods/poduid-p/p-app", quota=150_000)
+        both = files.add("kubepods/poduid-q", quota=250_000, procs="")
+        mine = files.add("kubepods/poduid-q/q-app", quota=150_000)
+        other = files.add("kubepods/poduid-q/q-side", quota=100_000)
+        assert await enforcer.apply() == ()
+        lifted = "-1" if isinstance(files, V1) else "max"
+        assert [quota(one).split()[0] for one in (only, own, mine)] == [lifted] * 3
+        assert [quota(one).split()[0] for one in (both, other)] == ["250000", "100000"]
+
+    known = (
+        pod("p", {"app": ["c"]}, claims={"c": "name-a"}),
+        pod("q", {"app": ["c"], "side": []}, claims={"c": "name-b"}),
+    )
+    tell(tmp_path, story, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True)
+
+
+def test_memory_nodes_are_written(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        own = place(files, "p", "app")
+        (own / "cpuset.mems").write_text("0-1")
+        await enforcer.apply()
+        assert (own / "cpuset.mems").read_text() == "0"
+
+    tell(tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True)
+
+
+def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        own = place(files, "p", "app")
+        await enforcer.apply()
+        assert (own / CPUS).read_text() == "0"
+
+    book = Book(switch_off(machine(4), CpuSet([1])), A)
+    tell(tmp_path, story, book, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
+
+
+def test_why_it_cannot_work_is_told(tmp_path: Path) -> None:
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        pods.error = "the pods of this node are not listed yet"
+        assert await enforcer.apply() == ()
+        assert (enforcer.linked, enforcer.link_error) == (False, pods.error)
+        pods.error = ""
+        enforcer._mount = tmp_path / "elsewhere"
+        await enforcer.apply()
+        assert enforcer.link_error == f"{tmp_path}/elsewhere: no cpusets are mounted here"
+        enforcer._mount = files.mount
+        await enforcer.apply()
+        assert enforcer.linked
+
+    tell(tmp_path, story, Book(machine(4)))
+
+
+def test_it_follows_by_itself(tmp_path: Path) -> None:
+    book = Book(machine(4), A)
+
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        await enforcer.start()
+        await enforcer.start()
+        await until(lambda: enforcer.linked)
+        folder = place(files, "q", "app")
+        pods.known.append(pod("q", {"app": []}))
+        pods.on_change()
+        await until(lambda: (folder / CPUS).read_text() == "2-3")
+        files.write(folder / CPUS, "0-3")
+        await until(lambda: (folder / CPUS).read_text() == "2-3")
+        await enforcer.stop()
+        assert not pods.running
+        assert not enforcer.linked
+
+    tell(tmp_path, story, book, every=0.02)

@@ -1,0 +1,258 @@
+"""Writing cpusets by the kernel's rules, on folders that stand in for both versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Hierarchy, LinuxFiles, find_hierarchy
+from plimsoll.drivers.cpu.pinning.folders import Folders, container_id, pod_part
+from tests.unit.drivers.cpu.pinning.parts import cpus
+from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
+
+POD = "kubepods/burstable/pod1234"
+
+
+def open_v1(mount: Path, *controllers: str) -> tuple[V1, Cpusets]:
+    files = V1(mount, controllers or ("cpuset", "cpu"))
+    found = find_hierarchy(mount, files)
+    assert isinstance(found, Hierarchy)
+    assert found.version == 1
+    return files, Cpusets(found, files)
+
+
+def open_v2(mount: Path) -> tuple[V2, Cpusets]:
+    files = V2(mount)
+    found = find_hierarchy(mount, files)
+    assert found == Hierarchy(2, mount, mount)
+    return files, Cpusets(found, files)
+
+
+# -- where cpusets are
+
+
+def test_no_cpusets_are_told_of(tmp_path: Path) -> None:
+    assert find_hierarchy(tmp_path / "none", LinuxFiles()) == f"{tmp_path}/none: no cpusets are mounted here"
+    V2(tmp_path / "two", ("cpu",))
+    text = find_hierarchy(tmp_path / "two", LinuxFiles())
+    assert text == f"{tmp_path}/two: cgroup v2 without the cpuset controller"
+
+
+def test_controllers_that_are_mounted_together_are_found(tmp_path: Path) -> None:
+    V1(tmp_path, ("cpuset", "cpu,cpuacct"))
+    found = find_hierarchy(tmp_path, LinuxFiles())
+    assert found == Hierarchy(1, tmp_path / "cpuset", tmp_path / "cpu,cpuacct")
+
+
+# -- v1
+
+
+def test_v1_sets_and_reads_back(tmp_path: Path) -> None:
+    files, cpusets = open_v1(tmp_path)
+    folder = files.add(f"{POD}/c1")
+    assert cpusets.set(folder, cpus("1-2"), "0") == ""
+    assert cpusets.cpus(folder) == "1-2"
+    assert cpusets.mems(folder) == "0"
+
+
+def test_v1_widens_those_above_first(tmp_path: Path) -> None:
+    files, cpusets = open_v1(tmp_path)
+    folder = files.add(f"{POD}/c1", "0")
+    assert cpusets.set(folder, cpus("2-3")) == ""
+    assert (folder.parent / CPUS).read_text() == "0,2-3"
+    written = [name for name, _ in files.writes if name.endswith(CPUS)]
+    assert written == [
+        f"cpuset/{part}/{CPUS}" for part in ("kubepods", "kubepods/burstable", POD, f"{POD}/c1")
+    ]
+
+
+def test_v1_takes_along_what_is_inside(tmp_path: Path) -> None:
+    files, cpusets = open_v1(tmp_path)
+    folder = files.add(f"{POD}/c1")
+    whole, part = files.add(f"{POD}/c1/whole"), files.add(f"{POD}/c1/part")
+    files.write(part / CPUS, "3")
+    assert cpusets.set(folder, cpus("0-1")) == ""
+    assert [(one / CPUS).read_text() for one in (folder, whole, part)] == ["0-1", "0-1", "0-1"]
+    assert cpusets.set(folder, cpus("2-3")) == ""
+    assert cpusets.set(folder, cpus("0-3")) == ""
+    assert [(one / CPUS).read_text() for one in (folder, whole, part)] == ["0-3", "0-3", "0-3"]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=5),
+    st.sets(st.integers(0, 3), min_size=1),
+    st.sets(st.integers(0, 3), min_size=1),
+)
+def test_v1_every_set_can_follow_every_other(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[set[int]], inner: set[int], deeper: set[int]
+) -> None:
+    files, cpusets = open_v1(tmp_path_factory.mktemp("v1"), "cpuset")
+    folder = files.add(f"{POD}/c1")
+    one, two = files.add(f"{POD}/c1/one"), files.add(f"{POD}/c1/one/two")
+    files.write(two / CPUS, str(CpuSet(inner & deeper or inner)))
+    files.write(one / CPUS, str(CpuSet(inner)))
+    for step in steps:
+        assert cpusets.set(folder, CpuSet(step)) == ""
+        assert CpuSet.parse((folder / CPUS).read_text()) == CpuSet(step)
+        held = [CpuSet.parse((at / CPUS).read_text()) for at in (folder, one, two)]
+        assert all(held)
+        assert held[2] <= held[1] <= held[0]
+    assert not any(value == "" for name, value in files.writes if name.endswith(CPUS))
+
+
+def test_v1_lifts_quotas(tmp_path: Path) -> None:
+    files, cpusets = open_v1(tmp_path)
+    folder = files.add(f"{POD}/c1", quota=50_000)
+    assert cpusets.quota(folder) == 50_000
+    assert cpusets.lift_quota(folder) == ""
+    assert cpusets.quota(folder) == 0
+    assert cpusets.lift_quota(folder) == ""
+
+
+# -- v2
+
+
+def test_v2_sets_and_reads_back(tmp_path: Path) -> None:
+    files, cpusets = open_v2(tmp_path)
+    folder = files.add(f"{POD}/c1", quota=20_000)
+    assert cpusets.cpus(folder) == "0-3"
+    assert cpusets.set(folder, cpus("1-2"), "0-1") == ""
+    assert (cpusets.cpus(folder), cpusets.mems(folder)) == ("1-2", "0-1")
+    assert cpusets.quota(folder) == 20_000
+    assert cpusets.lift_quota(folder) == ""
+    assert cpusets.quota(folder) == 0
+
+
+def test_v2_has_controllers_handed_down(tmp_path: Path) -> None:
+    files, cpusets = open_v2(tmp_path)
+    folder = files.add(f"{POD}/c1", hand_down=False)
+    assert not (folder / CPUS).exists()
+    assert cpusets.set(folder, cpus("1")) == ""
+    assert cpusets.cpus(folder) == "1"
+
+
+def test_v2_widens_those_above_that_are_set(tmp_path: Path) -> None:
+    files, cpusets = open_v2(tmp_path)
+    folder = files.add(f"{POD}/c1")
+    files.write(folder.parent / CPUS, "0-1")
+    assert cpusets.set(folder, cpus("2")) == ""
+    assert (folder.parent / CPUS).read_text() == "0-2"
+    assert (folder.parent.parent / CPUS).read_text() == ""
+
+
+def test_v2_processes_beside_containers_are_a_reason(tmp_path: Path) -> None:
+    files, cpusets = open_v2(tmp_path)
+    folder = files.add(f"{POD}/c1", hand_down=False)
+    (folder.parent / "cgroup.procs").write_text("9")
+    assert "cgroup.subtree_control" in cpusets.set(folder, cpus("1"))
+
+
+def test_what_is_not_in_force_is_told(tmp_path: Path) -> None:
+    files, cpusets = open_v2(tmp_path)
+    folder = files.add(f"{POD}/c1")
+    assert "says '0-3' after '9' was written" in cpusets.set(folder, cpus("9"))
+
+
+# -- both
+
+
+def test_no_empty_set_is_written(tmp_path: Path) -> None:
+    for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
+        folder = files.add(f"{POD}/c1")
+        files.writes.clear()
+        assert cpusets.set(folder, CpuSet()) == "an empty set is never written"
+        assert files.writes == []
+
+
+def test_a_cgroup_that_is_gone_is_a_reason(tmp_path: Path) -> None:
+    for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
+        folder = files.add(f"{POD}/c1")
+        assert "No such file" in cpusets.set(folder.with_name("gone"), cpus("1"))
+
+
+def test_files_are_never_made(tmp_path: Path) -> None:
+    files = LinuxFiles()
+    assert files.write(tmp_path / "new", "x") != 0
+    assert not (tmp_path / "new").exists()
+    assert files.read(tmp_path / "new") is None
+    assert files.folders(tmp_path / "new") == ()
+    (tmp_path / "old").write_text(" a\n")
+    assert files.write(tmp_path / "old", "b") == 0
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    assert files.folders(tmp_path) == ("in",)
+
+
+# -- where containers are
+
+
+@pytest.mark.parametrize(
+    ("name", "uid"),
+    [
+        ("pod12-34", "12_34"),
+        ("kubepods-burstable-pod12_34.slice", "12_34"),
+        ("kubelet-kubepods-besteffort-pod12_34.slice", "12_34"),
+        ("kubepods-pod12_34.slice", "12_34"),
+        ("burstable", ""),
+        ("user.slice", ""),
+        ("podless.service", "less.service"),
+    ],
+)
+def test_names_of_pods(name: str, uid: str) -> None:
+    assert pod_part(name) == uid
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("abc123", "abc123"),
+        ("cri-containerd-abc123.scope", "abc123"),
+        ("crio-abc123.scope", "abc123"),
+        ("crio-abc123", "abc123"),
+        ("docker-abc123.scope", "abc123"),
+        ("web-0-app-1", "web-0-app-1"),
+        ("cri-containerd-other.scope", "other"),
+        ("strange", "strange"),
+    ],
+)
+def test_names_of_containers(name: str, id: str) -> None:
+    assert container_id(name, {"abc123", "web-0-app-1"}) == id
+
+
+def test_layouts_of_kubelets_and_of_our_own_agent(tmp_path: Path) -> None:
+    for number, (pod, container) in enumerate(
+        (
+            ("kubepods/burstable/podu-1", "c1"),
+            (
+                "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice",
+                "cri-containerd-c1.scope",
+            ),
+            ("kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podu_1.slice", "crio-c1.scope"),
+            ("plimsoll/node-a/podu-1", "c1"),
+        )
+    ):
+        files = V1(tmp_path / str(number), ("cpuset",))
+        folder = files.add(f"{pod}/{container}")
+        files.add(f"{pod}/crio-conmon-c1.scope")
+        files.add("system.slice/podu-2.service")
+        folders = Folders(tmp_path / str(number) / "cpuset", files)
+        for _ in range(2):  # looked for, then remembered
+            assert folders.pods({"u-1", "u-3"}) == {"u-1": folder.parent}
+        assert folders.containers(folder.parent, {"c1"}) == {"c1": folder}
+        assert folders.pods(()) == {}
+
+
+def test_a_pod_that_moved_is_found_again(tmp_path: Path) -> None:
+    files = V1(tmp_path, ("cpuset",))
+    old = files.add("kubepods/podu-1")
+    folders = Folders(tmp_path / "cpuset", files)
+    assert folders.pods({"u-1"}) == {"u-1": old}
+    (old / "cgroup.procs").write_text("")
+    files.remove(old)
+    new = files.add("kubepods/burstable/podu-1")
+    assert folders.pods({"u-1"}) == {"u-1": new}
