@@ -26,6 +26,7 @@ from plimsoll.drivers.kit import (
     Pool,
     Prepared,
     Refusal,
+    Station,
 )
 from plimsoll.drivers.kit.hands import HandedClaim
 
@@ -83,8 +84,8 @@ class FakeDriver(Driver):
             self.on_health()
         self._changed.set()
 
-    async def run(self) -> None:
-        """Tell of health as it changes with time; for ever."""
+    async def watch(self, station: Station) -> None:
+        """Tell of health as it changes with time."""
         while True:
             self._changed.clear()
             elapsed = self._clock() - self._started
@@ -95,7 +96,7 @@ class FakeDriver(Driver):
             finally:
                 waiting.cancel()
             if not self._changed.is_set():
-                self.on_health()
+                station.tell_health()
 
     # -- for the station
 

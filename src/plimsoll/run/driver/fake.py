@@ -173,7 +173,6 @@ class FakeDriverProcess:
             driver.on_devices, driver.on_health = station.publish, station.tell_health
             driver.known = partial(getattr, station, "handed")
             driver.look_up = partial(read_claim, client, driver=plan.name)
-            self._keep(driver.run(), f"health of {plan.name} on {place.node}")
         if bare:
             self._bare[plan.name] = BareSlices(client, bare)
         if any(device.binding for driver in own[:1] for device in driver.arrangement.devices.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from plimsoll.api.resource import AllocationDevice, ResourceClaim
 from plimsoll.drivers.fake.conduct import parse_control
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Handed, Health, PreparedDevice, Refusal
+from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Handed, Health, PreparedDevice, Refusal, Station
 from plimsoll.drivers.kit.hands import HandedClaim
 
 
@@ -195,8 +196,9 @@ def test_health_is_told_when_its_time_has_come() -> None:
         driver = FakeDriver(parse_drivers(tree)[0], "n")
         heard = asyncio.Event()
         driver.on_health = heard.set
+        station = Mock(spec=Station, tell_health=heard.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
-        running = asyncio.create_task(driver.run())
+        running = asyncio.create_task(driver.watch(station))
         async with asyncio.timeout(5):
             await heard.wait()
             assert [(each.device, each.health, each.message) for each in driver.health()] == [
