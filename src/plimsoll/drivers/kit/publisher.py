@@ -45,6 +45,8 @@ _log = logging.getLogger("plimsoll.driver")
 #: will ever tell.
 BELIEVED_SECONDS = 60.0
 #: The wait before a change of others is looked at, so that the rest of it is there too.
+#: DIFF: the Go helper waits for 30 seconds, in which a node whose kubelet was just started has no devices:
+#: test_altered_and_deleted_slices_are_restored.
 SETTLE_SECONDS = 0.1
 #: Restoring slices that somebody else keeps altering: at most so rarely, and forgiven after so long.
 _SELDOM, _FORGIVEN = 30.0, 300.0

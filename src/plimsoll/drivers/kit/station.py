@@ -295,7 +295,11 @@ class Station:
         self._heard.set()
 
     async def _watch_sockets(self) -> None:
-        """Make sockets anew that somebody took away: a node that starts afresh may wipe its folders."""
+        """Make sockets anew that somebody took away: a node that starts afresh may wipe its folders.
+
+        DIFF: the Go helper serves on in vain until somebody starts it again
+        (test_sockets_are_made_anew_when_their_folders_are_wiped).
+        """
         told = ""
         while True:
             await asyncio.sleep(self._look)
