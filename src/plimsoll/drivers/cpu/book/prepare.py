@@ -2,7 +2,9 @@
 
 Owns the steps of section 6 of the CPU driver's specification: one grant for each allocation result of this
 driver, in their order, so that several requests on one device, and several shares of it, are kept apart.
-Results with administrative access take no CPUs: who looks on is given a device and stays in the shared pool.
+
+DIFF: results with administrative access take no CPUs: who looks on is given a device and stays in the shared
+pool; the Go driver takes them for any other (test_administrative_access_takes_no_cpus).
 
 DIFF: in machine mode CPUs are chosen here where the claim's configuration names none, which the Go driver
 refuses (test_issue_217_machine_mode_without_a_cpuset).

@@ -4,6 +4,9 @@ Owns the rules (section 9 of the CPU driver's specification is what they mend). 
 believed, one that is missing is made good, and where two of them contradict each other nobody is: all CPUs
 that any of them names are kept from everybody until the claim is released. The environment of a container is
 never believed alone, since whoever writes a pod can write that.
+
+DIFF: a contradiction makes one claim disputed; in the Go driver it makes all of Synchronize fail, or goes
+unnoticed (test_a_disputed_claim_is_refused_until_it_is_released, test_a_container_that_was_told_otherwise).
 """
 
 from __future__ import annotations
