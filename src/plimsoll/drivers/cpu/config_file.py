@@ -292,6 +292,7 @@ def _assignment(value: Any, where: str, _: bool) -> AssignOptions:
         group_size=part.number("groupSize", default.group_size, most=4096),
         align_l3=part.flag("alignL3", default.align_l3),
         full_cores=part.flag("fullCores", default.full_cores),
+        quirks=part.flag("quirks", default.quirks),
     )
     part.end()
     return options
@@ -414,6 +415,7 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
             "groupSize": options.group_size,
             "alignL3": options.align_l3,
             "fullCores": options.full_cores,
+            "quirks": options.quirks,
         },
         "enforcement": pin.enforcement.value,
         "memoryNodes": pin.mems,

@@ -123,7 +123,8 @@ sysfsOverlay: /o.yaml
 nodeAllocatableForm: 1.36
 overhead: {perPod: 100m, perContainer: 0.5}
 requestPolicy: {publish: true, default: 1}
-assignment: {algorithm: distributed, sorting: spread, groupSize: 2, alignL3: false, fullCores: true}
+assignment:
+  {algorithm: distributed, sorting: spread, groupSize: 2, alignL3: false, fullCores: true, quirks: false}
 enforcement: nri
 memoryNodes: true
 liftCFSQuota: true
@@ -144,7 +145,7 @@ nriSocket: /nri.sock
         mapping=Mapping.V1_36,
         overhead=Overhead(Quantity.parse("100m"), Quantity.parse("0.5")),
         policy=RequestPolicy(default=1),
-        assign=AssignOptions(Algorithm.DISTRIBUTED, Sorting.SPREAD, 2, False, True),
+        assign=AssignOptions(Algorithm.DISTRIBUTED, Sorting.SPREAD, 2, False, True, False),
         pin=PinSettings(Enforcement.NRI, True, True, True, True, True),
         host_root=Path("/host"),
         overlay=Path("/o.yaml"),
@@ -313,6 +314,7 @@ ALL = st.builds(
         st.sampled_from(Algorithm),
         st.sampled_from(Sorting),
         st.integers(1, 9),
+        st.booleans(),
         st.booleans(),
         st.booleans(),
     ),

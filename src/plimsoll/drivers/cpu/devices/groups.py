@@ -2,9 +2,10 @@
 
 Owns `arrange`: reserved CPUs, the floor of the shared pool, and the domains, each of which is published as
 one device. Promises: domains, reserved CPUs and floor are disjoint; all other online CPUs are in a domain
-(with whole cores only: all whole cores); names are unique DNS labels, and mean the same CPUs for as long as
-somebody remembers them (`earlier`, `held`). Names and order are the Go driver's where it has the mode
-(section 4 of the CPU driver's specification); groups by L3 cache and by PCIe root are ours.
+(with whole cores only: all whole cores of sizes that go together); names are unique DNS labels, and mean the
+same CPUs for as long as somebody remembers them (`earlier`, `held`). Names and order are the Go driver's
+where it has the mode (section 4 of the CPU driver's specification); groups by L3 cache and by PCIe root are
+ours.
 
 DIFF: SMT siblings are neighbours in the numbering of CPUs whatever the width of SMT; the Go driver knows
 pairs only (test_problem_2_siblings_of_four_way_smt_are_neighbours).
@@ -17,10 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from math import lcm
 from operator import or_
 from types import MappingProxyType
 
@@ -124,8 +124,7 @@ def arrange(
 def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) -> Domain:
     step = 1
     if settings.assign.full_cores and settings.mode is Mode.GROUPED:
-        whole = [core for core in topology.cores.values() if core <= cpus]
-        cpus, step = _union(whole), lcm(*(len(core) for core in whole))
+        cpus, step = _whole_cores([core for core in topology.cores.values() if core <= cpus])
     places = [topology.by_id[cpu] for cpu in cpus]
     roots = tuple(sorted({root for place in places for root in place.pcie_roots}))
     return Domain(
@@ -140,6 +139,19 @@ def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) 
         cpu=places[0] if settings.mode is Mode.INDIVIDUAL and places else None,
         step=step,
     )
+
+
+def _whole_cores(cores: Sequence[CpuSet]) -> tuple[CpuSet, int]:
+    """The CPUs of cores, and what amounts must be multiples of so that whole cores always make them up.
+
+    That is the size of the largest core, if each size divides the next: then whatever is taken, what is left
+    is made up of whole cores again. Cores of other sizes (some of their CPUs are offline) are left out.
+    """
+    sizes: list[int] = []
+    for size in sorted({len(core) for core in cores}, reverse=True):
+        if not sizes or sizes[-1] % size == 0:
+            sizes.append(size)
+    return _union(core for core in cores if len(core) in sizes), sizes[0] if sizes else 1
 
 
 def _common(values: Iterable[int]) -> int:
@@ -301,7 +313,7 @@ def _warn(
 ) -> None:
     left = claimable - _union(domain.cpus for domain in domains.values())
     if left and settings.mode is Mode.GROUPED:
-        what = f"CPUs {left} cannot be claimed: only whole cores can, and other CPUs of their cores cannot"
+        what = f"CPUs {left} cannot be claimed: only whole cores can, and others of their cores are not there"
         fix = "reserve all CPUs of a core or none (reservedCPUs, sharedCPUs)"
         warnings.append(Finding(Severity.WARNING, what, fix))
     for domain in domains.values():

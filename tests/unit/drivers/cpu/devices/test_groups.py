@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.assign import AssignOptions
+from plimsoll.drivers.cpu.assign.assign import Assigned, assign
 from plimsoll.drivers.cpu.devices import Arrangement, arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Cpu, Topology
@@ -307,7 +308,9 @@ def test_every_cpu_is_somewhere_and_nowhere_twice(machine: Topology, options: di
         assert union == machine.all
     else:
         left = machine.all - union
-        assert all(not core <= left | found.claimable for core in _broken(machine, left))
+        largest = max(map(len, machine.cores.values()))
+        for core in _broken(machine, left):
+            assert len(core) < largest or not core <= left | found.claimable
     for name, domain in found.domains.items():
         assert LABEL.fullmatch(name)
         assert domain.name == name
@@ -359,3 +362,20 @@ def test_names_mean_the_same_while_cpus_come_and_go(
                 assert meant.setdefault(cpu, name) == name
         assert not set(now.domains) & set(now.away)
         assert all(not domain.cpus for domain in now.away.values())
+
+
+@given(machines(), OPTIONS, st.data())
+def test_every_amount_that_the_policy_allows_can_be_had_in_whole_cores(
+    machine: Topology, options: dict[str, object], data: st.DataObject
+) -> None:
+    """Claim after claim until nothing is left: whatever was taken before, whole cores make up the amount."""
+    chosen = replace(settings(**options), mode=Mode.GROUPED, assign=FULL)
+    for domain in arrange(machine, chosen).domains.values():
+        free, left = domain.cpus, domain.capacity
+        while left:
+            amount = domain.step * data.draw(st.integers(1, left // domain.step))
+            got = assign(machine, free, amount, FULL)
+            assert isinstance(got, Assigned), (domain, free, amount, got)
+            assert got.cpus <= free
+            assert len(got.cpus) == amount
+            free, left = free - got.cpus, left - amount
