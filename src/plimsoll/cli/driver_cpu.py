@@ -235,5 +235,11 @@ def run_plan(output: str, **given: Any) -> None:
 
 def parse_running(arguments: tuple[str, ...]) -> dict[str, Any]:
     """The flags of a driver that runs, by its command line; what is not understood is left out."""
-    made = cpu_commands.make_context("cpu", list(arguments), resilient_parsing=True)
+    made = cpu_commands.make_context(
+        "cpu",
+        list(arguments),
+        resilient_parsing=True,
+        ignore_unknown_options=True,
+        allow_interspersed_args=True,
+    )
     return {name: value for name, value in made.params.items() if value is not None}

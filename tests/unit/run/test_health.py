@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.run.health import HealthServer
+from plimsoll.run.health import HealthServer, _is_here
 
 
 async def metrics() -> AsyncIterator[bytes]:
@@ -50,6 +50,61 @@ def test_the_pages() -> None:
             ):
                 await other.start("127.0.0.1", server.port)
             await other.stop()
+        finally:
+            await server.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("remote", "here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("2001:db8::1", False),
+        ("", False),
+        (None, False),
+        ("somewhere", False),
+    ],
+)
+def test_who_is_on_the_same_machine(remote: str | None, here: bool) -> None:
+    assert _is_here(remote) is here
+
+
+def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        server = HealthServer(
+            live={"ping": lambda: ""},
+            ready={},
+            health={"driver": lambda: "no runtime"},
+            metrics=metrics,
+            debug={"driver": lambda: {}},
+            unwell=503,
+            flag="--bind-address",
+            debug_here_only=True,
+        )
+        await server.start("127.0.0.1", 0)
+        try:
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+
+                async def get(path: str) -> tuple[int, str]:
+                    async with session.get(path) as answer:
+                        return answer.status, await answer.text()
+
+                assert await get("/livez") == (200, "ok")
+                failed = "[-]driver failed: no runtime\nhealthz check failed\n"
+                assert await get("/healthz") == (503, failed)
+                assert await get("/debug/driver") == (200, "{}")
+                monkeypatch.setattr("plimsoll.run.health._is_here", lambda remote: False)
+                assert (await get("/debug/driver"))[0] == 403
+                assert (await get("/metrics"))[0] == 200
+            other = HealthServer(live={}, ready={}, metrics=metrics, flag="--bind-address")
+            with pytest.raises(ConfigError, match="give another address with --bind-address"):
+                await other.start("127.0.0.1", server.port)
         finally:
             await server.stop()
 
