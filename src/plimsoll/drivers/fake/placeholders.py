@@ -25,11 +25,15 @@ _MOST = 2**63 - 1
 
 def fill(text: str, variables: Variables) -> str:
     """The text with all placeholders replaced; InputError says which cannot be."""
+    if "{" not in text and "}" not in text:  # most texts
+        return text
     return "".join(str(value) for value in _pieces(text, variables))
 
 
 def fill_value(text: str, variables: Variables) -> Value:
     """The same, but a text that is one placeholder is what that stands for."""
+    if "{" not in text and "}" not in text:
+        return text
     pieces = list(_pieces(text, variables))
     if len(pieces) == 1:
         return pieces[0]

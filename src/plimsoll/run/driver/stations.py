@@ -17,8 +17,10 @@ from plimsoll.drivers.kit import Driver, Station
 from plimsoll.drivers.kit.station import CDI_FOLDER, KUBELET_ROOT
 from plimsoll.errors import ConfigError
 
-#: Stations that start at a time.
-_AT_ONCE = 32
+#: Stations that start at a time, and how long the next one waits for the one before: nodes on the same loop
+#: have a second to get an answer, and must not be kept from it by what else goes on.
+_AT_ONCE = 4
+_TURN_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 
 
@@ -60,6 +62,8 @@ class Stations:
         async def begin(station: Station) -> None:
             async with slots:
                 await station.start()
+                if len(self.all) > _AT_ONCE:
+                    await station.wait_registered(_TURN_SECONDS)
 
         results = await asyncio.gather(*map(begin, self.all), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
