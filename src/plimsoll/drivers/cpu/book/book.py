@@ -29,7 +29,15 @@ from plimsoll.drivers.cpu.book.faults import PrepareFault, Why, quote
 from plimsoll.drivers.cpu.book.holdings import Holding, How, union
 from plimsoll.drivers.cpu.book.near import near_of, needs_neighbours
 from plimsoll.drivers.cpu.book.prepare import Plan, Scene, fill, plan, repeat
-from plimsoll.drivers.cpu.book.reconcile import Doubt, Seen, apply, doubt, find_misplaced, reconcile
+from plimsoll.drivers.cpu.book.reconcile import (
+    Doubt,
+    Seen,
+    apply,
+    doubt,
+    find_disputes,
+    find_misplaced,
+    reconcile,
+)
 from plimsoll.drivers.cpu.book.record import make_body, record_file
 from plimsoll.drivers.cpu.devices.groups import Arrangement
 from plimsoll.drivers.cpu.settings import CpuSettings
@@ -77,13 +85,13 @@ class CpuBook:
         self, settings: CpuSettings, topology: Topology, arrangement: Arrangement, record: RecordFile
     ) -> None:
         self.settings = settings
-        self.findings: tuple[Finding, ...] = ()
         #: Whether containers share CPUs, so that some must be left to them.
         self.needed: Callable[[], bool] = lambda: False
         self.revision = 0
         self._topology, self._arrangement = topology, arrangement
         self._record = record
         self.lock = threading.RLock()
+        self._notes: tuple[Finding, ...] = ()
         self._kept: dict[str, Holding] = {}
         self._doubts: dict[str, Doubt] = {}
         self._why: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -95,8 +103,8 @@ class CpuBook:
         book = cls(settings, topology, arrangement, record_file(settings))
         loaded = book._record.load()
         book._kept = dict(loaded.value or {})
-        found = [loaded.finding] if loaded.finding is not None else []
-        book.findings = (*found, *book.recheck())
+        book._notes = (loaded.finding,) if loaded.finding is not None else ()
+        book.recheck()
         return book
 
     # -- what there is
@@ -105,6 +113,12 @@ class CpuBook:
     def holdings(self) -> Mapping[str, Holding]:
         """By the UID of the claim. Never changed: replaced."""
         return self._holdings
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was wrong when files were last compared, and what is wrong now."""
+        holdings = self._holdings
+        return (*self._notes, *find_disputes(holdings), *find_misplaced(holdings, self._scene()))
 
     @property
     def shared(self) -> CpuSet:
@@ -157,7 +171,7 @@ class CpuBook:
         file = cdi.read_file(self.settings.cdi, uid)
         if uid not in self._kept and file.cpus:
             # Somebody else has prepared it since we looked.
-            self.findings = (*self.findings, *self.recheck())
+            self.recheck()
         known = self._holdings.get(uid)
         scene = self._scene(without=uid)
         if known is None:
@@ -221,7 +235,7 @@ class CpuBook:
 
     @_alone
     def recheck(self) -> tuple[Finding, ...]:
-        """Compare with the CDI files, and mend what can be mended."""
+        """Compare with the CDI files, and mend what can be mended; what was found is in `findings`, too."""
         files, faults = cdi.read_files(self.settings.cdi)
         scene = self._scene()
         found = reconcile(self._kept, files, scene)
@@ -238,7 +252,9 @@ class CpuBook:
                 findings.append(
                     Finding(Severity.ERROR, str(failed), "make the folder writable", failed.where)
                 )
-        return (*findings, *find_misplaced(self._holdings, scene))
+        damaged = [note for note in self._notes if note.path.startswith(str(self.settings.folder))]
+        self._notes = (*damaged, *findings)
+        return self.findings
 
     @_alone
     def witness(self, containers: Iterable[Seen]) -> tuple[Finding, ...]:

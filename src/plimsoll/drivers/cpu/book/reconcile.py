@@ -38,7 +38,10 @@ class Seen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What to believe. `rewrite` are claims whose CDI file is to be written again."""
+    """What to believe. `rewrite` are claims whose CDI file is to be written again.
+
+    Disputes are part of the holdings; `find_disputes` puts them into words.
+    """
 
     holdings: Mapping[str, Holding]
     findings: tuple[Finding, ...] = ()
@@ -71,7 +74,7 @@ def reconcile(record: Mapping[str, Holding], files: Mapping[str, CdiFile], scene
                 f"the CDI file of claim {uid} cannot be used, and the record does not know it: {file.fault}"
             )
             findings.append(Finding(Severity.ERROR, what, f"remove {file.path}", file.path))
-    _find_overlaps(holdings, findings)
+    _dispute_overlaps(holdings)
     disputed = [uid for uid, holding in holdings.items() if holding.disputed]
     return Reconciled(holdings, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
 
@@ -107,7 +110,8 @@ def doubt(
     """
     doubts: dict[str, Doubt] = {}
     findings: list[Finding] = []
-    free = scene.shared - union(holding.cpus for holding in holdings.values())
+    # Not what is shared now: CPUs that were contested a moment ago are looked at anew.
+    free = scene.topology.all - scene.arrangement.reserved - union(h.cpus for h in holdings.values())
     for container in sorted(containers, key=lambda seen: seen.where):
         for uid in sorted(container.claims):
             told, holding = container.claims[uid], holdings.get(uid)
@@ -135,6 +139,15 @@ def doubt(
             doubts[uid] = Doubt(before.text, before.contested | more)
             findings.append(_dispute_finding(holding, what))
     return doubts, tuple(findings)
+
+
+def find_disputes(holdings: Mapping[str, Holding]) -> tuple[Finding, ...]:
+    """What is disputed now."""
+    return tuple(
+        _dispute_finding(holdings[uid], holdings[uid].disputed)
+        for uid in sorted(holdings)
+        if holdings[uid].disputed
+    )
 
 
 def apply(holding: Holding, doubted: Doubt | None) -> Holding:
@@ -166,7 +179,6 @@ def _compare(known: Holding, file: CdiFile | None, findings: list[Finding]) -> t
     what = f"the record has CPUs {known.granted}, the CDI file {file.cpus}"
     if file.fault:
         what += f" ({file.fault})"
-    findings.append(_dispute_finding(known, what, file.path))
     contested = (known.contested | file.cpus) - known.granted
     return replace(known, disputed=known.disputed or what, contested=contested), False
 
@@ -188,15 +200,13 @@ def _adopt(file: CdiFile, scene: Scene, findings: list[Finding]) -> Holding:
     if away := cpus - scene.topology.all:
         why.append(f"CPUs {away} are offline")
     if why:
-        holding = replace(holding, disputed=f"its CDI file has CPUs {cpus}: {'; '.join(why)}")
-        findings.append(_dispute_finding(holding, holding.disputed, file.path))
-        return holding
+        return replace(holding, disputed=f"its CDI file has CPUs {cpus}: {'; '.join(why)}")
     what = f"claim {file.uid} is not in the record; it is taken over from its CDI file with CPUs {cpus}"
     findings.append(Finding(Severity.INFO, what, path=file.path))
     return holding
 
 
-def _find_overlaps(holdings: dict[str, Holding], findings: list[Finding]) -> None:
+def _dispute_overlaps(holdings: dict[str, Holding]) -> None:
     """Claims that have CPUs in common are all disputed: which of them was there first cannot be known."""
     owners: dict[int, list[str]] = {}
     for uid, holding in holdings.items():
@@ -213,11 +223,10 @@ def _find_overlaps(holdings: dict[str, Holding], findings: list[Finding]) -> Non
         what = f"CPUs {shared} are also those of claim {', '.join(others)}"
         if not holding.disputed:
             holdings[uid] = replace(holding, disputed=what)
-            findings.append(_dispute_finding(holding, what))
 
 
-def _dispute_finding(holding: Holding, what: str, path: str = "") -> Finding:
-    return Finding(Severity.ERROR, f"claim {name(holding)} is disputed: {what}", _RELEASE, path)
+def _dispute_finding(holding: Holding, what: str) -> Finding:
+    return Finding(Severity.ERROR, f"claim {name(holding)} is disputed: {what}", _RELEASE)
 
 
 def _reach(grant: Grant, scene: Scene) -> CpuSet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,7 @@ def test_a_disputed_claim_is_refused_until_it_is_released(desk: Desk) -> None:
     assert "disputed" in "".join(again.explain(uid_of(1)))
     assert desk.open().holdings == again.holdings
     assert again.release(ref_of(1)) is None
+    assert not again.findings
     assert str(prepared(again, claim).cpus) == "0,8"
 
 
@@ -263,9 +265,11 @@ def test_a_container_that_was_told_otherwise(desk: Desk) -> None:
     claim = make_claim(1, Asked(N0, "2"))
     holding = prepared(book, claim)
     odd = Container("default/p/c", {uid_of(1): CpuSet([1, 9])})
-    assert book.witness([odd])
+    for _ in range(2):
+        assert book.witness([odd])
+        assert str(book.held) == "0-1,8-9"
+    assert [finding.severity for finding in book.findings] == [Severity.ERROR]
     assert book.holdings[uid_of(1)].disputed
-    assert str(book.held) == "0-1,8-9"
     assert "disputed" in refusal(book, claim)
     # It is over when that container is.
     assert book.witness([]) == ()
@@ -477,3 +481,21 @@ def test_readers_keep_what_they_have_read(desk: Desk) -> None:
     assert not before
     with pytest.raises(TypeError):
         book.holdings["x"] = replace(book.holdings[uid_of(1)])  # type: ignore[index]
+
+
+def test_requests_that_no_device_can_be_named_after(desk: Desk) -> None:
+    desk.extra["pin"] = PinSettings(requests_apart=True)
+    book = desk.open()
+    assert "invalid CDI Spec" in refusal(book, make_claim(1, Asked(N0, "2", "a b")))
+    assert not book.holdings
+    assert not desk.open().holdings
+
+
+def test_claims_from_many_threads(desk: Desk) -> None:
+    book = desk.open()
+    claims = [make_claim(n, Asked(N0 if n % 2 else N1, "2")) for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(book.prepare, claims))
+    assert all(isinstance(answer, Holding) for answer in answers)
+    assert len(book.held) == 16
+    assert desk.open().holdings == book.holdings

@@ -14,7 +14,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.book.cdi import CdiFile
 from plimsoll.drivers.cpu.book.holdings import Grant, Holding, How, union
 from plimsoll.drivers.cpu.book.prepare import Scene
-from plimsoll.drivers.cpu.book.reconcile import apply, doubt, find_misplaced, reconcile
+from plimsoll.drivers.cpu.book.reconcile import apply, doubt, find_disputes, find_misplaced, reconcile
 from plimsoll.drivers.cpu.devices.groups import arrange
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.records import Severity
@@ -81,8 +81,9 @@ def test_a_file_that_says_otherwise_makes_a_dispute(fault: str) -> None:
     assert holding.granted == cpus("0-1")
     assert holding.disputed.startswith("the record has CPUs 0-1, the CDI file 1-2")
     assert not found.rewrite
-    assert found.findings[0].severity is Severity.ERROR
-    assert "unprepared" in found.findings[0].fix
+    told = find_disputes(found.holdings)[0]
+    assert told.severity is Severity.ERROR
+    assert "unprepared" in told.fix
     # It stays so when looked at again, also without the file.
     assert reconcile(found.holdings, other, scene_of()).holdings == found.holdings
     assert reconcile(found.holdings, {}, scene_of()).holdings == found.holdings
