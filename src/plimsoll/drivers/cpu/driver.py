@@ -276,9 +276,12 @@ class CpuDriver(Driver):
         return self.book.devices_of(answer, self._attributes())
 
     async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+        lost = self._lost()
         refusal = await asyncio.to_thread(self.book.release, claim)
         self._observer.released(SUCCESS if refusal is None else ERROR)
         if refusal is None:
+            # Devices that were kept for this claim alone go, and CPUs that it held may be where they belong.
+            self._rearrange(self.book.topology, changed=lost != self._lost())
             # Nobody waits for the shared containers to grow.
             self._begin(self._apply(), "growing the shared pool")
         return refusal
@@ -330,7 +333,7 @@ class CpuDriver(Driver):
                 await asyncio.sleep(backoff.delay(attempt, self._dice))
                 continue
             self._able = able
-            self._findings = check_form(self.settings, able.form) + self._check_node(node)
+            self._findings = check_form(self.settings, able.form, able) + self._check_node(node)
             self._tell(self._findings)
         self.station.publish()
 
@@ -344,15 +347,19 @@ class CpuDriver(Driver):
     async def _follow(self) -> None:
         """CPUs come and go: arrange them anew, and bring everybody in line."""
         async for topology in self._watch.changes():
-            before = self.book.topology
-            arrangement = arrange(
-                topology, self.settings, earlier=self.book.arrangement, held=self.book.by_device
-            )
-            findings = self.book.change(topology, arrangement)
-            _log.warning("CPUs online: %s, before: %s", topology.all, before.all)
-            self._tell((*findings, *arrangement.warnings))
+            _log.warning("CPUs online: %s, before: %s", topology.all, self.book.topology.all)
+            self._rearrange(topology)
             self._observer.topology_changed()
             await self._apply()
+
+    def _rearrange(self, topology: Topology, *, changed: bool = False) -> None:
+        """Decide anew what is published, and publish it if that is something else, or has `changed`."""
+        book = self.book
+        arrangement = arrange(topology, self.settings, earlier=book.arrangement, held=book.by_device)
+        if topology != book.topology or arrangement != book.arrangement:
+            changed = True
+            self._tell((*book.change(topology, arrangement), *arrangement.warnings))
+        if changed:
             self.station.publish()
             self.station.tell_health()
 
