@@ -143,8 +143,8 @@ class Roll:
 
     @property
     def shared_in_use(self) -> bool:
-        """Whether some container needs the shared pool."""
-        return any(entry.view.shared for entry in self.entries.values())
+        """Whether some container needs the shared pool; may be asked by any thread."""
+        return any(entry.view.shared for entry in tuple(self.entries.values()))
 
     def prune(self, scene: Scene) -> None:
         """Claims that nobody holds belong to no pod."""
