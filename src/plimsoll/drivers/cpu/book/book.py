@@ -96,6 +96,7 @@ class CpuBook:
         self._doubts: dict[str, Doubt] = {}
         self._why: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._holdings: Mapping[str, Holding] = MappingProxyType({})
+        self._held = EMPTY
 
     @classmethod
     def open(cls, settings: CpuSettings, topology: Topology, arrangement: Arrangement) -> CpuBook:
@@ -127,7 +128,7 @@ class CpuBook:
 
     @property
     def held(self) -> CpuSet:
-        return union(holding.cpus for holding in self._holdings.values())
+        return self._held
 
     @property
     def lost(self) -> Mapping[str, CpuSet]:
@@ -335,6 +336,7 @@ class CpuBook:
         seen = MappingProxyType({uid: apply(kept[uid], self._doubts.get(uid)) for uid in sorted(kept)})
         if dict(seen) != dict(self._holdings):
             self._holdings = seen
+            self._held = union(holding.cpus for holding in seen.values())
             self.revision += 1
 
     def _save(self, holdings: Mapping[str, Holding]) -> str:
