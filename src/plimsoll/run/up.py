@@ -19,7 +19,7 @@ from typing import Any, Literal
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client.endpoints import DEVICE_CLASSES
 from plimsoll.cluster.server.security.users import SCHEDULER, driver_user, node_user
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, Enforcement
 from plimsoll.errors import ApiError, ConfigError
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import Phase
@@ -127,6 +127,7 @@ class Up:
     # -- beginning
 
     def _check(self) -> None:
+        self._node_settings()  # names are refused before anything is made
         for name in (f"plugins_registry/{DRIVER_NAME}-reg.sock", "pod-resources/kubelet.sock"):
             path = self.settings.root / name
             if len(str(path).encode()) > _SOCKET_PATH:
@@ -193,12 +194,15 @@ class Up:
     async def _start_driver(self, server: RunningServer) -> None:
         layout = Layout(self.settings.root)
         await ensure_class(server)
+        cpu = self.settings.cpu
         settings = replace(
-            self.settings.cpu,
+            cpu,
             node=self.settings.node,
             kubelet_root=layout.root,
             cdi=layout.cdi,
             nri=layout.nri,
+            # The node has NRI, if not at once.
+            pin=replace(cpu.pin, enforcement=Enforcement.NRI) if _is_auto(cpu) else cpu.pin,
         )
         self.driver = CpuDriverProcess(server.client(driver_user(DRIVER_NAME)), settings)
         self._begin("driver", self.driver.run(), self.driver.stop)
@@ -281,6 +285,10 @@ async def _end_containers(agent: Agent) -> None:
     finally:
         await runtime.stop()
     await asyncio.to_thread(agent.equipment.cgroups.tear_down)
+
+
+def _is_auto(cpu: CpuSettings) -> bool:
+    return cpu.pin.enforcement is Enforcement.AUTO
 
 
 async def ensure_class(server: RunningServer) -> None:

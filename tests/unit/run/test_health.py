@@ -82,7 +82,7 @@ def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.M
             ready={},
             health={"driver": lambda: "no runtime"},
             metrics=metrics,
-            debug={"driver": lambda: {}},
+            debug={"driver": dict},
             unwell=503,
             flag="--bind-address",
             debug_here_only=True,

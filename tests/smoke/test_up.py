@@ -1,0 +1,240 @@
+"""`plimsoll up` as a process: a cluster on this machine whose pods really run on the CPUs they claim."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+)
+from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.errors import ApiError
+from plimsoll.node.cgroups.detect import detect
+from plimsoll.node.cgroups.kernel import LinuxKernel
+
+SECONDS = 60.0
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one-cpu"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "cpus",
+                        "exactly": {
+                            "deviceClassName": "dra.cpu",
+                            "capacity": {"requests": {"dra.cpu/cpu": "1"}},
+                        },
+                    }
+                ]
+            }
+        }
+    },
+}
+
+
+class Up:
+    """The command, over one folder."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.data = folder / "data"
+        self.log = folder / "up.log"
+        self._options = ["--data", str(self.data), "--listen", "127.0.0.1:0", *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.log.write_text("")
+        command = [sys.executable, "-m", "plimsoll.cli.main", "up", *self._options]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + SECONDS
+        while "Ctrl-C ends it" not in self.text():
+            assert self._process.poll() is None, self.text()
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.02)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"it did not stop:\n{self.text()}") from None
+
+    def tell(self, story: Callable[[Client], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with Client.connect(find_config(self.data / "kubeconfig", environ={})) as client:
+                await story(client)
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
+        yield Path(name)
+
+
+def pod(name: str, *, claim: bool = False) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "main", "image": "any", "command": ["sleep", "1000"]}
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    if claim:
+        container["resources"] = {"claims": [{"name": "cpus"}]}
+        spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": "one-cpu"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+async def until(look: Callable[[], Awaitable[Any]]) -> Any:
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while True:
+        with suppress(ApiError, KeyError, IndexError):
+            if found := await look():
+                return found
+        assert asyncio.get_running_loop().time() < deadline, "not in time"
+        await asyncio.sleep(0.05)
+
+
+async def running(client: Client, name: str) -> dict[str, Any]:
+    async def look() -> Any:
+        tree = await client.get(PODS, name, "default")
+        return tree if tree["status"]["containerStatuses"][0]["state"].get("running") else None
+
+    found: dict[str, Any] = await until(look)
+    return found
+
+
+def pids(data: Path, uid: str) -> list[int]:
+    """The processes of a pod's containers, by their cgroups."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if uid in (entry / "cgroup").read_text() and b"sleep" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def allowed(pid: int) -> str:
+    """The CPUs the kernel lets a process run on."""
+    found = re.search(r"(?m)^Cpus_allowed_list:\s*(\S+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return found[1]
+
+
+def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> None:
+    up = Up(folder, "--name", "here", "--nodes", "2", "--runtime", "none")
+
+    async def look(client: Client) -> None:
+        for name in ("here", "sim-0", "sim-1"):
+            assert (await client.get(NODES, name))["metadata"]["name"] == name
+        slices = [codec.decode_tree(raw) for raw in (await client.list(RESOURCE_SLICES)).items]
+        assert {(each["spec"]["driver"], each["spec"]["nodeName"]) for each in slices} == {
+            ("dra.cpu", "here")
+        }
+        assert await client.get(DEVICE_CLASSES, "dra.cpu")
+
+    async def write(client: Client) -> None:
+        await look(client)
+        await client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, "default")
+        await client.create(PODS, pod("pinned", claim=True))
+        bound = await running(client, "pinned")
+        assert bound["spec"]["nodeName"] == "here"
+        assert bound["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+
+    async def find(client: Client) -> None:
+        await look(client)
+        await running(client, "pinned")
+
+    try:
+        up.start()
+        text = up.text()
+        assert f"export KUBECONFIG={up.data}/kubeconfig" in text
+        up.tell(write)
+        assert up.stop() == 0
+        up.start()
+        up.tell(find)
+    finally:
+        code = up.stop(signal.SIGTERM)
+    assert code == 0
+    assert "Traceback" not in up.text(), up.text()
+
+
+def cannot_pin() -> str:
+    """Why processes cannot be pinned here, or nothing."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if len(os.sched_getaffinity(0)) < 2:
+        return "needs two CPUs"
+    found = detect(Path("/sys/fs/cgroup"), LinuxKernel())
+    if "cpuset" not in (found.v2 if found.version == 2 else found.v1):
+        return "needs cgroups with cpuset that can be written"
+    return ""
+
+
+@pytest.mark.skipif(bool(cannot_pin()), reason=cannot_pin() or "-")
+def test_a_pod_runs_on_the_cpu_it_claims_and_its_neighbours_do_not(folder: Path) -> None:
+    up = Up(folder, "--name", f"up-{os.getpid()}")
+    every = allowed(os.getpid())
+
+    async def story(client: Client) -> None:
+        await client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, "default")
+        await client.create(PODS, pod("neighbour"))
+        neighbour = await running(client, "neighbour")
+        (other,) = pids(up.data, neighbour["metadata"]["uid"])
+        assert allowed(other) == every
+        await client.create(PODS, pod("pinned", claim=True))
+        pinned = await running(client, "pinned")
+        (own,) = pids(up.data, pinned["metadata"]["uid"])
+        mine, theirs = allowed(own), allowed(other)
+        assert mine.isdigit()
+        assert set(os.sched_getaffinity(own)) == {int(mine)}
+        assert set(os.sched_getaffinity(other)) == set(os.sched_getaffinity(0)) - {int(mine)}, theirs
+        await client.delete(PODS, "pinned", "default")
+
+        async def grown() -> bool:
+            return allowed(other) == every
+
+        await until(grown)
+
+    try:
+        up.start()
+        up.tell(story)
+    finally:
+        code = up.stop()
+    assert code == 0
+    # Nothing runs on when all has ended.
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/plimsoll-up-{os.getpid()}"))
+    assert "Traceback" not in up.text(), up.text()
