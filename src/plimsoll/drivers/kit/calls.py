@@ -40,6 +40,8 @@ _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _REQUEST = re.compile(f"{_LABEL}(/{_LABEL})?")
 _NO_LOCK_RETRY = 0.02
 _BAD = "BadAnswer"
+#: Claims read from the API at the same time.
+_MOST_READS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Calls:
         self._lock = lock
         self._read_seconds = read_seconds
         self._turn = asyncio.Lock()
+        self._reading = asyncio.Semaphore(_MOST_READS)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> Mapping[str, Devices | Refusal]:
@@ -128,7 +131,8 @@ class Calls:
         return answers
 
     async def _read(self, ref: ClaimRef) -> AllocatedClaim | Refusal:
-        return await read_claim(self._client, ref, self._driver.name, timeout=self._read_seconds)
+        async with self._reading:
+            return await read_claim(self._client, ref, self._driver.name, timeout=self._read_seconds)
 
     async def _prepare_one(self, claim: AllocatedClaim) -> Devices | Refusal:
         try:

@@ -151,13 +151,13 @@ class Publisher:
 
     def want(self, pools: Iterable[Pool]) -> tuple[PoolFault, ...]:
         """From now on these pools, and no others; what cannot be published."""
-        self._told = True
         faults: list[PoolFault] = []
         given: dict[str, Pool] = {}
         for pool in pools:
             if pool.name in given:
                 faults.append(PoolFault("pool", pool.name))
             given.setdefault(pool.name, pool)
+        self._told = True  # not before: what nobody spoke of is deleted
         for name in {*self._pools, *(slice_.pool for slice_ in self._informer.items())} - set(given):
             self._again(name, ())
         for name, pool in given.items():

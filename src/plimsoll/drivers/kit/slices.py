@@ -24,6 +24,7 @@ MOST_DEVICES, MOST_WITH_EXTRAS, MOST_COUNTER_SETS = 128, 64, 8
 #: Hex digits of a slice's place in its pool, at least.
 _INDEX_DIGITS = 5
 _NAME = re.compile(r"([0-9a-f]+)-")
+_LONGEST_PREFIX = 240
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -92,7 +93,8 @@ def cut(pool: Pool) -> tuple[Wanted, ...] | PoolFault:
     try:
         devices = [_plain(device) for device in pool.devices]
         counters = [_plain(counter_set) for counter_set in pool.counters]
-    except DecodeError as error:
+        most = max(1, min(int(pool.per_slice), MOST_DEVICES))
+    except (DecodeError, TypeError, ValueError) as error:
         return PoolFault("malformed", pool.name, detail=str(error))
     if (fault := _check(pool.name, devices, counters)) is not None:
         return fault
@@ -100,7 +102,7 @@ def cut(pool: Pool) -> tuple[Wanted, ...] | PoolFault:
         {"sharedCounters": counters[start : start + MOST_COUNTER_SETS]}
         for start in range(0, len(counters), MOST_COUNTER_SETS)
     ]
-    parts += [{"devices": part} for part in _chunks(devices, max(1, min(pool.per_slice, MOST_DEVICES)))]
+    parts += [{"devices": part} for part in _chunks(devices, most)]
     return tuple(Wanted(index, content) for index, content in enumerate(parts or [{"devices": []}]))
 
 
@@ -342,8 +344,9 @@ def read_index(name: str, digits: int) -> int:
 
 
 def name_prefix(index: int, count: int, driver: str, node: str) -> str:
-    """What a slice's name begins with; the server adds what makes it unique."""
-    return f"{index:0{index_digits(count)}x}-{driver}-{node}-"
+    """What a slice's name begins with, no longer than servers take; they add what makes it unique."""
+    whole = f"{index:0{index_digits(count)}x}-{driver}-{node}"
+    return whole[:_LONGEST_PREFIX].rstrip(".-") + "-"
 
 
 def keep_times(content: Tree, seen: Tree) -> Tree:

@@ -50,7 +50,9 @@ GRACE_SECONDS = 30.0
 #: What failed, and should not have, begins again after this.
 AGAIN_SECONDS = 5.0
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME_LONGEST = 63
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
@@ -88,7 +90,7 @@ class Station:
         grace: float = GRACE_SECONDS,
     ) -> None:
         """ConfigError if names or folders cannot be used."""
-        if not _NAME.fullmatch(driver.name):
+        if not _NAME.fullmatch(driver.name) or len(driver.name) > _NAME_LONGEST:
             raise ConfigError(
                 f"driver name {driver.name!r}:"
                 " write a DNS name of at most 63 characters, such as gpu.example.com"

@@ -373,6 +373,21 @@ def test_a_slice_that_was_never_seen_is_not_believed_for_ever() -> None:
     run(story)
 
 
+def test_names_that_are_too_long_for_a_slice() -> None:
+    async def story() -> None:
+        async with world() as earth:
+            node = "n" * 250
+            await earth.add_node(node)
+            for _ in range(2):
+                async with running(Publisher(earth.client, "d" * 63, node)) as kit:
+                    kit.want([Pool("a", devices(130))])
+                    await until(lambda: kit.published)
+            assert len(earth.wire.writes) == 2
+            assert [tree["metadata"]["name"][:7] for tree in await earth.slices()] == ["00000-d", "00001-d"]
+
+    run(story)
+
+
 def test_withdrawing() -> None:
     async def story() -> None:
         async with world() as earth:

@@ -119,6 +119,8 @@ USE = {"counterSet": "s", "counters": {"x": {"value": "1"}}}
             Pool("p", [{"name": "d", "consumesCounters": [USE]}], [{"name": "s", "counters": {"y": {}}}]),
             'counter "x" referenced by device "d" not found in counter set "s"',
         ),
+        (Pool("p", None), 'pool "p": '),  # type: ignore[arg-type]
+        (Pool("p", (), (), per_slice="many"), 'pool "p": '),  # type: ignore[arg-type]
         (Pool("p", [{}]), 'pool "p": a device or counter set without a name'),
         (Pool("p", [{"name": "d", "attributes": {"x": object()}}]), 'pool "p": a device or counter set that'),
         (Pool("p", ["d"]), 'pool "p": a device or counter set without a name'),  # type: ignore[list-item]
@@ -233,6 +235,7 @@ def test_gates_that_seem_to_be_off() -> None:
 def test_names_say_the_place() -> None:
     assert name_prefix(0, 1, "drv", "node") == "00000-drv-node-"
     assert name_prefix(255, 300, "drv", "node") == "000ff-drv-node-"
+    assert name_prefix(0, 1, "drv", "n" * 229 + ".n" * 9) == f"00000-drv-{'n' * 229}-"
     assert index_digits(16**5) == 5
     assert index_digits(16**5 + 1) == 6
     assert read_index("000ff-drv-node-abcde", 5) == 255

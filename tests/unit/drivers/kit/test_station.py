@@ -284,7 +284,7 @@ def test_a_socket_of_somebody_else_is_still_there_after_the_end() -> None:
 def test_names_and_folders_that_cannot_be_used() -> None:
     async def story() -> None:
         async with place() as here:
-            for name in ("", "Upper", "a/b", "x" * 64, "-a"):
+            for name in ("", "Upper", "a/b", "x" * 64, "-a", "a..b", "a.-b"):
                 driver = Widgets()
                 driver.name = name
                 with pytest.raises(ConfigError, match="driver name"):
@@ -564,10 +564,17 @@ def test_a_driver_that_cannot_say_what_to_publish() -> None:
     async def story() -> None:
         async with place() as here:
             driver = Widgets()
+            async with here.running(driver) as station:
+                await until(lambda: station.published)
             driver.offer = 5  # type: ignore[assignment]
             async with here.running(driver) as station:
                 assert not station.published
                 assert station.publish_errors[0].startswith("pools(): TypeError: ")
+                driver.offer = [object()]  # type: ignore[list-item]
+                station.publish()
+                assert station.publish_errors[0].startswith("pools(): AttributeError: ")
+                await asyncio.sleep(0.2)
+                assert len(await here.earth.slices()) == 1  # of a former run: nobody said that it must go
                 driver.offer = [Pool(NODE)]
                 station.publish()
                 await until(lambda: station.published)
