@@ -11,6 +11,8 @@ DIFF: a claim can be used only in its own namespace; the Go driver believes any 
 prepared claim (test_a_claim_of_another_namespace_is_refused).
 DIFF: CPUs that are offline are left out of what is set; the Go driver does not follow them
 (test_offline_cpus_are_left_out).
+DIFF: a running container whose environment cannot be read goes on on the shared pool; the Go driver leaves it
+where it is (test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool).
 """
 
 from __future__ import annotations

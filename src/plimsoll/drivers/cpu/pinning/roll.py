@@ -3,6 +3,9 @@
 Owns `Roll`. What a container has is what was last said about it: by the runtime, or to it. What was said in
 the answer to an event may not have come to pass (runtimes pass over failures there), so it is not relied on
 when another container is about to get the same CPUs for itself.
+
+DIFF: a container is not made with exclusive CPUs while another one is known to stay on them; the Go driver
+makes it all the same (test_issue_297_a_claim_of_everything_does_not_start_over_shared_containers).
 """
 
 from __future__ import annotations
