@@ -1,0 +1,256 @@
+"""The whole driver in a whole cluster: scheduler, node agent and driver, on a machine made of files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.drivers.cpu import driver as driver_module
+from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
+from plimsoll.drivers.cpu.stale import StaleClaims
+from plimsoll.drivers.kit import Health
+from plimsoll.node.agent import Agent
+from plimsoll.node.containers import Phase
+from plimsoll.node.runtime.none import NoneRuntime
+from plimsoll.run.local import LocalCluster
+from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+
+MACHINE = make_machine(sockets=1, numa=2, cores=4, threads=1)
+CLASS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: dra.cpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "dra.cpu"'}}]}
+"""
+
+
+def template(name: str, cpus: str) -> str:
+    return f"""
+    apiVersion: resource.k8s.io/v1
+    kind: ResourceClaimTemplate
+    metadata: {{name: {name}}}
+    spec:
+      spec:
+        devices:
+          requests:
+          - name: cpu
+            exactly: {{deviceClassName: dra.cpu, capacity: {{requests: {{dra.cpu/cpu: "{cpus}"}}}}}}
+    """
+
+
+def pod(name: str, claim: str = "", *, beside: bool = False) -> dict[str, Any]:
+    containers: list[dict[str, Any]] = [{"name": "app", "image": "any"}]
+    spec: dict[str, Any] = {"containers": containers, "terminationGracePeriodSeconds": 0}
+    if claim:
+        spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": claim}]
+        containers[0]["resources"] = {"claims": [{"name": "cpus"}]}
+    if beside:
+        containers.append({"name": "beside", "image": "any"})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def is_running(tree: dict[str, Any]) -> bool:
+    return bool(tree["status"]["phase"] == "Running")
+
+
+class Ward:
+    """A cluster with one node, and what its driver needs."""
+
+    def __init__(self, cluster: LocalCluster, sysfs: Path) -> None:
+        self.cluster = cluster
+        root = cluster.node_root("node-0")
+        self.sysfs = sysfs
+        self.settings = CpuSettings(
+            node="node-0",
+            host_root=sysfs,
+            kubelet_root=root,
+            cdi=root / "cdi",
+            nri=root / "nri" / "nri.sock",
+        )
+
+    @asynccontextmanager
+    async def driver(self, settings: CpuSettings | None = None, **more: Any) -> AsyncIterator[CpuDriver]:
+        async with self.cluster.connect() as client:
+            driver = CpuDriver(client, settings or self.settings, watch_every=0.05, **more)
+            await driver.start()
+            try:
+                await until(lambda: driver.ready)
+                yield driver
+            finally:
+                await driver.stop()
+
+    def cpus(self) -> dict[str, str]:
+        """What the runtime has set, by pod and container."""
+
+        def ask(agent: Any) -> dict[str, str]:
+            runtime = cast(NoneRuntime, cast(Agent, agent).equipment.runtime)
+            inventory = runtime.inventory()
+            names = {each.uid: each.name for each in inventory.pods}
+            return {
+                f"{names[each.spec.pod]}/{each.spec.name}": each.resources.cpus or "-"
+                for each in inventory.containers
+                if each.state.phase is Phase.RUNNING and each.spec.pod in names
+            }
+
+        return self.cluster.ask_node("node-0", ask)
+
+    async def run(self, *pods: dict[str, Any]) -> None:
+        await asyncio.to_thread(self.cluster.apply, *pods)
+        for each in pods:
+            name = each["metadata"]["name"]
+            await asyncio.to_thread(self.cluster.wait_for, "pods", name, "default", is_running, timeout=20)
+
+    async def end(self, name: str) -> None:
+        await asyncio.to_thread(self.cluster.client.delete, self.cluster.find("pods"), name, "default")
+        await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=20)
+
+
+async def until(true: Callable[[], bool], timeout: float = 20.0) -> None:
+    async with asyncio.timeout(timeout):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def ward() -> Iterator[Ward]:
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        write_sysfs(MACHINE, folder)
+        with LocalCluster(scheduler=True, nodes=1) as cluster:
+            cluster.apply(CLASS, template("two", "2"), template("most", "4"))
+            yield Ward(cluster, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def play(story: Awaitable[None]) -> None:
+    async def whole() -> None:
+        await story
+
+    asyncio.run(whole())
+
+
+def test_claimed_cpus_are_left_by_all_others_and_given_back(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("neighbour"))
+            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
+            await ward.run(pod("pinned", "two", beside=True))
+            (holding,) = driver.book.holdings.values()
+            assert len(holding.granted) == 2
+            rest = str(driver.topology.all - holding.granted)
+            expected = {
+                "neighbour/app": rest,
+                "pinned/app": str(holding.granted),
+                "pinned/beside": rest,
+            }
+            assert ward.cpus() == expected
+            assert driver.describe()["shared"] == rest
+            await ward.end("pinned")
+            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
+            assert not driver.book.holdings
+            assert not list(ward.settings.cdi.glob("*"))
+
+    play(story())
+
+
+def test_a_driver_that_comes_back_knows_everything(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("neighbour"), pod("pinned", "two"))
+            before, holdings = ward.cpus(), dict(driver.book.holdings)
+        slices = ward.cluster.client.list(RESOURCE_SLICES)
+        async with ward.driver() as driver:
+            assert dict(driver.book.holdings) == holdings
+            assert ward.cpus() == before
+            assert ward.cluster.client.list(RESOURCE_SLICES) == slices, "nothing was written"
+            await ward.end("pinned")
+            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
+
+    play(story())
+
+
+def test_cpus_that_go_and_come_back(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("pinned", "two"), pod("neighbour"))
+            (holding,) = driver.book.holdings.values()
+            gone = CpuSet([min(holding.granted), 7])
+            write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
+            left = str(holding.granted - gone)
+            shared = str(MACHINE.all - holding.granted - gone)
+            await until(lambda: ward.cpus() == {"pinned/app": left, "neighbour/app": shared})
+            health = {each.device: each.health for each in driver.health()}
+            assert health == {"cpudevnuma000": Health.UNHEALTHY, "cpudevnuma001": Health.HEALTHY}
+            await until(lambda: capacities(ward)["cpudevnuma001"] == "3")
+            write_sysfs(MACHINE, ward.sysfs)
+            whole = {"pinned/app": str(holding.granted), "neighbour/app": str(MACHINE.all - holding.granted)}
+            await until(lambda: ward.cpus() == whole)
+            await until(lambda: capacities(ward)["cpudevnuma001"] == "4")
+            assert all(each.health is Health.HEALTHY for each in driver.health())
+
+    play(story())
+
+
+def capacities(ward: Ward) -> dict[str, str]:
+    return {
+        device["name"]: device["capacity"]["dra.cpu/cpu"]["value"]
+        for tree in ward.cluster.client.list(RESOURCE_SLICES)
+        for device in tree["spec"]["devices"]
+    }
+
+
+def test_no_claim_is_prepared_while_nobody_pins(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "LINK_SECONDS", 0.1)
+
+    async def story() -> None:
+        pin = PinSettings(enforcement=Enforcement.NRI)
+        settings = replace(ward.settings, nri=ward.sysfs / "nobody.sock", pin=pin)
+        async with ward.cluster.connect() as client:
+            driver = CpuDriver(client, settings)
+            await driver.start()
+            try:
+                await asyncio.to_thread(ward.cluster.apply, pod("pinned", "two"))
+                await until(lambda: driver.station.metrics.calls.refused > 0)
+                assert not driver.book.holdings
+                assert any("not pinned" in problem for problem in driver.problems())
+            finally:
+                await driver.stop()
+        async with ward.driver():
+            await asyncio.to_thread(
+                ward.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=20
+            )
+
+    play(story())
+
+
+def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("pinned", "two"))
+            assert len(driver.book.holdings) == 1
+        # Meanwhile somebody else releases it: the claim goes, our record stays.
+        record = ward.settings.record.read_bytes()
+        async with ward.driver() as driver:
+            await ward.end("pinned")
+            await until(lambda: not driver.book.holdings)
+        ward.settings.record.write_bytes(record)
+        await until(lambda: not ward.cluster.client.list(RESOURCE_CLAIMS, "default"))
+        more: dict[str, Any] = {"stale": StaleClaims(patience=0.2), "stale_every": 0.05}
+        async with ward.driver(**more) as driver:
+            await until(lambda: not driver.book.holdings)
+            assert driver.book.shared == MACHINE.all
+            assert not list(ward.settings.cdi.glob("*"))
+
+    play(story())
