@@ -50,6 +50,12 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--driver-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Its settings."
 )
 @click.option(
+    "--devices",
+    multiple=True,
+    metavar="FILE",
+    help="Devices of a file, on all nodes: a path, or gpus, nics, accelerators; repeatable.",
+)
+@click.option(
     "--leave-running", is_flag=True, help="Containers go on when all ends, and are taken over later."
 )
 @click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")

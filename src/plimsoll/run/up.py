@@ -25,7 +25,9 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.containers import Phase
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
+from plimsoll.run.driver.fake import FakeDriverProcess, find_plans
 from plimsoll.run.driver.process import CpuDriverProcess
+from plimsoll.run.driver.stations import Place
 from plimsoll.run.node.local import MACHINE
 from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import NodeSettings, host_name
@@ -53,6 +55,7 @@ class UpSettings:
     runtime: Literal["process", "none"] = "process"
     nodes: int = 0  #: simulated ones beside it
     driver: bool = True
+    devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md
     #: How CPUs are handed out; node and folders are filled in.
     cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
     leave_running: bool = False
@@ -70,6 +73,11 @@ class UpSettings:
         return self.data / "kubeconfig"
 
     @property
+    def control(self) -> Path:
+        """A file, if there is one, that says how the drivers of `devices` behave."""
+        return self.data / "control.yaml"
+
+    @property
     def node(self) -> str:
         return self.name or host_name()
 
@@ -83,6 +91,7 @@ class Up:
         self.scheduler: SchedulerProcess | None = None
         self.nodes: list[NodeProcess] = []
         self.driver: CpuDriverProcess | None = None
+        self.devices: FakeDriverProcess | None = None
         self._tasks: list[tuple[asyncio.Task[None], Callable[[], None]]] = []
         self._stop = asyncio.Event()
 
@@ -115,6 +124,9 @@ class Up:
             found.append(f"simulated    sim-0 to sim-{settings.nodes - 1}")
         if self.driver is not None:
             found.append(f"driver       {DRIVER_NAME}: class {DRIVER_NAME}, node {settings.node}")
+        for plan in self.devices.plans if self.devices is not None else ():
+            classes = ", ".join(each.name for each in plan.classes) or "none"
+            found.append(f"driver       {plan.name}: class {classes}, all nodes")
         return [
             *found,
             "",
@@ -128,7 +140,9 @@ class Up:
 
     def _check(self) -> None:
         self._node_settings()  # names are refused before anything is made
-        for name in (f"plugins_registry/{DRIVER_NAME}-reg.sock", "pod-resources/kubelet.sock"):
+        drivers = [DRIVER_NAME, *(plan.name for plan in find_plans(self.settings.devices))]
+        sockets = [f"plugins_registry/{driver}-reg.sock" for driver in drivers]
+        for name in (*sockets, "pod-resources/kubelet.sock"):
             path = self.settings.root / name
             if len(str(path).encode()) > _SOCKET_PATH:
                 raise ConfigError(
@@ -171,6 +185,8 @@ class Up:
         await asyncio.gather(*(self._usable(node.ready(_READY_SECONDS)) for node in self.nodes))
         if settings.driver:
             await self._start_driver(server)
+        if settings.devices:
+            await self._start_devices(server)
 
     def _node_settings(self) -> list[NodeSettings]:
         settings = self.settings
@@ -207,6 +223,19 @@ class Up:
         self.driver = CpuDriverProcess(server.client(driver_user(DRIVER_NAME)), settings)
         self._begin("driver", self.driver.run(), self.driver.stop)
         await self._usable(self.driver.ready(_READY_SECONDS))
+
+    async def _start_devices(self, server: RunningServer) -> None:
+        layout = Layout(self.settings.root)
+        simulated = [name for node in self.nodes[1:] for name in node.settings.names]
+        self.devices = FakeDriverProcess(
+            server.client(),
+            find_plans(self.settings.devices),
+            [Place(self.settings.node, layout.root, layout.cdi), *(Place(name, None) for name in simulated)],
+            client_for=lambda name: server.client(driver_user(name)),
+            control=self.settings.control,
+        )
+        self._begin("drivers of files", self.devices.run(), self.devices.stop)
+        await self._usable(self.devices.ready())
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
         self._tasks.append((asyncio.create_task(work, name=name), stop))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, NODES
+from plimsoll.api import codec
+from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_SLICES
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError, StoreError
 from plimsoll.run.up import Up, UpSettings, ensure_class
@@ -113,3 +114,30 @@ def test_without_a_driver(settings: UpSettings) -> None:
 
     asyncio.run(story())
     assert not (settings.root / "plugins" / "dra.cpu").exists()
+
+
+def test_devices_of_files(settings: UpSettings) -> None:
+    with pytest.raises(ConfigError, match="gpu: there is no such file"):
+        asyncio.run(Up(replace(settings, devices=("gpu",))).run())
+    seen: list[str] = []
+
+    async def story() -> None:
+        up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)))
+
+        async def look(cluster: Up) -> None:
+            assert cluster.server is not None
+            listing = await cluster.server.client().list(RESOURCE_SLICES)
+            seen.extend(codec.decode_tree(raw)["spec"]["nodeName"] for raw in listing.items)
+            cluster.stop()
+
+        def ready(cluster: Up) -> None:
+            seen.extend(line for line in cluster.lines() if line.startswith("driver"))
+            asyncio.get_running_loop().create_task(look(cluster))
+
+        async with asyncio.timeout(SECONDS):
+            await up.run(ready)
+
+    asyncio.run(story())
+    line, *nodes = seen
+    assert line == "driver       nic.example.com: class nic.example.com, all nodes"
+    assert sorted(nodes) == ["here", "sim-0", "sim-1"]

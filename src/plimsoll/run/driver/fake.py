@@ -75,6 +75,7 @@ class FakeDriverProcess:
         self._stale: set[str] = set()
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+        self._started = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- from outside
@@ -103,6 +104,11 @@ class FakeDriverProcess:
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until all are registered and published; ConfigError says what is missing."""
         patience = _READY_SECONDS + len(self.places) / _NODES_PER_SECOND if timeout is None else timeout
+        try:
+            async with asyncio.timeout(patience):
+                await self._started.wait()
+        except TimeoutError:
+            raise ConfigError(f"drivers have not started after {patience:g} s") from None
         await self.stations.ready(patience)
 
     # -- the story
@@ -139,6 +145,7 @@ class FakeDriverProcess:
         except BaseException:
             await self.end()
             raise
+        self._started.set()
         self._keep(self._publish_bare(), "slices of nodes without sockets")
         if self._control_file is not None:
             self._keep(self._watch_control(self._control_file), "control file")
