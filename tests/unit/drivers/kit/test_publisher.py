@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from plimsoll.cluster.client.retries import Backoff
 from plimsoll.drivers.kit import Pool
 from plimsoll.drivers.kit.publisher import Publisher, _Written
 from plimsoll.drivers.kit.slices import see_tree
+from plimsoll.errors import ApiError
 from tests.unit.drivers.kit.world import DRIVER, NODE, World, run, until, until_async, world
 
 
@@ -399,5 +401,71 @@ def test_withdrawing() -> None:
             assert await kit.withdraw() == ""
             earth.wire.cut()
             assert await kit.withdraw() == "connection refused"
+
+    run(story)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_slices_are_as_wanted_in_the_end(seed: int) -> None:
+    """Drivers change their minds, others write and delete, the API goes away, drivers are started anew."""
+    dice = Random(seed)
+
+    def wish() -> list[Pool]:
+        names = dice.sample(["a", "b", "c"], dice.randint(0, 3))
+        return [
+            Pool(
+                name, devices(dice.randint(0, 7), attributes={"n": {"int": dice.randint(0, 1)}}), per_slice=2
+            )
+            for name in names
+        ]
+
+    async def disturb(earth: World) -> None:
+        for tree in await earth.slices():
+            name = tree["metadata"]["name"]
+            with suppress(ApiError):
+                match dice.randint(0, 4):
+                    case 0:
+                        await earth.admin.delete(RESOURCE_SLICES, name)
+                    case 1:
+                        patch = {"spec": {"devices": [{"name": "bogus"}]}}
+                        await earth.admin.patch(RESOURCE_SLICES, name, patch)
+                    case 2:
+                        pool = {"generation": dice.randint(0, 9), "resourceSliceCount": dice.randint(1, 9)}
+                        await earth.admin.patch(RESOURCE_SLICES, name, {"spec": {"pool": pool}})
+
+    async def story() -> None:
+        async with world() as earth:
+            wanted: list[Pool] = []
+            for _ in range(3):
+                async with running(publisher(earth)) as kit:
+                    for _ in range(6):
+                        wanted = wish()
+                        kit.want(wanted)
+                        await asyncio.sleep(dice.choice((0, 0.01, 0.05)))
+                        await disturb(earth)
+                        if dice.random() < 0.3:
+                            earth.wire.cut()
+                            await disturb(earth)
+                            await asyncio.sleep(0.02)
+                            earth.wire.mend()
+            async with running(publisher(earth)) as kit:
+                kit.want(wanted)
+                await disturb(earth)
+
+                async def right() -> bool:
+                    found: dict[str, list[Any]] = {}
+                    pools: dict[str, set[tuple[int, int]]] = {}
+                    for tree in await earth.slices():
+                        pool = tree["spec"]["pool"]
+                        found.setdefault(pool["name"], []).extend(tree["spec"].get("devices") or ())
+                        counted = (pool["generation"], pool["resourceSliceCount"])
+                        pools.setdefault(pool["name"], set()).add(counted)
+                    counts = {name: [count for _, count in seen] for name, seen in pools.items()}
+                    return found == {pool.name: pool.devices for pool in wanted} and counts == {
+                        pool.name: [max(1, -(-len(pool.devices) // 2))] for pool in wanted
+                    }
+
+                await until_async(right)
+                await until(lambda: kit.published)
 
     run(story)
