@@ -3,6 +3,9 @@
 Owns where the pieces come from: the machine's CPUs from sysfs, the settings from the command line and file of
 the driver that runs (ours, or the Go one), and what that driver says of itself. Promises: the CPUs are in
 the report whatever else cannot be found out, and why something cannot is in it as well.
+
+DIFF: without a running driver the Go driver's command writes nothing
+(test_information_is_gathered_without_a_driver).
 """
 
 from __future__ import annotations

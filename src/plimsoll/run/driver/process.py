@@ -78,7 +78,11 @@ class CpuDriverProcess:
             await self._ready.wait()
 
     def problems(self) -> tuple[str, ...]:
-        """Why it is not well now; nothing if it is."""
+        """Why it is not well now; nothing if it is.
+
+        DIFF: the Go driver's /healthz is 200 for ever once it has started
+        (test_health_tells_the_truth).
+        """
         if not self._started:
             return ("the driver has not started yet",)
         try:
