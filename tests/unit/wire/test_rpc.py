@@ -77,3 +77,23 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) 
 def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at most 107 bytes"):
         rpc.check_path(tmp_path / ("x" * 107))
+
+
+def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "s"
+        first = await rpc.serve(path, HANDLERS, aside=True)
+        assert [each.name for each in tmp_path.iterdir()] == ["s"]
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.unlink()
+        second = await rpc.serve(path, HANDLERS, aside=True)
+        await first.stop(None)
+        assert rpc.answers(path)  # the end of the first is not the end of the second
+        await second.stop(None)
+        assert path.exists()
+        assert not rpc.answers(path)
+        (tmp_path / "d" / "x").mkdir(parents=True)
+        with pytest.raises(ConfigError, match="is in the way"):
+            await rpc.serve(tmp_path / "d", HANDLERS, aside=True)
+
+    asyncio.run(story())
