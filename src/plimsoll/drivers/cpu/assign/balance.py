@@ -4,7 +4,7 @@ Owns `Deal` and `find_deal`. A deal takes the same number of CPUs from each of k
 in turn from some of them. The kubelet tries every set of k nodes, and for each every subset for the rest, and
 keeps the first with the least standard deviation (in thousandths) of what is left free on each node. With 16
 nodes that takes it seconds. Here the same deal is found by bounds that sets of nodes cannot pass: see
-`_Search`. Pure.
+`Sets`. Pure.
 
 Since what is left in all is the same for every deal, the deviation only rises with the sum of squares of what
 is left: squares are compared, in whole numbers.
@@ -13,41 +13,53 @@ is left: squares are compared, in whole numbers.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import floor, isqrt
 
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """`each` CPUs from every one of `nodes`, then groups in turn from `rest`; both are positions."""
+    """`each` CPUs from every one of `nodes`, then groups in turn from `rest`; both are positions.
+
+    `best` unless there were too many sets to try.
+    """
 
     nodes: tuple[int, ...]
     each: int
     rest: tuple[int, ...]
+    best: bool = True
 
 
-def find_deal(free: Sequence[int], count: int, size: int, group: int) -> tuple[Deal, Deal] | None:
+EFFORT = 300_000
+"""How many sets are tried before the best so far must do: seconds, where the kubelet needs hours. Past 20
+NUMA nodes or so."""
+
+
+def find_deal(
+    free: Sequence[int], count: int, size: int, group: int, *, effort: int = EFFORT
+) -> tuple[Deal, Deal] | None:
     """The best deal of `count` CPUs from `size` nodes, of nodes with so many free; None if there is none.
 
     Twice: as it was found, and as the kubelet then uses it. It keeps the best set of nodes in memory that the
     sets it tries next are written to, so that what it uses is often not what it found.
     """
-    search = _Search(free, count, size, group)
+    tries = Tries(effort)
+    search = _Search(free, count, size, group, tries)
     nodes = search.find()
     if nodes is None:
         return None
     choices = [at for at, node in enumerate(nodes) if free[node] - search.each >= group]
     rest = search.find_rest(nodes) if search.groups else ()
-    found = Deal(nodes, search.each, tuple(nodes[choices[at]] for at in rest))
+    best = tries.left > 0
+    found = Deal(nodes, search.each, tuple(nodes[choices[at]] for at in rest), best)
     used_rest = overwritten(rest, len(choices))
     if search.best == 0:
         # At the first perfect set the kubelet stops, one set later.
         used = overwritten_by_next(nodes, len(free))
     else:
         used = overwritten(nodes, len(free))
-    return found, Deal(used, search.each, tuple(nodes[choices[at]] for at in used_rest))
+    return found, Deal(used, search.each, tuple(nodes[choices[at]] for at in used_rest), best)
 
 
 # -- what the kubelet's memory holds in the end
@@ -84,69 +96,105 @@ def overwritten_by_next(found: tuple[int, ...], total: int) -> tuple[int, ...]:
 # -- the search
 
 
+class Tries:
+    """How many more sets may be tried."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Sets:
+    """Sets of numbers that stand in an order, searched for the first with the least cost."""
+
+    def __init__(self, numbers: Sequence[int], tries: Tries) -> None:
+        self.numbers = numbers
+        self.tries = tries
+        # Of the numbers from a position on, the largest first.
+        self.largest = [sorted(numbers[at:], reverse=True) for at in range(len(numbers) + 1)]
+
+    def find(
+        self,
+        size: int,
+        bound: Callable[[Sequence[int]], int | None],
+        cost: Callable[[Sequence[int]], int | None],
+        limit: int,
+    ) -> tuple[int, tuple[int, ...]] | None:
+        """The least cost below the limit of sets of so many numbers, and the first set with it (positions).
+
+        `bound` is never more than `cost` (None: impossible), and does not grow if a number is replaced by a
+        larger one: so a set of which only the first members are known costs no less than what bounds these
+        with the largest of the others. Equal numbers are alike: of sets that look alike only the first is
+        tried.
+        """
+        numbers, largest, tries = self.numbers, self.largest, self.tries
+        found: tuple[int, ...] | None = None
+
+        def descend(chosen: tuple[int, ...], known: list[int], start: int) -> None:
+            nonlocal limit, found
+            missing = size - len(chosen)
+            if missing == 0:
+                exact = cost(known)
+                if exact is not None and exact < limit:
+                    limit = exact
+                    found = chosen
+                return
+            hopeless = -1
+            tried = set()
+            for at in range(start, len(numbers) - missing + 1):
+                number = numbers[at]
+                if number <= hopeless or number in tried:
+                    continue
+                if tries.left <= 0:
+                    return
+                tries.left -= 1
+                tried.add(number)
+                least = bound([*known, number, *largest[at + 1][: missing - 1]])
+                if least is None or least >= limit:
+                    hopeless = number
+                    continue
+                descend((*chosen, at), [*known, number], at + 1)
+
+        descend((), [], 0)
+        return None if found is None else (limit, found)
+
+
 class _Search:
     """The first set of nodes, in the order of positions, with the least deviation.
 
-    Two facts bound a set of which only some nodes are known. A node with more free CPUs in place of another
-    never makes the machine less even, so that no set is better than the known nodes with the freest others.
-    And no way to hand out the rest is better than to take every group from the node with most left. Nodes
-    with equal free counts are alike, so that of sets that look alike only the first is tried.
+    A node with more free CPUs in place of another never makes the machine less even, and no way to hand out
+    the rest is better than to take every group from the node with most left: these are the bounds.
     """
 
-    def __init__(self, free: Sequence[int], count: int, size: int, group: int) -> None:
+    def __init__(self, free: Sequence[int], count: int, size: int, group: int, tries: Tries) -> None:
+        self.tries = tries
         self.size = size
         self.group = group
         self.each = count // size // group * group
         self.groups = (count - self.each * size) // group
         self.score = _scoring(free, count)
         self.squares = sum(number * number for number in free)
+        self.free = free
         self.nodes = [at for at, number in enumerate(free) if number >= self.each]
-        self.counts = [free[at] for at in self.nodes]
-        # Of the nodes from a position on, the freest first.
-        self.freest = [sorted(self.counts[at:], reverse=True) for at in range(len(self.counts) + 1)]
         self.best = 0
-        self.found: tuple[int, ...] | None = None
         self.known: dict[tuple[int, ...], int | None] = {}
+        self.last: tuple[Sequence[int], _Rest] | None = None
 
     def find(self) -> tuple[int, ...] | None:
         if len(self.nodes) < self.size:
             return None
-        seed = self._score_of(self._freest_set())
+        numbers = [self.free[at] for at in self.nodes]
+        freest = _largest(numbers, self.size)
+        seed = self._score_of([numbers[at] for at in freest])
         if seed is None:
             # The freest nodes cannot give so many: no others can.
             return None
-        self.best = seed + 1
-        self._descend((), (), 0)
-        return self.found
+        found = Sets(numbers, self.tries).find(self.size, self._bound, self._score_of, seed + 1)
+        self.best, chosen = found or (seed, freest)
+        return tuple(self.nodes[at] for at in chosen)
 
-    def _freest_set(self) -> tuple[int, ...]:
-        """Free counts of the freest nodes, in the order of positions."""
-        chosen = sorted(range(len(self.counts)), key=lambda at: -self.counts[at])[: self.size]
-        return tuple(self.counts[at] for at in sorted(chosen))
-
-    def _descend(self, chosen: tuple[int, ...], counts: tuple[int, ...], start: int) -> None:
-        missing = self.size - len(chosen)
-        if missing == 0:
-            score = self._score_of(counts)
-            if score is not None and score < self.best:
-                self.best = score
-                self.found = tuple(self.nodes[at] for at in chosen)
-            return
-        hopeless = -1
-        tried = set()
-        for at in range(start, len(self.counts) - missing + 1):
-            count = self.counts[at]
-            if count <= hopeless or count in tried:
-                continue
-            tried.add(count)
-            with_this = (*counts, count)
-            bound = self._bound([*with_this, *self.freest[at + 1][: missing - 1]])
-            if bound is None or bound >= self.best:
-                hopeless = count
-                continue
-            self._descend((*chosen, at), with_this, at + 1)
-
-    def _bound(self, counts: list[int]) -> int | None:
+    def _bound(self, counts: Sequence[int]) -> int | None:
         """A score that no set with these free counts can better; None if they cannot give so many."""
         squares = self._squares_after_each(counts)
         if not self.groups:
@@ -159,70 +207,68 @@ class _Search:
     def _squares_after_each(self, counts: Sequence[int]) -> int:
         return self.squares + self.each * (self.each * len(counts) - 2 * sum(counts))
 
-    def _score_of(self, counts: tuple[int, ...]) -> int | None:
+    def _score_of(self, counts: Sequence[int]) -> int | None:
         """The least score of a set of nodes with these free counts; None if they cannot give so many."""
-        if counts not in self.known:
+        key = tuple(counts)
+        if key not in self.known:
             squares = self._squares_after_each(counts)
-            if self.groups:
-                left = [count - self.each for count in counts if count - self.each >= self.group]
-                drop = _Rest(left, self.groups, self.group).best
-                self.known[counts] = None if drop is None else self.score(squares - drop)
-            else:
-                self.known[counts] = self.score(squares)
-        return self.known[counts]
+            drop = self._rest(counts).best if self.groups else 0
+            self.known[key] = None if drop < 0 else self.score(squares - drop)
+        return self.known[key]
+
+    def _rest(self, counts: Sequence[int]) -> _Rest:
+        if self.last is not None and self.last[0] == counts:
+            return self.last[1]
+        left = [count - self.each for count in counts if count - self.each >= self.group]
+        rest = _Rest(left, self.groups, self.group, self.tries)
+        self.last = (counts, rest)
+        return rest
 
     def find_rest(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
         """Which of the nodes that have a group left give the rest: positions among these."""
-        at = dict(zip(self.nodes, self.counts, strict=True))
-        counts = [at[node] for node in nodes]
+        counts = [self.free[node] for node in nodes]
         squares = self._squares_after_each(counts)
-        left = [count - self.each for count in counts if count - self.each >= self.group]
-        return _Rest(left, self.groups, self.group).find(lambda drop: self.score(squares - drop) <= self.best)
+        return self._rest(counts).find(lambda drop: self.score(squares - drop) <= self.best)
 
 
 class _Rest:
     """How the rest is dealt out: `groups` groups, in turn from a subset of nodes with so many CPUs left.
 
-    A subset that cannot give so many groups is passed over; the kubelet does not return from it. `best` is by
-    how much the sum of squares can drop.
+    `best` is by how much the sum of squares can drop, below zero if the nodes have not so many groups. A
+    subset that has not is passed over: the kubelet does not return from it. Of a subset of as many nodes as
+    groups, or more, only the first give, one group each.
     """
 
-    def __init__(self, left: Sequence[int], groups: int, group: int) -> None:
+    def __init__(self, left: Sequence[int], groups: int, group: int, tries: Tries) -> None:
         self.left = left
         self.groups = groups
         self.group = group
-        # By how much squares drop with as many nodes as groups or more, and with fewer, by how many.
-        self.single = self._drop_single()
-        self.fewer = dict(self._drops_fewer())
-        best = max((self.single, *self.fewer.values()))
-        self.best = best if best >= 0 else None
+        self.sets = Sets(left, tries)
+        self.single = self._single(self.sets.largest[0]) if len(left) >= groups else -1
+        self.fewer = range(min(groups - 1, len(left)), 0, -1)
+        # What the largest drop is most often the best, and then spares to look at the others.
+        seeds = ([left[at] for at in _largest(left, size)] for size in self.fewer)
+        self.best = max(self.single, *(self.drop(seed) for seed in seeds), -1)
+        for size in reversed(self.fewer):
+            if self._most_of(self.sets.largest[0][:size]) > self.best:
+                self.best = max(self.best, self._drop_of(size))
 
-    def _drop_single(self) -> int:
-        """One group from each of as many nodes."""
-        if len(self.left) < self.groups:
-            return -1
-        return self._single(sum(heapq.nlargest(self.groups, self.left)))
+    def _single(self, givers: Sequence[int]) -> int:
+        return self.group * (2 * sum(givers[: self.groups]) - self.groups * self.group)
 
-    def _single(self, total: int) -> int:
-        return self.group * (2 * total - self.groups * self.group)
-
-    def _drops_fewer(self) -> Iterator[tuple[int, int]]:
-        best = self.single
-        ordered = sorted(self.left, reverse=True)
-        for size in range(min(self.groups - 1, len(ordered)), 0, -1):
-            # Only what is better than all larger subsets counts, and fewer nodes cannot do better than more.
-            if _most(ordered[:size], self.groups, self.group) <= best:
-                return
-            drop = self._drop_of(size)
-            if drop > best:
-                best = drop
-                yield size, drop
+    def _most_of(self, subset: Sequence[int]) -> int:
+        """More than which squares cannot drop if each of fewer nodes than groups gives one, at least."""
+        group = self.group
+        drop = group * (2 * sum(subset) - group * len(subset))
+        return drop + _most([number - group for number in subset], self.groups - len(subset), group)
 
     def _drop_of(self, size: int) -> int:
+        """The most that squares drop with a subset of so many nodes, if it is more than what is known."""
         rounds, extra = divmod(self.groups, size)
         if min(self.left) // self.group >= rounds + (extra > 0):
             return self._drop_roomy(size, rounds, extra)
-        return max(self.drop(subset) for subset in combinations(self.left, size))
+        found = self.sets.find(size, lambda subset: -self._most_of(subset), self._cost, -self.best)
+        return self.best if found is None else -found[0]
 
     def _drop_roomy(self, size: int, rounds: int, extra: int) -> int:
         """Where no node runs out: the first `extra` of the subset give one group more than the others."""
@@ -234,6 +280,10 @@ class _Rest:
                     sums[at + 1] = max(sums[at + 1], sums[at] + gives * number)
         squares = extra * (rounds + 1) ** 2 + (size - extra) * rounds**2
         return self.group * (2 * sums[size] - self.group * squares)
+
+    def _cost(self, subset: Sequence[int]) -> int | None:
+        drop = self.drop(subset)
+        return None if drop < 0 else -drop
 
     def drop(self, subset: Sequence[int]) -> int:
         """By how much squares drop if these nodes give in turn; -1 if they cannot give so many groups."""
@@ -263,25 +313,31 @@ class _Rest:
         """The first good subset, larger ones first, then in the order of positions."""
         if self.single >= 0 and good(self.single):
             return self._find_single(good)
-        for size in range(min(self.groups - 1, len(self.left)), 0, -1):
-            if size in self.fewer and good(self.fewer[size]):
-                for subset in combinations(range(len(self.left)), size):
-                    drop = self.drop([self.left[at] for at in subset])
-                    if drop >= 0 and good(drop):
-                        return subset
-        return ()
+
+        def possible(subset: Sequence[int]) -> int | None:
+            return 0 if good(self._most_of(subset)) else None
+
+        def right(subset: Sequence[int]) -> int | None:
+            drop = self.drop(subset)
+            return 0 if drop >= 0 and good(drop) else None
+
+        for size in self.fewer:
+            found = self.sets.find(size, possible, right, 1)
+            if found is not None:
+                return found[1]
+        # Tried too many: all that have a group left can give the rest.
+        return tuple(range(len(self.left)))
 
     def _find_single(self, good: Callable[[int], bool]) -> tuple[int, ...]:
         """Only the first members of a large subset give: the sooner these end, the larger it can be."""
         left, groups = self.left, self.groups
 
         def enough(chosen: list[int], start: int, end: int) -> bool:
-            others = left[start:end]
             missing = groups - len(chosen)
-            if len(others) < missing:
+            if end - start < missing:
                 return False
-            total = sum(left[at] for at in chosen) + sum(heapq.nlargest(missing, others))
-            return good(self._single(total))
+            others = sorted(left[start:end], reverse=True)[:missing]
+            return good(self._single([left[at] for at in chosen] + others))
 
         end = next(end for end in range(groups, len(left) + 1) if enough([], 0, end))
         chosen: list[int] = []
@@ -289,6 +345,11 @@ class _Rest:
             if len(chosen) < groups and enough([*chosen, at], at + 1, end):
                 chosen.append(at)
         return (*chosen, *range(end, len(left)))
+
+
+def _largest(numbers: Sequence[int], size: int) -> tuple[int, ...]:
+    """Where the largest numbers are, in order."""
+    return tuple(sorted(sorted(range(len(numbers)), key=lambda at: -numbers[at])[:size]))
 
 
 def _most(left: Sequence[int], groups: int, group: int) -> int:

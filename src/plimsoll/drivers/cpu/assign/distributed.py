@@ -50,7 +50,10 @@ def _deal(tables: Tables, free: int, count: int, group: int, sorting: Sorting) -
         dealt = _hand_out(tables, free, count, group, sorting, numas, used if tables.quirks else found)
         # DIFF: where the kubelet would hand out groups for ever, the deal is used as it was found
         # (test_what_the_kubelet_does_not_return_from_is_dealt_out).
-        return dealt or _hand_out(tables, free, count, group, sorting, numas, found)
+        dealt = dealt or _hand_out(tables, free, count, group, sorting, numas, found)
+        if dealt is not None and not found.best:
+            dealt.log.append((What.CUT_SHORT, 0, 0))
+        return dealt
     return None
 
 

@@ -24,6 +24,7 @@ class What(StrEnum):
     EVEN = "even"
     REST = "rest"
     NOT_EVEN = "not-even"
+    CUT_SHORT = "cut-short"
     COUNTED_ANEW = "counted-anew"
 
 
@@ -85,6 +86,7 @@ _LINES: dict[What, Callable[[Step], str]] = {
     ),
     What.REST: lambda step: f"the rest from {_named('NUMA node', step.ids)}: {_cpus(step)}",
     What.NOT_EVEN: lambda step: "no NUMA nodes can give the same number each: packed instead",
+    What.CUT_SHORT: lambda step: "too many sets of NUMA nodes to try all: the most even of those that were",
     What.COUNTED_ANEW: lambda step: (
         f"the kubelet's rule would have taken {_cpus(step)}, not all of which were free: "
         "counted anew with the real size of each core, cache and socket"
