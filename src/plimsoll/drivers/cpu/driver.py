@@ -94,6 +94,7 @@ class CpuDriver(Driver):
         self._able: Abilities | None = None
         self._unlinked_since: float | None = None
         self._told_unlinked = False
+        self._was_watched = False
         self._findings: tuple[Finding, ...] = ()
         self._stale = stale or StaleClaims()
         self._stale_every = stale_every
@@ -135,11 +136,15 @@ class CpuDriver(Driver):
         if self._book is None or self._enforcer is None:
             return ("the driver has not started yet",)
         found = []
+        self._was_watched = self._was_watched or self.station.watched
         if not self._enforcer.linked:
             found.append(f"containers are not pinned: {self._enforcer.link_error}")
         if not self.station.registered:
             why = self.station.registration_error
             found.append(f"not registered with the kubelet{f': {why}' if why else ''}")
+        elif self._was_watched and not self.station.watched:
+            # A kubelet that goes says nothing; one that listened to the health of devices does so no more.
+            found.append("the kubelet is gone: nobody listens to the health of devices")
         if self._watch.error:
             found.append(f"the machine cannot be read: {self._watch.error}")
         if self._able is None:

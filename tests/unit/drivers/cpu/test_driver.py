@@ -254,3 +254,17 @@ def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
             assert not list(ward.settings.cdi.glob("*"))
 
     play(story())
+
+
+def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await until(lambda: driver.station.watched)
+            assert driver.problems() == ()
+            await asyncio.to_thread(ward.cluster.stop_node, "node-0")
+            await until(lambda: any("the kubelet is gone" in problem for problem in driver.problems()))
+            assert any("not pinned" in problem for problem in driver.problems())
+            await asyncio.to_thread(ward.cluster.start_node, "node-0")
+            await until(lambda: driver.problems() == ())
+
+    play(story())
