@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +29,7 @@ from tests.smoke.test_up import TEMPLATE, pod, running, until
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 NODE = "metal"
+CAN_DROP = os.geteuid() == 0 and shutil.which("setpriv") is not None
 
 
 class DriverProgram(Program):
@@ -36,7 +39,9 @@ class DriverProgram(Program):
 
     def __init__(self, folder: Path, kubeconfig: Path, *options: str) -> None:
         super().__init__(folder, kubeconfig)
-        self._command = [sys.executable, "-m", "plimsoll.cli.main", "driver", "cpu"]
+        # As in the manifests: root, and no capability.
+        bare = ["setpriv", "--bounding-set=-all", "--no-new-privs"] if CAN_DROP else []
+        self._command = [*bare, sys.executable, "-m", "plimsoll.cli.main", "driver", "cpu"]
         self._command += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0", *options]
 
     def address(self) -> str:
@@ -116,6 +121,10 @@ def test_a_driver_is_asked_killed_and_started_again(
         driver.start()
         driver.await_text("INFO plimsoll.driver well")
         claim = asyncio.run(story())
+        if CAN_DROP:
+            assert driver._process is not None
+            status = Path(f"/proc/{driver._process.pid}/status").read_text()
+            assert "CapEff:\t0000000000000000" in status
         code, out = ask(capsys, driver, "status")
         assert code == 0
         assert f"claim     default/{claim}: CPUs" in out
