@@ -134,11 +134,11 @@ class FakeDriverProcess:
         for plan in self.plans:
             refuse_unusable(plan, form)
         orders = await asyncio.to_thread(read_control, self._control_file)
-        for plan in self.plans:
-            await self._start_plan(plan, form, orders)
-        if self._classes:
-            await ensure_classes(self._client, self.plans)
         try:
+            for plan in self.plans:
+                self._start_plan(plan, form, orders)
+            if self._classes:
+                await ensure_classes(self._client, self.plans)
             await self.stations.start()
             for slices in self._bare.values():
                 await slices.publish()
@@ -163,7 +163,7 @@ class FakeDriverProcess:
 
     # -- inside
 
-    async def _start_plan(self, plan: DriverPlan, form: Form | None, orders: Control) -> None:
+    def _start_plan(self, plan: DriverPlan, form: Form | None, orders: Control) -> None:
         client = self._client_for(plan.name)
         own: list[FakeDriver] = []
         bare: list[FakeDriver] = []

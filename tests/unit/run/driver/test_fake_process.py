@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.forms import Form
+from plimsoll.cli.main import main
 from plimsoll.cluster.server.security.users import driver_user
 from plimsoll.drivers.fake.driver import FakeDriver
 from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
@@ -210,6 +211,19 @@ def test_devices_that_are_not_attached_keep_their_pod_waiting(outcome: str, said
 # -- LocalCluster
 
 
+def test_drivers_outlast_an_agent() -> None:
+    with LocalCluster(nodes=["n"], scheduler=True, drivers=small()) as cluster:
+        cluster.restart_node("n")
+        cluster.apply(GPU_POD)
+        cluster.wait_for("pods", "p", condition=is_phase("Running"), timeout=20)
+        cluster.restart_node("n")
+        cluster.client.delete("pods", "p", "default")
+        cluster.wait_for("pods", "p", gone=True, timeout=20)
+        driver = cluster.driver()
+        assert isinstance(driver, FakeDriver)
+        wait_until(lambda: not driver.held)
+
+
 class OneDevice(Driver):
     """The smallest driver there is."""
 
@@ -294,6 +308,27 @@ def test_files_and_places_of_the_command() -> None:
     ]
     assert find_places(["a"], sockets=False) == (Place("a", None),)
     assert find_places([])[0].node
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("drivers: [{name: x.example.com, devices: [{name: 'd-{k}'}]}]")
+    with pytest.raises(SystemExit) as ended:
+        main(["driver", "fake", str(bad)])
+    assert ended.value.code == 2
+    told = "bad.yaml: drivers[0].devices[0].name: {k}: there is no 'k' here; there is i, node"
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("root", "told"), [("/dev/null/below", "Not a directory"), ("/" + "x" * 100, "at most 107 bytes")]
+)
+def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
+    with LocalCluster(nodes=["n"]) as cluster:
+        places = [Place("n", Path(root))]
+        process = FakeDriverProcess(cluster._running().client(), parse_drivers(small()), places)
+        with pytest.raises(ConfigError, match=told):
+            cluster._wait(process.start())
 
 
 def test_the_command_serves_until_it_is_asked_to_stop(tmp_path: Path) -> None:
