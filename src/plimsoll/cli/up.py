@@ -68,8 +68,8 @@ def run_up(listen: str, gates: str, driver_config: Path | None, **given: Any) ->
     plimsoll up
     kubectl --kubeconfig plimsoll-data/kubeconfig get nodes,resourceslices
     """
+    from plimsoll.run.addresses import read_address
     from plimsoll.run.driver.settings import read_cpu_settings
-    from plimsoll.run.scheduler.settings import read_address
     from plimsoll.run.up import UpSettings, serve_up
 
     host, port = read_address(listen)

@@ -20,13 +20,13 @@ from typing import Any
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.run.addresses import read_address
 from plimsoll.run.driver.logs import LOG, tell
 from plimsoll.run.driver.metrics import CpuMetrics, CpuState
 from plimsoll.run.driver.state import read_state
 from plimsoll.run.health import HealthServer
 from plimsoll.run.node.lock import RootLock
 from plimsoll.run.scheduler.logs import set_up_logging
-from plimsoll.run.scheduler.settings import read_address
 
 #: How long a kubelet may take to register the driver before that is told (the Go driver's).
 REGISTRATION_SECONDS = 30.0

@@ -26,6 +26,7 @@ from plimsoll.cluster.client.retries import Backoff
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import Machine
+from plimsoll.run.addresses import read_address
 from plimsoll.run.health import HealthServer
 from plimsoll.run.node.agents import AgentLike
 from plimsoll.run.node.assembly import make_agent
@@ -35,7 +36,6 @@ from plimsoll.run.node.machines import MachineSource
 from plimsoll.run.node.metrics import NodeMetrics
 from plimsoll.run.node.settings import NodeSettings
 from plimsoll.run.scheduler.logs import set_up_logging
-from plimsoll.run.scheduler.settings import read_address
 
 #: Nodes that register at a time, where there are many.
 _AT_ONCE = 32

@@ -26,8 +26,8 @@ from plimsoll.node.podresources.limits import Limit
 from plimsoll.node.pods.backoff import Timing as PodTiming
 from plimsoll.node.presence.presence import Timing
 from plimsoll.node.pressure.thresholds import DEFAULTS, Threshold, parse_thresholds
+from plimsoll.run.addresses import read_address
 from plimsoll.run.scheduler.logs import FORMATS
-from plimsoll.run.scheduler.settings import read_address
 
 KIND = "NodeConfiguration"
 RUNTIMES = ("process", "none")
@@ -120,7 +120,7 @@ class NodeSettings:
         if self.is_bare and self.runtime != "none":
             raise ConfigError("bare: an agent that runs processes needs its files: use runtime none")
         if self.listen:
-            read_address(self.listen)
+            read_address(self.listen, example=LISTEN)
         return self
 
 

@@ -2,5 +2,5 @@
 
 START at `process.py`. `settings` says how it is run, `feed` tells the snapshot and the queue what happens,
 `loop` takes pods from the queue and decides, `binding`, `writer` and `recorder` write, `upkeep` looks after
-what time brings about, `metrics`, `health` and `logs` say how it goes. `dry_run` decides without writing.
+what time brings about, `metrics`, `pages` and `logs` say how it goes. `dry_run` decides without writing.
 """

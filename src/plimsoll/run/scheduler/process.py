@@ -22,6 +22,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.leader import Election
+from plimsoll.run.addresses import read_address
 from plimsoll.run.health import HealthServer
 from plimsoll.run.scheduler.aftermath import Aftermath
 from plimsoll.run.scheduler.binding import Bindings, Done
@@ -29,7 +30,7 @@ from plimsoll.run.scheduler.logs import LOG, set_up_logging, tell
 from plimsoll.run.scheduler.loop import Loop
 from plimsoll.run.scheduler.pages import show_ledger, show_queue
 from plimsoll.run.scheduler.recorder import Recorder
-from plimsoll.run.scheduler.settings import NAME, SchedulerSettings, read_address
+from plimsoll.run.scheduler.settings import NAME, SchedulerSettings
 from plimsoll.run.scheduler.upkeep import keep_up, mend
 from plimsoll.run.scheduler.world import World
 from plimsoll.run.scheduler.writer import ApiWriter, Charging

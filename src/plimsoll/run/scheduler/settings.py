@@ -15,6 +15,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.cluster.leader import Timing
 from plimsoll.errors import ConfigError, InputError
+from plimsoll.run.addresses import read_address
 from plimsoll.run.scheduler.logs import FORMATS
 from plimsoll.schedule.queue import QueueSettings
 from plimsoll.schedule.settings import Settings
@@ -100,7 +101,7 @@ def override(
         changes["gates"] = Gates.parse(gates, settings.gates)
     changed: SchedulerSettings = replace(settings, election=election, **changes)  # type: ignore[arg-type]
     if changed.listen:
-        read_address(changed.listen)
+        read_address(changed.listen, example=LISTEN)
     return changed.named(names)
 
 
@@ -137,7 +138,7 @@ def parse_settings(tree: object, where: str = "configuration") -> SchedulerSetti
     log.end()
     top.end()
     if found.listen:
-        read_address(found.listen, f"{where}: listen")
+        read_address(found.listen, f"{where}: listen", LISTEN)
     return found
 
 
@@ -208,11 +209,3 @@ def _scheduler_name(name: str, where: str) -> str:
     if not name or len(name) > 253 or any(char.isspace() for char in name):
         raise ConfigError(f"{where}: {name!r} is no name of a scheduler; write one such as {NAME}")
     return name
-
-
-def read_address(listen: str, where: str = "--listen") -> tuple[str, int]:
-    """HOST:PORT; ConfigError if it is none."""
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{where}: {listen!r} is no address: give HOST:PORT, such as {LISTEN}")
-    return host.strip("[]") or "127.0.0.1", int(port)
