@@ -81,6 +81,8 @@ class PinSettings:
     `mems`: the memory nodes of its CPUs. `lift_quota`: no CFS quota for containers that have only exclusive
     CPUs. `mix`: containers with a claim may use the shared pool too. `across_pods`: pods may share a claim.
     `requests_apart`: a container that names one request of a claim gets the CPUs of that request only.
+    `push`: containers are changed through NRI at any time, None: if the runtime's NRI is known to be safe.
+    `fail_closed`: containers are not made if the driver dies while the runtime waits for its answer.
     """
 
     enforcement: Enforcement = Enforcement.AUTO
@@ -89,6 +91,8 @@ class PinSettings:
     mix: bool = False
     across_pods: bool = False
     requests_apart: bool = False
+    push: bool | None = None
+    fail_closed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

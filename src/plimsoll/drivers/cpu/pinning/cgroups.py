@@ -28,6 +28,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     drift,
     judge,
     read_cpus,
+    read_env,
     refuse,
     take_scene,
 )
@@ -75,6 +76,7 @@ class CgroupEnforcer:
         self._settings = settings
         self._pods = pods
         self._mount = mount or settings.host_root / "sys/fs/cgroup"
+        self._proc = settings.host_root / "proc"
         self._files = files or LinuxFiles()
         self._every = every
         self._cpusets: Cpusets | None = None
@@ -166,7 +168,7 @@ class CgroupEnforcer:
                 return hierarchy
             self._cpusets = Cpusets(hierarchy, self._files)
             self._folders = Folders(hierarchy.root, self._files)
-        places = self._look(seats, self._cpusets, self._folders)
+        places = self._look(seats, scene, self._cpusets, self._folders)
         owners: dict[str, str] = {}
         for place in places.values():
             for uid in place.view.claims:
@@ -192,17 +194,32 @@ class CgroupEnforcer:
         self._faults = faults
         return ""
 
-    def _look(self, seats: Iterable[Seat], cpusets: Cpusets, folders: Folders) -> dict[str, Place]:
+    def _look(
+        self, seats: Iterable[Seat], scene: Scene, cpusets: Cpusets, folders: Folders
+    ) -> dict[str, Place]:
         """All containers of these pods that have a cgroup, with what they have now."""
-        by_uid = {uid: one for one in seats for uid in one.uids}
+        nameless = frozenset(uid for uid, holding in scene.holdings.items() if not holding.ref.name)
+        by_uid = {one.cgroup: one for one in seats}
         places = {}
         for uid, pod in folders.pods(by_uid).items():
             one = by_uid[uid]
             for id, folder in folders.containers(pod, one.containers).items():
                 view = one.containers.get(id)
                 place = Place(view or one.stranger(id), folder, pod, view is not None)
+                if nameless and one.claims and place.known:
+                    place = replace(place, view=self._ask_process(place, nameless))
                 places[id] = self._again(place, cpusets)
         return places
+
+    def _ask_process(self, place: Place, nameless: frozenset[str]) -> ContainerView:
+        """Claims that are known by their UID alone (adopted from CDI files): whether a process was told."""
+        pid = (self._files.read(place.folder / "cgroup.procs") or "").partition("\n")[0]
+        text = self._files.read(self._proc / pid / "environ") if pid.isdecimal() else None
+        told = read_env((text or "").split("\0"))
+        if isinstance(told, PinFault):
+            return place.view
+        more = {uid: cpus for uid, cpus in told.claims.items() if uid in nameless}
+        return replace(place.view, claims={**place.view.claims, **more})
 
     def _again(self, place: Place, cpusets: Cpusets) -> Place:
         view = replace(

@@ -57,9 +57,8 @@ VALIDATION: Version = (0, 10, 0)
 class NriEnforcer:
     """Gives containers their CPUs through a runtime's NRI.
 
-    `push` says whether containers may be changed at any time, None: by the version of the runtime. `patience`
-    is how long `apply` waits for the runtime, `limit` how long one call may take; every `audit` seconds the
-    kernel is asked what containers have.
+    `patience` is how long `apply` waits for the runtime, `limit` how long one call may take; every `audit`
+    seconds the kernel is asked what containers have.
     """
 
     def __init__(
@@ -69,8 +68,6 @@ class NriEnforcer:
         settings: CpuSettings,
         *,
         socket: Path | None = None,
-        push: bool | None = None,
-        fail_closed: bool = True,
         patience: float = 2.0,
         limit: float = 5.0,
         shortest: float = 0.1,
@@ -88,8 +85,6 @@ class NriEnforcer:
         self._book = book
         self._topology = topology
         self._settings = settings
-        self._push_setting = push
-        self._fail_closed = fail_closed
         self._patience = patience
         self._limit = limit
         self._pauses = (shortest, longest)
@@ -172,8 +167,8 @@ class NriEnforcer:
         """Whether containers can be changed at any time."""
         if self._no_pushes:
             return False
-        if self._push_setting is not None:
-            return self._push_setting
+        if self._settings.pin.push is not None:
+            return self._settings.pin.push
         version = self._plugin.nri_version
         return version is not None and version >= SAFE_UPDATES
 
@@ -302,7 +297,7 @@ class NriEnforcer:
             Event.REMOVE_CONTAINER,
         }
         version = self._plugin.nri_version
-        if self._fail_closed and version is not None and version >= VALIDATION:
+        if self._settings.pin.fail_closed and version is not None and version >= VALIDATION:
             events.add(Event.VALIDATE_CONTAINER_ADJUSTMENT)
         return mask_of(events)
 

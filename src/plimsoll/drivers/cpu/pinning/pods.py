@@ -84,9 +84,13 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A pod: its UIDs, and the containers that are known by id. `claims`: whether it uses any."""
+    """A pod: its UID, the one in the name of its cgroup, and the containers that are known by id.
 
-    uids: tuple[str, ...]
+    `claims`: whether it uses any.
+    """
+
+    uid: str
+    cgroup: str
     namespace: str
     pod: str
     claims: bool = False
@@ -94,13 +98,12 @@ class Seat:
 
     def stranger(self, id: str) -> ContainerView:
         """A container that the API does not know (yet), or a pause container: it has no claims."""
-        return ContainerView(id, self.uids[0], self.namespace, self.pod, sandbox=id)
+        return ContainerView(id, self.uid, self.namespace, self.pod, sandbox=id)
 
 
 def seat(pod: Pod, holdings: Mapping[str, Holding]) -> Seat:
     """A pod and its containers, by what the book holds for its claims."""
     metadata = pod.metadata
-    uids = tuple(dict.fromkeys(filter(None, (metadata.uid, metadata.annotations.get(STATIC_UID)))))
     held = {(holding.ref.namespace, holding.ref.name): uid for uid, holding in holdings.items()}
     names = claim_names(pod)
     statuses: dict[str, ContainerStatus] = {
@@ -128,7 +131,8 @@ def seat(pod: Pod, holdings: Mapping[str, Holding]) -> Seat:
             claims={uid: holdings[uid].granted for uid in claims},
             requests={uid: named for uid, named in claims.items() if named},
         )
-    return Seat(uids, metadata.namespace, metadata.name, bool(names), containers)
+    cgroup = metadata.annotations.get(STATIC_UID) or metadata.uid
+    return Seat(metadata.uid, cgroup, metadata.namespace, metadata.name, bool(names), containers)
 
 
 def claim_names(pod: Pod) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.plan import Reason
 from plimsoll.drivers.cpu.pinning.pods import claim_names, seat
+from plimsoll.wire.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.parts import Book, cpus, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
@@ -158,7 +160,7 @@ def test_claims_of_containers_by_their_names() -> None:
         claims={"mine": "name-a", "two": "name-b", "gpu": "gpu-1"},
     )
     found = seat(one, book.holdings)
-    assert found.uids == ("uid-p",)
+    assert (found.uid, found.cgroup) == ("uid-p", "uid-p")
     views = {view.name: view for view in found.containers.values()}
     assert views["app"].claims == {"a": cpus("0-1")}
     assert views["init"].claims == {"a": cpus("0-1")}
@@ -216,7 +218,9 @@ def test_containers_that_have_ended_are_left_out() -> None:
 
 def test_static_pods_have_another_uid_on_their_node() -> None:
     one = pod("p", {"app": []}, annotations={"kubernetes.io/config.hash": "abcd"})
-    assert seat(one, {}).uids == ("uid-p", "abcd")
+    found = seat(one, {})
+    assert (found.uid, found.cgroup) == ("uid-p", "abcd")
+    assert found.stranger("x").pod_uid == "uid-p"
 
 
 # -- what becomes of it
@@ -418,6 +422,26 @@ def test_why_it_cannot_work_is_told(tmp_path: Path) -> None:
         assert enforcer.linked
 
     tell(tmp_path, story, Book(machine(4)))
+
+
+def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_path: Path) -> None:
+    nameless = replace(A, ref=ClaimRef("", "", "a"), adopted=True)
+    for pid, told in (("7", "DRA_CPUSET_a=0-1"), ("8", "DRA_CPUSET_a=?"), ("9", "DRA_CPUSET_z=0")):
+        (tmp_path / "host/proc" / pid).mkdir(parents=True)
+        (tmp_path / "host/proc" / pid / "environ").write_text(f"PATH=/bin\0{told}\0")
+
+    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+        own = files.add("kubepods/poduid-p/p-app", procs="7\n99")
+        others = [
+            files.add(f"kubepods/poduid-p/p-{name}", procs=pid)
+            for name, pid in (("bad", "8"), ("other", "9"), ("gone", "10"), ("idle", ""))
+        ]
+        assert await enforcer.apply() == ()
+        assert (own / CPUS).read_text() == "0-1"
+        assert {(folder / CPUS).read_text() for folder in others} == {"2-3"}
+
+    names: dict[str, Any] = {"app": ["c"], "bad": [], "other": [], "gone": [], "idle": []}
+    tell(tmp_path, story, Book(machine(4), nameless), pod("p", names, claims={"c": "name-a"}))
 
 
 def test_it_follows_by_itself(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_validation_can_be_left_out() -> None:
     async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
         assert not script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
 
-    with_script(story, Book(machine(4)), runtime=NEW, fail_closed=False)
+    with_script(story, Book(machine(4)), runtime=NEW, pin={"fail_closed": False})
 
 
 # -- with a script: what is told at the start
@@ -438,8 +438,8 @@ def test_updates_can_be_forced_and_forbidden() -> None:
         await enforcer.apply()
         assert script.updates == []
 
-    with_script(forced, Book(machine(4)), push=True)
-    with_script(forbidden, Book(machine(4)), runtime=NEW, push=False)
+    with_script(forced, Book(machine(4)), pin={"push": True})
+    with_script(forbidden, Book(machine(4)), runtime=NEW, pin={"push": False})
 
 
 # -- new runtimes that misbehave
