@@ -4,3 +4,22 @@ Start at `reading.py` for the file (docs/drivers.md, "Devices from a file"), at 
 of it on a node, and at `driver.py` for how claims are served. The files `gpus.yaml`, `nics.yaml` and
 `accelerators.yaml` beside this one are ready to use.
 """
+
+from plimsoll.drivers.fake.conduct import Control, parse_control
+from plimsoll.drivers.fake.devices import Arrangement, FakeDevice, make_devices
+from plimsoll.drivers.fake.driver import FakeDriver
+from plimsoll.drivers.fake.plan import DriverPlan
+from plimsoll.drivers.fake.reading import BUILT_IN, find_drivers, parse_drivers
+
+__all__ = [
+    "BUILT_IN",
+    "Arrangement",
+    "Control",
+    "DriverPlan",
+    "FakeDevice",
+    "FakeDriver",
+    "find_drivers",
+    "make_devices",
+    "parse_control",
+    "parse_drivers",
+]

@@ -1,0 +1,115 @@
+"""A real kube-apiserver takes the files of devices that come along, their classes, and binding conditions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.drivers.fake.reading import BUILT_IN, parse_drivers
+from plimsoll.run.driver.fake import FakeDriverProcess, find_plans
+from plimsoll.run.driver.stations import Place
+from tests.cluster.kube_apiserver import run_apiserver
+from tests.real.programs import ASSETS, missing
+
+_MISSING = missing("kube-apiserver", "etcd")
+pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+NODE = "n1"
+ATTACHED, BROKEN = "example.com/attached", "example.com/broken"
+BINDING = {
+    "drivers": [
+        {
+            "name": "late.example.com",
+            "devices": [
+                {
+                    "name": "late-{i}",
+                    "count": 2,
+                    "binding": {"conditions": [ATTACHED], "failureConditions": [BROKEN], "after": "50ms"},
+                }
+            ],
+        }
+    ]
+}
+
+
+async def publish_all(client: Client) -> None:
+    """All that is published is kept as it is, classes too; the form is the one that the server knows."""
+    process = FakeDriverProcess(client, find_plans(BUILT_IN), [Place(NODE, None)])
+    await process.start()
+    try:
+        kept: dict[tuple[str, str], dict[str, Any]] = {}
+        for raw in (await client.list(RESOURCE_SLICES)).items:
+            spec = codec.decode_tree(raw)["spec"]
+            kept |= {(spec["driver"], device["name"]): device for device in spec.get("devices", ())}
+        wanted = {
+            (name, device.name): dict(device.tree)
+            for (name, _), driver in process.drivers.items()
+            for device in driver.arrangement.devices.values()
+        }
+        assert kept == wanted
+        assert "nodeAllocatableResourceMappings" in kept["accelerator.example.com", "accelerator-0"]
+        classes = [
+            codec.decode_tree(raw)["metadata"]["name"] for raw in (await client.list(DEVICE_CLASSES)).items
+        ]
+        assert {"gpu.example.com", "nic.example.com", "engine.accelerator.example.com"} <= set(classes)
+    finally:
+        await process.end(withdraw=True)
+    assert (await client.list(RESOURCE_SLICES)).items == []
+
+
+async def attach(client: Client) -> None:
+    """Conditions of two devices of a claim are set beside each other."""
+    process = FakeDriverProcess(client, parse_drivers(BINDING), [Place(NODE, None)])
+    await process.start()
+    try:
+        exactly = {"deviceClassName": "late.example.com", "allocationMode": "ExactCount", "count": 2}
+        await client.create(
+            RESOURCE_CLAIMS,
+            {
+                "metadata": {"name": "c", "namespace": "default"},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+            },
+            "default",
+        )
+        results = [
+            {
+                "request": "r",
+                "driver": "late.example.com",
+                "pool": NODE,
+                "device": f"late-{i}",
+                "bindingConditions": [ATTACHED],
+                "bindingFailureConditions": [BROKEN],
+            }
+            for i in range(2)
+        ]
+        allocation = {"status": {"allocation": {"devices": {"results": results}}}}
+        await client.patch(RESOURCE_CLAIMS, "c", allocation, "default", subresource="status")
+        async with asyncio.timeout(20):
+            while True:
+                claim = await client.get(RESOURCE_CLAIMS, "c", "default")
+                devices = claim["status"].get("devices", [])
+                if len(devices) == 2:
+                    break
+                await asyncio.sleep(0.05)
+        for device in devices:
+            (condition,) = device["conditions"]
+            assert (condition["type"], condition["status"]) == (ATTACHED, "True")
+    finally:
+        await process.end()
+
+
+def test_a_real_server_takes_devices_of_files(tmp_path: Path) -> None:
+    with run_apiserver(ASSETS, tmp_path) as config:
+
+        async def story() -> None:
+            async with Client.connect(config) as client:
+                await client.create(NODES, {"metadata": {"name": NODE}})
+                await publish_all(client)
+                await attach(client)
+
+        asyncio.run(story())
