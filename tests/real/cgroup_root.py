@@ -1,0 +1,84 @@
+"""A cgroup of a test's own in every hierarchy of the machine, for a kubelet that is one of several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+_SECONDS = 20.0
+
+
+def hierarchies() -> list[Path]:
+    """Where cgroups are mounted: those of version 1, or the one of version 2."""
+    first, second = [], []
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup":
+            first.append(Path(place))
+        elif kind == "cgroup2":
+            second.append(Path(place))
+    return first or second[:1]
+
+
+class CgroupRoot:
+    """`make` it, give its `path` to a kubelet, `remove` it with all that is in it."""
+
+    def __init__(self, name: str) -> None:
+        self.path = f"/{name}"
+        self._folders = [place / name for place in hierarchies()]
+
+    def make(self) -> str:
+        """Why it cannot be made, or nothing."""
+        if not self._folders:
+            return "no cgroups are mounted"
+        try:
+            for folder in self._folders:
+                self._make_one(folder)
+        except OSError as error:
+            self.remove()
+            return f"cgroups cannot be made: {error}"
+        return ""
+
+    @staticmethod
+    def _make_one(folder: Path) -> None:
+        if (folder.parent / "cgroup.subtree_control").exists():
+            enable = " ".join(f"+{name}" for name in _CONTROLLERS)
+            (folder.parent / "cgroup.subtree_control").write_text(enable)
+            folder.mkdir()
+            (folder / "cgroup.subtree_control").write_text(enable)
+            return
+        folder.mkdir()
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (folder / name).exists():
+                (folder / name).write_text((folder.parent / name).read_text())
+
+    def processes(self) -> dict[int, str]:
+        """Who is in it, and in which of its cgroups: `/kubepods/...`."""
+        found = {}
+        for root in self._folders:
+            for folder, _, _ in os.walk(root):
+                with suppress(OSError):
+                    for line in (Path(folder) / "cgroup.procs").read_text().split():
+                        found[int(line)] = folder.removeprefix(str(root))
+        return found
+
+    def remove(self) -> None:
+        """End all processes in it, and take it away."""
+        deadline = time.monotonic() + _SECONDS
+        while processes := self.processes():
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            assert time.monotonic() < deadline, f"processes do not end: {processes}"
+            time.sleep(0.05)
+        for root in self._folders:
+            while root.exists():
+                for folder, _, _ in os.walk(root, topdown=False):
+                    with suppress(OSError):
+                        Path(folder).rmdir()
+                assert time.monotonic() < deadline, f"{root} cannot be removed"
+                time.sleep(0.01)

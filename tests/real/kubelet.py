@@ -1,0 +1,337 @@
+"""A real kubelet with containerd and runc on this machine, for tests: nothing of the machine is touched.
+
+They live in a folder and in a mount namespace of their own where `/run`, `/var/lib` and `/var/log` are empty,
+so other kubelets and runtimes of the machine do not notice, and all mounts are gone with the last process.
+Containers are in a cgroup of their own (`cgroup_root`), images are made here (`images`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.real.cgroup_root import CgroupRoot
+from tests.real.images import write_image
+from tests.real.programs import ASSETS, missing
+
+PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "runc", "ctr")
+#: What pods name.
+IMAGE = "local/app:1"
+_PAUSE = "local/pause:1"
+_SECONDS = 60.0
+#: What kubelets set for the whole machine.
+_SYSCTLS = (
+    *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
+    *("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
+)
+
+_NAMESPACE = """
+set -e
+resolver=$(readlink -f /etc/resolv.conf || true)
+cp "$resolver" "$1/resolv.conf" || true
+for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
+case "$resolver" in /run/*) mkdir -p "${resolver%/*}"; cp "$1/resolv.conf" "$resolver";; esac
+mkdir -p /run/nri /var/lib/kubelet
+ln -s "$1/cdi" /run/cdi
+ln -s "$1/nri.sock" /run/nri/nri.sock
+echo ready
+exec sleep infinity
+"""
+_NETWORK = """#!/bin/sh
+case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}';;
+ADD) echo '{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"'$CNI_NETNS'"}],
+  "ips":[{"interface":0,"address":"10.9.0.'$(($$ % 250 + 2))'/24"}]}';;
+esac
+"""
+#: For a runc without seccomp: kubelets want it for the sandbox of every pod.
+_WRAPPER = """#!{python} -IS
+import json, os, sys
+words = sys.argv[1:]
+if "create" in words and "--bundle" in words:
+    path = words[words.index("--bundle") + 1] + "/config.json"
+    with open(path) as file:
+        config = json.load(file)
+    config.get("linux", {{}}).pop("seccomp", None)
+    with open(path, "w") as file:
+        json.dump(config, file)
+os.execv({runc!r}, ["runc", *words])
+"""
+
+
+def cannot_run() -> str:
+    """Why no kubelet can run here, or nothing."""
+    if absent := missing(*PROGRAMS):
+        return absent
+    if os.geteuid() != 0:
+        return "a kubelet must be root"
+    if len(os.sched_getaffinity(0)) < 2:
+        return "two CPUs are needed"
+    tools = [tool for tool in ("unshare", "nsenter", "mount", "ldd") if not shutil.which(tool)]
+    if tools:
+        return f"this machine has no {' and no '.join(tools)}"
+    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+    return f"no mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def until(fine: Callable[[], Any], what: str, seconds: float = _SECONDS) -> Any:
+    """What it answers, once that is something."""
+    deadline = time.monotonic() + seconds
+    while not (found := fine()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Process:
+    """A program with a log; it can be started again."""
+
+    def __init__(self, command: Sequence[object], log: Path, env: dict[str, str] | None = None) -> None:
+        self.command = [str(word) for word in command]
+        self.log = log
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        assert self._process is None, f"{self.command[0]} runs"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._env)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
+        """Its exit code; it is killed if it does not end."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class RealNode:
+    """A node `name` in a short folder. `start` it with the kubeconfig of a cluster."""
+
+    def __init__(self, folder: Path, name: str = "real") -> None:
+        self.folder, self.name = folder, name
+        self.root = folder / "k"
+        self.cdi, self.nri = folder / "cdi", folder / "nri.sock"
+        self.cgroups = CgroupRoot(f"plimsoll-{folder.name}")
+        self._holder: subprocess.Popen[bytes] | None = None
+        self._socket = folder / "c.sock"
+        path = {"PATH": f"{ASSETS}:{os.environ['PATH']}"}
+        self.containerd = Process((), folder / "containerd.log", path)
+        self.kubelet = Process((), folder / "kubelet.log")
+        self._sysctls: dict[Path, str] = {}
+
+    # -- life
+
+    def start(self, kubeconfig: Path) -> str:
+        """Why it cannot run, or nothing; AssertionError with its log if it does not start."""
+        if reason := self.cgroups.make():
+            return reason
+        self._sysctls = {Path("/proc/sys", name): Path("/proc/sys", name).read_text() for name in _SYSCTLS}
+        self._write()
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation=private", "sh", "-c", _NAMESPACE, "sh", str(self.folder)],
+            stdout=subprocess.PIPE,
+        )
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == b"ready\n", "no mount namespace"
+        self.containerd.command = self.inside(ASSETS / "containerd", "-c", self.folder / "containerd.toml")
+        self.start_containerd()
+        for name, entry in ((_PAUSE, ("/bin/sleep", "2147483647")), (IMAGE, ("/bin/sh",))):
+            path = self.folder / "image.tar"
+            write_image(path, f"docker.io/{name}", ("sh", "sleep"), entry)
+            self._ctr("images", "import", "--local", "--snapshotter", "native", str(path))
+        self.kubelet.command = self.inside(
+            *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.folder / "kubelet.yaml"),
+            *("--hostname-override", self.name, "--root-dir", self.root, "--cert-dir", self.folder / "pki"),
+        )
+        self.kubelet.start()
+        return ""
+
+    def start_containerd(self) -> None:
+        self.containerd.start()
+
+        def answers() -> bool:
+            assert self.containerd.alive, self.containerd.text()[-2000:]
+            return self._ctr("version", check=False) == 0
+
+        until(answers, "containerd does not answer")
+
+    def stop(self) -> None:
+        """End everything and leave nothing."""
+        self.kubelet.stop()
+        self.cgroups.remove()
+        with suppress(AssertionError):  # they are killed then
+            until(lambda: not self._shims(), "shims do not end", 5 if self.containerd.alive else 0)
+        self.containerd.stop()
+        for shim in self._shims():
+            with suppress(ProcessLookupError):
+                os.kill(shim, signal.SIGKILL)
+        if self._holder is not None:
+            self._holder.kill()
+            self._holder.wait()
+            assert self._holder.stdout is not None
+            self._holder.stdout.close()
+        for path, before in self._sysctls.items():
+            if path.read_text() != before:
+                path.write_text(before)
+
+    def inside(self, *words: object) -> list[str]:
+        """A command in the node's mount namespace."""
+        assert self._holder is not None
+        return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", *map(str, words)]
+
+    # -- looking
+
+    def processes(self, container: str) -> list[int]:
+        """Those of a container by its id."""
+        return sorted(pid for pid, where in self.cgroups.processes().items() if where.endswith(container))
+
+    def _shims(self) -> list[int]:
+        found = []
+        for folder in Path("/proc").iterdir():
+            with suppress(OSError):
+                if folder.name.isdigit():
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    if b"containerd-shim" in words[0] and str(self._socket).encode() in words:
+                        found.append(int(folder.name))
+        return found
+
+    # -- files
+
+    def _ctr(self, *words: str, check: bool = True) -> int:
+        command = self.inside(ASSETS / "ctr", "-a", self._socket, "-n", "k8s.io", *words)
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert not check or done.returncode == 0, done.stderr
+        return done.returncode
+
+    def _write(self) -> None:
+        folder = self.folder
+        for name in ("cdi", "cni", "cni/conf", "nri.d", "nri.d/plugins", "nri.d/conf", "k"):
+            (folder / name).mkdir()
+        for name in ("plain", "loopback"):
+            _write_program(folder / "cni" / name, _NETWORK)
+        chain = {"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "plain"}]}
+        (folder / "cni/conf/10-plain.conflist").write_text(json.dumps(chain))
+        runc = ASSETS / "runc"
+        told = subprocess.run([runc, "--version"], capture_output=True, text=True).stdout
+        if "libseccomp" not in told:
+            _write_program(folder / "runc", _WRAPPER.format(python=sys.executable, runc=str(runc)))
+            runc = folder / "runc"
+        (folder / "containerd.toml").write_text(_toml(self._containerd_settings(runc)))
+        (folder / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet_settings()))
+
+    def _containerd_settings(self, runc: Path) -> dict[str, Any]:
+        folder = self.folder
+        engine = {
+            "runtime_type": "io.containerd.runc.v2",
+            "options": {"BinaryName": str(runc), "SystemdCgroup": False},
+        }
+        runtime = {
+            "restrict_oom_score_adj": True,
+            "disable_apparmor": True,
+            "enable_cdi": True,
+            "cdi_spec_dirs": [str(self.cdi)],
+            "cni": {"bin_dirs": [str(folder / "cni")], "conf_dir": str(folder / "cni/conf")},
+            "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": engine}},
+        }
+        images = {"snapshotter": "native", "pinned_images": {"sandbox": _PAUSE}}
+        nri = {
+            "disable": False,
+            "socket_path": str(self.nri),
+            "plugin_path": str(folder / "nri.d/plugins"),
+            "plugin_config_path": str(folder / "nri.d/conf"),
+        }
+        return {
+            "version": 3,
+            "root": str(folder / "r"),
+            "state": str(folder / "s"),
+            "grpc": {"address": str(self._socket)},
+            "plugins": {
+                "io.containerd.cri.v1.runtime": runtime,
+                "io.containerd.cri.v1.images": images,
+                "io.containerd.nri.v1.nri": nri,
+                "io.containerd.internal.v1.opt": {"path": str(folder / "opt")},
+            },
+        }
+
+    def _kubelet_settings(self) -> dict[str, Any]:
+        port, health = free_ports(2)
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "address": "127.0.0.1",
+            "port": port,
+            "healthzPort": health,
+            "readOnlyPort": 0,
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": self.cgroups.path,
+            "enforceNodeAllocatable": [],
+            "makeIPTablesUtilChains": False,
+            "containerRuntimeEndpoint": f"unix://{self._socket}",
+            "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+            "imageGCHighThresholdPercent": 100,
+            "featureGates": {"DRANodeAllocatableResources": True},
+            "volumePluginDir": str(self.folder / "volumes"),
+            "podLogsDir": str(self.folder / "logs"),
+            "resolvConf": "",
+            "syncFrequency": "10s",
+            "nodeStatusUpdateFrequency": "5s",
+        }
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _toml(tree: dict[str, Any], path: str = "") -> str:
+    """Tables of strings, booleans, numbers and lists of strings, which TOML writes as JSON does."""
+    lines, tables = [], []
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            name = f"{path}.{json.dumps(key)}" if path else json.dumps(key)
+            tables.append(f"[{name}]\n{_toml(value, name)}")
+        else:
+            lines.append(f"{key} = {json.dumps(value)}\n")
+    return "".join(lines + tables)

@@ -1,0 +1,276 @@
+"""Where stories about the CPU driver play: a cluster, a real kubelet, the driver, pods that claim CPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    EVENTS_V1,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from plimsoll.errors import ApiError
+from tests.deploy.render import objects
+from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
+from tests.real.programs import ASSETS
+from tests.real.worlds import World
+
+NS = "default"
+SECONDS = 60.0
+#: Until CPUs are where they belong, once the driver has been told.
+SOON = 5.0
+Tree = dict[str, Any]
+
+#: Ends at once when it is told to.
+RUN = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done"]
+
+
+def container(name: str, *, claim: str = "", command: list[str] = RUN, **more: Any) -> Tree:
+    tree: Tree = {"name": name, "image": IMAGE, "command": command, **more}
+    if claim:
+        tree["resources"] = {**tree.get("resources", {}), "claims": [{"name": claim}]}
+    return tree
+
+
+def pod(name: str, *containers: Tree, template: str = "", first: list[Tree] | None = None) -> Tree:
+    """A pod; with a template it has a claim named `cpus`. `first` are its init containers."""
+    spec: Tree = {"containers": list(containers), "initContainers": first or []}
+    spec |= {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1}
+    if template:
+        spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": template}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def neighbour(name: str = "neighbour") -> Tree:
+    return pod(name, container("app"))
+
+
+def pinned(name: str = "pinned") -> Tree:
+    """Its container `app` has one CPU for itself, its `side` has none."""
+    return pod(name, container("app", claim="cpus"), container("side"), template="one")
+
+
+class Stage:
+    """A node of a cluster, with a driver that can be another one at any time."""
+
+    def __init__(self, world: World, node: RealNode) -> None:
+        self.world, self.node = world, node
+        self.driver: Process | None = None
+        self._url = ""
+        self._log = 0
+
+    # -- the driver
+
+    async def drive(self, *options: object, go: bool = False) -> None:
+        """Start the driver, and wait until it says that all is well. `go`: the Go driver."""
+        (port,) = free_ports(1)
+        self._url = f"http://127.0.0.1:{port}/healthz"
+        node = self.node
+        common: tuple[object, ...] = ("--kubeconfig", self.world.driver, "--hostname-override", node.name)
+        common = (*common, "--kubelet-root-dir", node.root, "--bind-address", f"127.0.0.1:{port}")
+        ours = ("-m", "plimsoll.cli.main", "driver", "cpu", "--cdi-dir", node.cdi, "--nri-socket", node.nri)
+        command = node.inside(ASSETS / "dracpu", *common) if go else [sys.executable, *ours, *common]
+        self._log += 1
+        self.driver = Process([*command, *options], node.folder / f"driver{self._log}.log")
+        self.driver.start()
+        await self.well()
+
+    async def well(self, seconds: float = SECONDS) -> None:
+        async with asyncio.timeout(seconds):
+            while not await asyncio.to_thread(self._is_well):
+                assert self.driver is not None
+                assert self.driver.alive, self.driver.text()[-3000:]
+                await asyncio.sleep(0.1)
+
+    def _is_well(self) -> bool:
+        try:
+            with urllib.request.urlopen(self._url, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    async def leave(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the driver."""
+        driver, self.driver = self.driver, None
+        return await asyncio.to_thread(driver.stop, number) if driver is not None else 0
+
+    # -- a story
+
+    async def furnish(self) -> None:
+        """What every story needs; once the node is ready."""
+        async with Client.connect(self.world.config) as client:
+            for tree in objects():
+                if tree["kind"] == "DeviceClass":
+                    await client.create(DEVICE_CLASSES, tree)
+            for name, amount in (("one", "1"), ("all", "")):
+                await client.create(RESOURCE_CLAIM_TEMPLATES, template(name, amount), NS)
+
+            async def ready() -> bool:
+                assert self.node.kubelet.alive, self.node.kubelet.text()[-3000:]
+                with suppress(ApiError):
+                    node = await client.get(NODES, self.node.name)
+                    conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+                    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+                return False
+
+            await until(ready, lambda: f"no node: {self.node.kubelet.text()[-3000:]}")
+
+    @asynccontextmanager
+    async def playing(self, *options: object) -> AsyncIterator[Play]:
+        """A driver runs and the node is empty; afterwards they are no more."""
+        async with Client.connect(self.world.config) as client:
+            await self.drive(*options)
+            play = Play(self, client)
+            try:
+                yield play
+            finally:
+                if not self.node.containerd.alive:
+                    self.node.containerd.stop()
+                    self.node.start_containerd()
+                if self.driver is None or not self.driver.alive:
+                    await self.leave()
+                    await self.drive(*options)
+                await play.clear()
+                await self.leave()
+
+
+class Play:
+    """One story: pods come and go, and are looked at from the machine's side."""
+
+    def __init__(self, stage: Stage, client: Client) -> None:
+        self.stage, self.client = stage, client
+        self.online = CpuSet.parse(Path("/sys/devices/system/cpu/online").read_text().strip())
+
+    async def create(self, tree: Tree) -> None:
+        await self.client.create(PODS, tree, NS)
+
+    async def run(self, *trees: Tree) -> None:
+        """Create pods and wait until they run."""
+        for tree in trees:
+            await self.create(tree)
+        for tree in trees:
+            await self.runs(tree["metadata"]["name"])
+
+    async def get(self, name: str) -> Tree:
+        return await self.client.get(PODS, name, NS)
+
+    async def runs(self, name: str) -> None:
+        async def look() -> bool:
+            tree = await self.get(name)
+            statuses = tree["status"].get("containerStatuses") or ()
+            return bool(statuses) and all("running" in each["state"] for each in statuses)
+
+        await until(look, lambda: f"{name} does not run: {self.stage.node.kubelet.text()[-4000:]}")
+
+    async def delete(self, *names: str) -> None:
+        """Delete pods and wait until they are gone, and their claims."""
+        for name in names:
+            with suppress(ApiError):
+                await self.client.delete(PODS, name, NS)
+
+        async def gone() -> bool:
+            pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
+            return not {each["metadata"]["name"] for each in pods} & set(names)
+
+        await until(gone, lambda: f"{names} do not go: {self.stage.node.kubelet.text()[-3000:]}")
+
+    async def clear(self) -> None:
+        pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
+        await self.delete(*(each["metadata"]["name"] for each in pods))
+
+        async def gone() -> bool:
+            return not (await self.client.list(RESOURCE_CLAIMS, NS)).items and not self.files()
+
+        await until(gone, lambda: f"claims or files stay: {self.files()}")
+
+    # -- looking
+
+    async def processes(self, name: str, part: str) -> list[int]:
+        """Processes of a container that runs now."""
+        status = (await self.get(name))["status"]
+        for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+            if each["name"] == part and "running" in each["state"]:
+                return self.stage.node.processes(each["containerID"].rpartition("/")[2])
+        return []
+
+    async def cpus(self, name: str, part: str = "app") -> CpuSet | None:
+        """Where a container may run by what the kernel says; None: it does not run, or is of two minds."""
+        found = set()
+        for process in await self.processes(name, part):
+            with suppress(OSError):
+                for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                    if line.startswith("Cpus_allowed_list:"):
+                        found.add(CpuSet.parse(line.split()[1]))
+        return found.pop() if len(found) == 1 else None
+
+    async def claimed(self, name: str, part: str = "app") -> CpuSet:
+        """The CPUs that a container has been told to have for itself."""
+        (process, *_) = await self.processes(name, part)
+        words = Path(f"/proc/{process}/environ").read_text().split("\0")
+        found = [word.partition("=")[2] for word in words if word.startswith("DRA_CPUSET_")]
+        assert len(found) == 1, words
+        return CpuSet.parse(found[0])
+
+    async def settles(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = SOON) -> None:
+        """Containers run where they should, within a few seconds."""
+        seen: dict[tuple[str, str], CpuSet | None] = {}
+
+        async def look() -> bool:
+            seen.update({key: await self.cpus(*key) for key in wanted})
+            return seen == dict(wanted)
+
+        await until(look, lambda: f"{seen} is not {wanted}", seconds)
+
+    async def stays(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = 1.0) -> None:
+        """Containers do run where they should, and go on doing so."""
+        for _ in range(10):
+            seen = {key: await self.cpus(*key) for key in wanted}
+            assert seen == dict(wanted)
+            await asyncio.sleep(seconds / 10)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.stage.node.cdi.iterdir())
+
+    async def events(self, name: str) -> list[str]:
+        """What was said about a pod."""
+        trees = [codec.decode_tree(raw) for raw in (await self.client.list(EVENTS_V1, NS)).items]
+        return [each.get("note", "") for each in trees if each["regarding"].get("name") == name]
+
+    async def devices(self) -> list[Tree]:
+        listing = await self.client.list(RESOURCE_SLICES)
+        trees = [codec.decode_tree(raw) for raw in listing.items]
+        return [device for tree in trees for device in tree["spec"]["devices"]]
+
+
+def template(name: str, amount: str) -> Tree:
+    """One CPU, or all that a device has."""
+    exactly: Tree = {"deviceClassName": "dra.cpu"}
+    if amount:
+        exactly["capacity"] = {"requests": {"dra.cpu/cpu": amount}}
+    requests = [{"name": "cpu", "exactly": exactly}]
+    tree: Tree = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    return tree | {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
+
+
+async def until(look: Callable[[], Awaitable[Any]], why: Callable[[], str], seconds: float = SECONDS) -> Any:
+    """What it answers, once that is something; AssertionError with the reason if it never is."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not (found := await look()):
+        assert asyncio.get_running_loop().time() < deadline, why()
+        await asyncio.sleep(0.1)
+    return found
