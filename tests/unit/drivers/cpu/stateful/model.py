@@ -1,0 +1,122 @@
+"""What should be, in sets and loops: nothing here is shared with the driver.
+
+`Model` knows the machine, what was granted to claims, what their CDI files say, and which claims are in
+dispute; from that follows what every container should run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+#: A CDI file that cannot be read.
+DAMAGED: frozenset[int] = frozenset({-1})
+
+
+@dataclass
+class Model:
+    online: set[int]
+    reserved: set[int]
+    mix: bool = False
+    granted: dict[str, set[int]] = field(default_factory=dict)
+    contested: dict[str, set[int]] = field(default_factory=dict)
+    disputed: set[str] = field(default_factory=set)
+    files: dict[str, set[int]] = field(default_factory=dict)
+    #: Whether the record on the disk is gone or damaged.
+    amnesia: bool = False
+
+    # -- what follows
+
+    @property
+    def usable(self) -> set[int]:
+        return self.online - self.reserved
+
+    @property
+    def held(self) -> set[int]:
+        held: set[int] = set()
+        for uid in self.granted:
+            held |= self.cpus(uid)
+        return held
+
+    @property
+    def shared(self) -> set[int]:
+        return self.usable - self.held
+
+    def cpus(self, uid: str) -> set[int]:
+        """All that is kept from others for a claim."""
+        return self.granted[uid] | self.contested.get(uid, set())
+
+    def wanted(self, told: dict[str, set[int]]) -> set[int] | None:
+        """What a container should run on that was told so; None: it keeps what it has."""
+        own: set[int] = set()
+        claims = False
+        for uid, cpus in told.items():
+            if uid not in self.granted:
+                continue
+            if uid in self.disputed or self.granted[uid] != cpus:
+                return None
+            own |= cpus
+            claims = True
+        if not claims:
+            return self.shared or None
+        if not own & self.online:
+            return None
+        return own & self.online | (self.shared if self.mix else set())
+
+    def refusal(self, told: dict[str, set[int]]) -> str:
+        """Why a container must not be made, as far as it does not depend on others."""
+        for uid, cpus in told.items():
+            if uid not in self.granted:
+                return "unknown"
+            if uid in self.disputed:
+                return "disputed"
+            if self.granted[uid] != cpus:
+                return "mismatch"
+        if not told and not self.shared and self.granted:
+            return "empty"
+        if told and not set().union(*told.values()) & self.online:
+            return "offline"
+        return ""
+
+    # -- what happens
+
+    def grant(self, uid: str, cpus: Iterable[int]) -> None:
+        self.granted[uid] = set(cpus)
+        self.files[uid] = set(cpus)
+        self.amnesia = False
+
+    def release(self, uid: str) -> None:
+        if self.granted.pop(uid, None) is not None:
+            self.amnesia = False
+        self.contested.pop(uid, None)
+        self.files.pop(uid, None)
+        self.disputed.discard(uid)
+
+    def restart(self) -> None:
+        """Record and files are read and compared."""
+        if self.amnesia:
+            self.granted, self.contested, self.disputed = {}, {}, set()
+        self.compare()
+
+    def compare(self) -> None:
+        before = (dict(self.granted), dict(self.contested), set(self.disputed))
+        for uid, named in self.files.items():
+            if named == DAMAGED:
+                continue
+            if uid not in self.granted:
+                self.granted[uid] = set(named)
+                if not named <= self.usable:
+                    self.disputed.add(uid)
+            elif named != self.granted[uid]:
+                self.contested[uid] = self.contested.get(uid, set()) | (named - self.granted[uid])
+                self.disputed.add(uid)
+        for uid in self.granted:
+            for other in self.granted:
+                if uid != other and self.cpus(uid) & self.cpus(other):
+                    self.disputed.add(uid)
+        for uid in self.granted:
+            whole = self.files.get(uid, DAMAGED) != DAMAGED
+            if not whole and uid not in self.disputed:
+                self.files[uid] = set(self.granted[uid])
+        if (self.granted, self.contested, self.disputed) != before:
+            self.amnesia = False

@@ -1,0 +1,427 @@
+"""A container runtime as NRI plugins see one: messages over a socket, no processes.
+
+It keeps what each container may run on, and does with answers what real runtimes do (section 7 of the node
+protocols): one event at a time, changes in answers are applied and failures among them passed over, a plugin
+that goes away is gone without, a failed creation is undone by Stop and Remove. Whatever must never happen, in
+no order of events, is noted in `wrongs` when it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.wire.messages import nri
+from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.wire.nri.events import NEWS, PLUGIN, RUNTIME, Event
+from plimsoll.wire.ttrpc import UNKNOWN, Client, Fault, Server, end_tasks
+
+CREATED: Any = 1
+RUNNING: Any = 3
+ENV = "DRA_CPUSET_"
+
+
+class Age(Enum):
+    """What a runtime can do: its name, its release, the NRI it tells of."""
+
+    OLD = ("cri-o", "1.30.0", "")  # StateChange, nothing at any time
+    MIDDLE = ("containerd", "v2.3.4", "v0.12.0")  # calls of their own; changes at any time may lock it up
+    NEW = ("containerd", "v2.4.0", "v0.12.1")  # changes at any time
+
+    @property
+    def own_calls(self) -> bool:
+        return self is not Age.OLD
+
+    @property
+    def pushes(self) -> bool:
+        return self is Age.NEW
+
+
+@dataclass
+class Box:
+    """A container. Its `cpus` are what its cgroup was set to, empty for never. `made`: it can be changed."""
+
+    id: str
+    pod: str
+    env: tuple[str, ...] = ()
+    cpus: str = ""
+    made: bool = False
+    started: bool = False
+    quota: int = 0
+
+    @property
+    def told(self) -> dict[str, set[int]]:
+        """The CPUs that it was told of, by claim."""
+        found = {}
+        for entry in self.env:
+            name, _, value = entry.partition("=")
+            if name.startswith(ENV):
+                found[name.removeprefix(ENV)] = set(CpuSet.parse(value))
+        return found
+
+
+@dataclass
+class Peer:
+    """A plugin."""
+
+    mux: Mux
+    client: Client
+    mask: int = 0
+    ready: bool = False
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def wants(self, event: Event) -> bool:
+        return self.ready and bool(self.mask & event.bit)
+
+
+class Runtime:
+    """Containers by id, pods by name. `online` are the CPUs that the kernel would let be set."""
+
+    def __init__(self, path: Path, age: Age, online: Callable[[], set[int]]) -> None:
+        self.path = path
+        self.age = age
+        self.online = online
+        self.pods: set[str] = set()
+        self.boxes: dict[str, Box] = {}
+        self.peers: list[Peer] = []
+        self.wrongs: list[str] = []
+        #: How it behaves: changes fail (all, or of some), take long, answers' changes get lost, parts.
+        self.refuses = False
+        self.failing: set[str] = set()
+        self.slow = 0.0
+        self.forgets = False
+        self.parts = 100
+        #: How many answers with changes containers have been given.
+        self.answers = 0
+        self.synchronized = 0
+        #: Whether changes of plugins wait for events under way, and whether creation stops before validation.
+        self.orderly = True
+        self._turn = asyncio.Lock()
+        self._listener: asyncio.Server | None = None
+
+    # -- coming and going
+
+    @property
+    def up(self) -> bool:
+        return self._listener is not None
+
+    @property
+    def linked(self) -> int:
+        return sum(peer.ready for peer in self.peers)
+
+    async def start(self) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.unlink(missing_ok=True)
+        self._listener = await asyncio.start_unix_server(self._accept, str(self.path))
+
+    async def stop(self) -> None:
+        """Its containers go on."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        peers, self.peers = self.peers, []
+        for peer in peers:
+            peer.ready = False
+            peer.mux.end()
+        for peer in peers:
+            await end_tasks(peer.tasks)
+            await peer.client.close()
+            await peer.mux.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mux = Mux(reader, writer)
+        peer = Peer(mux, Client(mux.open(PLUGIN_SERVICE)))
+        self.peers.append(peer)
+
+        async def register(request: nri.RegisterPluginRequest) -> None:
+            peer.tasks.append(asyncio.create_task(self._greet(peer)))
+
+        async def change(request: nri.UpdateContainersRequest) -> Any:
+            return await self._on_update(request)
+
+        calls: dict[str, Any] = {"RegisterPlugin": register, "UpdateContainers": change}
+        server = Server(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
+        try:
+            await mux.wait_closed()
+        finally:
+            peer.ready = False
+            if peer in self.peers:
+                self.peers.remove(peer)
+            await server.close()
+            await mux.close()
+
+    async def _greet(self, peer: Peer) -> None:
+        name, release, version = self.age.value
+        request: Any = nri.ConfigureRequest(
+            runtime_name=name, runtime_version=release, NRI_version=version, request_timeout=2000
+        )
+        answer = await self._call(peer, "Configure", request)
+        if isinstance(answer, Fault):
+            return
+        peer.mask = answer.events
+        async with self._turn:
+            pods = [self.sandbox(name) for name in sorted(self.pods)]
+            boxes = [self.message(box) for box in self.boxes.values() if box.made]
+            whole: list[Any] = [*pods, *boxes]
+            for start in range(0, max(len(whole), 1), self.parts):
+                part = whole[start : start + self.parts]
+                more = start + self.parts < len(whole)
+                request = nri.SynchronizeRequest(
+                    pods=[one for one in part if isinstance(one, nri.PodSandbox)],
+                    containers=[one for one in part if isinstance(one, nri.Container)],
+                    more=more,
+                )
+                answer = await self._call(peer, "Synchronize", request)
+                if isinstance(answer, Fault):
+                    return
+            peer.ready = True
+            self.synchronized += 1
+            self._apply(answer.update)
+            self.answers += 1
+
+    async def _call(self, peer: Peer, method: str, request: Any) -> Any:
+        answer = await peer.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
+        if isinstance(answer, Fault) and answer.fatal:
+            if answer.kind == "timeout":
+                self.wrongs.append(f"{method} was not answered")
+            peer.ready = False
+        return answer
+
+    # -- messages
+
+    def sandbox(self, pod: str) -> nri.PodSandbox:
+        return nri.PodSandbox(id=f"sb-{pod}", uid=f"uid-{pod}", name=pod, namespace="default")
+
+    def message(self, box: Box) -> nri.Container:
+        message = nri.Container(
+            id=box.id,
+            name=box.id,
+            pod_sandbox_id=f"sb-{box.pod}",
+            env=["PATH=/bin", *box.env],
+            state=RUNNING if box.started else CREATED,
+        )
+        if box.cpus:
+            message.linux.resources.cpu.cpus = box.cpus
+        if box.quota:
+            message.linux.resources.cpu.quota.value = box.quota
+        return message
+
+    # -- what plugins want
+
+    async def _on_update(self, request: nri.UpdateContainersRequest) -> Any:
+        if not self.age.pushes:
+            self.wrongs.append(f"a runtime that may lock up was told to change containers: {request}")
+        if self.slow:
+            await asyncio.sleep(self.slow)
+        if not self.orderly:
+            return self._push(request)
+        async with self._turn:
+            return self._push(request)
+
+    def _push(self, request: nri.UpdateContainersRequest) -> Any:
+        if self.refuses:
+            return Fault(UNKNOWN, "the runtime is busy with something else")
+        failed = self._apply(request.update, told=True)
+        return nri.UpdateContainersResponse(failed=failed)
+
+    def _apply(self, updates: Iterable[nri.ContainerUpdate], *, told: bool = False) -> list[Any]:
+        """Change containers, as far as the kernel does it; those that are not there are passed over."""
+        failed = []
+        for update in updates:
+            cpus = update.linux.resources.cpu.cpus
+            if not cpus:
+                self.wrongs.append(f"an empty set for {update.container_id}")
+                continue
+            box = self.boxes.get(update.container_id)
+            if box is None or not box.made:
+                continue
+            lost = self.forgets and not told
+            wrong = self.refuses or box.id in self.failing or not self._settable(cpus)
+            if lost or wrong:
+                failed.append(update)
+                continue
+            self._set(box, update.linux.resources)
+        return failed
+
+    def _settable(self, cpus: str) -> bool:
+        return set(CpuSet.parse(cpus)) <= self.online()
+
+    def _set(self, box: Box, resources: nri.LinuxResources) -> None:
+        box.cpus = resources.cpu.cpus or box.cpus
+        if resources.cpu.HasField("quota"):
+            box.quota = resources.cpu.quota.value
+
+    # -- events
+
+    async def _news(self, event: Event, pod: str, box: Box | None = None) -> None:
+        assert event in NEWS
+        for peer in [peer for peer in self.peers if peer.wants(event)]:
+            if self.age.own_calls:
+                request = event.request(pod=self.sandbox(pod))
+                if box is not None:
+                    request.container.CopyFrom(self.message(box))
+                answer = await self._call(peer, event.method, request)
+            else:
+                old = nri.StateChangeEvent(event=event.value, pod=self.sandbox(pod))  # type: ignore[arg-type]
+                if box is not None:
+                    old.container.CopyFrom(self.message(box))
+                answer = await self._call(peer, "StateChange", old)
+            if isinstance(answer, Fault) and not answer.fatal:
+                self.wrongs.append(f"{event.method}: {answer.message}")
+
+    async def create(self, id: str, pod: str, env: Iterable[str] = (), *, cpus: str = "") -> str:
+        """A container that is made and started; why it is not, or nothing."""
+        return await self.begin(id, pod, env, cpus=cpus) or await self.finish(id)
+
+    async def begin(self, id: str, pod: str, env: Iterable[str] = (), *, cpus: str = "") -> str:
+        """Only until plugins have been asked."""
+        async with self._turn:
+            if pod not in self.pods:
+                self.pods.add(pod)
+                await self._news(Event.RUN_POD_SANDBOX, pod)
+            box = Box(id, pod, tuple(env), cpus)
+            problem, failed = await self._ask(box)
+            if problem:
+                await self._undo(box)
+                return problem
+            self.boxes[id] = box
+            self._look(box, failed)
+            return ""
+
+    async def _ask(self, box: Box) -> tuple[str, set[str]]:
+        """What plugins say to a new container; why it fails, and others that could not be changed."""
+        asked = [peer for peer in self.peers if peer.ready]
+        setter: Peer | None = None
+        failed: set[str] = set()
+        for peer in asked:
+            request: Any = nri.CreateContainerRequest(pod=self.sandbox(box.pod), container=self.message(box))
+            answer = await self._call(peer, "CreateContainer", request)
+            if isinstance(answer, Fault):
+                if answer.fatal:
+                    if peer.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit:
+                        return "validator plugin is gone", failed
+                    continue
+                return answer.message, failed
+            if answer.HasField("adjust"):
+                given = answer.adjust.linux.resources.cpu.cpus
+                if not given:
+                    self.wrongs.append(f"an empty set for new container {box.id}")
+                if setter is not None:
+                    return "both tried to set CPUSetCPUs", failed
+                setter = peer
+                if not self._settable(given):
+                    return f"the kernel does not set {given}", failed
+                self._set(box, answer.adjust.linux.resources)
+            validation = nri.ValidateContainerAdjustmentRequest(
+                pod=self.sandbox(box.pod), container=self.message(box), adjust=answer.adjust
+            )
+            failed |= {update.container_id for update in self._apply(answer.update)}
+            self.answers += 1
+            if peer.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit:
+                verdict = await self._call(peer, "ValidateContainerAdjustment", validation)
+                if isinstance(verdict, Fault):
+                    return "validator plugin is gone", failed
+                if verdict.reject:
+                    return f"validation: {verdict.reason}", failed
+        return "", failed
+
+    def _look(self, box: Box, failed: set[str]) -> None:
+        """A container with claims is alone on their CPUs from the beginning."""
+        if not self.linked:
+            return
+        own = set().union(*box.told.values()) & self.online()
+        for other in self.boxes.values():
+            if other is box or other.told.keys() & box.told.keys():
+                continue
+            # One that is being made cannot be changed yet; where changes are possible it is, when it is made.
+            if not other.made and self.age.pushes:
+                continue
+            if other.id in failed or other.id in self.failing or self.refuses or self.forgets:
+                continue
+            both = own & self.cpus(other.id)
+            if both:
+                self.wrongs.append(f"{box.id} was made with {sorted(own)}, {other.id} is on {sorted(both)}")
+
+    async def finish(self, id: str) -> str:
+        """It is made, and starts."""
+        async with self._turn:
+            box = self.boxes[id]
+            box.made = True
+            await self._news(Event.POST_CREATE_CONTAINER, box.pod, box)
+        async with self._turn:
+            if id in self.boxes:
+                box.started = True
+                await self._news(Event.POST_START_CONTAINER, box.pod, box)
+        return ""
+
+    async def _undo(self, box: Box) -> None:
+        await self._stop(box)
+        await self._news(Event.REMOVE_CONTAINER, box.pod, box)
+
+    async def update(self, id: str, *, cpus: str = "", quota: int = 0) -> str:
+        """As a kubelet changes a container."""
+        async with self._turn:
+            box = self.boxes[id]
+            wish = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus))
+            if quota:
+                wish.cpu.quota.value = quota
+            for peer in [peer for peer in self.peers if peer.ready]:
+                request = nri.UpdateContainerRequest(
+                    pod=self.sandbox(box.pod), container=self.message(box), linux_resources=wish
+                )
+                answer = await self._call(peer, "UpdateContainer", request)
+                if isinstance(answer, Fault):
+                    if answer.fatal:
+                        continue
+                    return answer.message
+                own = [one for one in answer.update if one.container_id == id]
+                for one in own:
+                    if not one.linux.resources.cpu.cpus:
+                        self.wrongs.append(f"an empty set for {id}")
+                    wish.MergeFrom(one.linux.resources)
+                self._apply(one for one in answer.update if one.container_id != id)
+                self.answers += 1
+            if self.refuses or id in self.failing or (wish.cpu.cpus and not self._settable(wish.cpu.cpus)):
+                return "the kernel does not set that"
+            self._set(box, wish)
+            return ""
+
+    async def end(self, id: str) -> None:
+        """It stops, whatever the reason, and is removed."""
+        async with self._turn:
+            box = self.boxes.pop(id)
+            await self._stop(box)
+            await self._news(Event.REMOVE_CONTAINER, box.pod, box)
+
+    async def _stop(self, box: Box) -> None:
+        for peer in [peer for peer in self.peers if peer.ready]:
+            request = nri.StopContainerRequest(pod=self.sandbox(box.pod), container=self.message(box))
+            answer = await self._call(peer, "StopContainer", request)
+            if not isinstance(answer, Fault):
+                self._apply(answer.update)
+                self.answers += 1
+            elif not answer.fatal:
+                self.wrongs.append(f"StopContainer: {answer.message}")
+
+    async def remove_pod(self, pod: str) -> None:
+        for id in [box.id for box in self.boxes.values() if box.pod == pod]:
+            await self.end(id)
+        async with self._turn:
+            if pod in self.pods:
+                self.pods.discard(pod)
+                await self._news(Event.REMOVE_POD_SANDBOX, pod)
+
+    # -- looking
+
+    def cpus(self, id: str) -> set[int]:
+        """What a container really may run on: the kernel leaves out CPUs that are off, but never all."""
+        box = self.boxes[id]
+        return set(CpuSet.parse(box.cpus)) & self.online() or self.online()

@@ -1,0 +1,387 @@
+"""The whole driver in any order of events, against a naive model and what the runtime has set.
+
+`make test-slow` plays longer, and more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
+from plimsoll.drivers.kit import AllocatedClaim, Refusal
+from tests.unit.drivers.cpu.stateful.world import WHOLE, Age, Asked, World, uid_of
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"group_by": GroupBy.MACHINE},
+    {"mode": Mode.INDIVIDUAL},
+    {"reserved": CpuSet([0, 4])},
+    {"min_shared": 2},
+    {"pin": PinSettings(mix=True), "min_shared": 1},
+    {"pin": PinSettings(lift_quota=True, mems=True)},
+]
+some = st.integers(0, 40)
+some_cpus = st.sets(st.integers(0, 7), min_size=1, max_size=3)
+
+
+class Nodes(RuleBasedStateMachine):
+    """A node. Its rules are what can happen there."""
+
+    ages: tuple[Age, ...] = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
+
+    @initialize(
+        extra=st.sampled_from(SETTINGS), age=st.data(), orderly=st.booleans(), parts=st.integers(1, 4)
+    )
+    def begin(self, extra: dict[str, Any], age: st.DataObject, orderly: bool, parts: int) -> None:
+        self.runner = asyncio.Runner()
+        self.world = World(age.draw(st.sampled_from(self.ages)), WHOLE, **extra)
+        self.world.runtime.orderly = orderly
+        self.world.runtime.parts = parts
+        self.count = 0
+        #: Claims that were taken from containers which still run: their UIDs do not come again.
+        self.making: list[str] = []
+        self.run(self.world.open())
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            try:
+                self.run(self.world.close())
+            finally:
+                self.runner.close()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        async def bounded() -> Any:
+            async with asyncio.timeout(30):
+                return await work
+
+        return self.runner.run(bounded())
+
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+    @property
+    def up(self) -> bool:
+        return hasattr(self, "world") and self.world.driver is not None
+
+    @property
+    def linked(self) -> bool:
+        return self.up and self.world.linked
+
+    @property
+    def model(self) -> Any:
+        return self.world.model
+
+    def claim(self, device: int, amount: int, second: bool) -> AllocatedClaim | None:
+        """A claim as the scheduler might have allocated it."""
+        assert self.world.driver is not None
+        domains = sorted(self.world.driver.book.arrangement.domains)
+        if not domains:
+            return None
+        name = domains[device % len(domains)]
+        if self.world.settings.mode is Mode.INDIVIDUAL:
+            names = [name, domains[(device + 1) % len(domains)]] if second else [name]
+            asked = [Asked(each, None, f"r{index}") for index, each in enumerate(dict.fromkeys(names))]
+        else:
+            asked = [Asked(name, str(amount), "a")]
+            if second:
+                asked.append(Asked(domains[-1 - device % len(domains)], "1", "b", share="s"))
+        return self.world.ask(self.next(), *asked)
+
+    def pick(self, number: int) -> str:
+        uids: list[str] = sorted(self.model.granted)
+        return uids[number % len(uids)]
+
+    def pick_box(self, number: int, *, made: bool = True) -> str | None:
+        boxes = sorted(box.id for box in self.world.runtime.boxes.values() if box.made == made)
+        return boxes[number % len(boxes)] if boxes else None
+
+    # -- claims
+
+    @precondition(lambda self: self.up)
+    @rule(device=some, amount=st.integers(1, 4), second=st.booleans())
+    def prepare(self, device: int, amount: int, second: bool) -> None:
+        claim = self.claim(device, amount, second)
+        if claim is None:
+            return
+        linked, fits = self.linked, self.world.fits(claim)
+        answer = self.run(self.world.prepare(claim))
+        if not linked:
+            assert isinstance(answer, Refusal)
+        elif linked and self.linked:
+            assert isinstance(answer, Refusal) != fits, answer
+
+    @precondition(lambda self: self.up)
+    @rule(device=some, amount=st.sampled_from(["0", "-1", "1500m", "100", ""]))
+    def prepare_nonsense(self, device: int, amount: str) -> None:
+        asked = Asked(f"cpudevnuma{device % 3:03d}", amount or None)
+        answer = self.run(self.world.prepare(self.world.ask(self.next(), asked)))
+        assert isinstance(answer, Refusal)
+
+    @precondition(lambda self: self.up and self.world.claims)
+    @rule(number=some)
+    def prepare_again(self, number: int) -> None:
+        claims = self.world.claims
+        claim = claims[sorted(claims)[number % len(claims)]]
+        uid = claim.ref.uid
+        if uid not in self.model.granted:
+            return  # lost with record and file
+        assert self.world.driver is not None
+        adopted = self.world.driver.book.holdings[uid].adopted
+        answer = self.run(self.world.prepare(claim))
+        if uid in self.model.disputed:
+            assert isinstance(answer, Refusal)
+        else:
+            # What was taken over is measured against the devices of today.
+            assert not isinstance(answer, Refusal) or adopted, answer
+
+    @precondition(lambda self: self.up and self.model.granted)
+    @rule(number=some, twice=st.booleans())
+    def unprepare(self, number: int, twice: bool) -> None:
+        """In good order: nobody uses it any more."""
+        uid = self.pick(number)
+        for box in list(self.world.runtime.boxes.values()):
+            if uid in box.told and box.made:
+                self.run(self.world.runtime.end(box.id))
+        if any(uid in box.told for box in self.world.runtime.boxes.values()):
+            return
+        assert self.run(self.world.unprepare(uid)) is None
+        if twice:
+            assert self.run(self.world.unprepare(uid)) is None
+
+    @precondition(lambda self: self.up and self.model.granted)
+    @rule(number=some)
+    def unprepare_under_containers(self, number: int) -> None:
+        assert self.run(self.world.unprepare(self.pick(number))) is None
+
+    @precondition(lambda self: self.up)
+    @rule(number=some)
+    def unprepare_what_is_not_there(self, number: int) -> None:
+        before = self.world.snapshot()
+        assert self.run(self.world.unprepare(uid_of(900 + number))) is None
+        assert self.world.snapshot() == before
+
+    # -- containers
+
+    @rule(pod=st.integers(0, 3), finish=st.integers(0, 3))
+    def create_shared(self, pod: int, finish: int) -> None:
+        if len(self.world.runtime.boxes) < 8:
+            self.run(self.world.create(f"c{self.next()}", f"s{pod}", finish=finish > 0))
+
+    @precondition(lambda self: self.model.granted)
+    @rule(number=some, second=st.booleans(), stranger=st.integers(0, 5), finish=st.integers(0, 3))
+    def create_with_claims(self, number: int, second: bool, stranger: int, finish: int) -> None:
+        """Mostly of the pod that the claim is for."""
+        uids = [self.pick(number)]
+        if second:
+            uids = list(dict.fromkeys([*uids, self.pick(number + 1)]))
+        pod = f"p{sorted(uids)[0][-4:]}" if stranger else "stranger"
+        if len(self.world.runtime.boxes) < 8:
+            self.run(self.world.create(f"c{self.next()}", pod, uids, finish=finish > 0))
+
+    @rule(cpus=some_cpus)
+    def create_with_a_claim_of_nobody(self, cpus: set[int]) -> None:
+        box = f"c{self.next()}"
+        problem = self.run(
+            self.world.runtime.begin(box, "liar", [f"DRA_CPUSET_{uid_of(800 + self.count)}={CpuSet(cpus)}"])
+        )
+        if not problem:
+            assert not self.linked
+            self.run(self.world.runtime.finish(box))
+
+    @rule(text=st.sampled_from(["x", "1-", "3-1", "99999999", "-1"]))
+    def create_malformed(self, text: str) -> None:
+        linked = self.linked
+        box = f"c{self.next()}"
+        problem = self.run(
+            self.world.runtime.begin(box, "liar", [f"DRA_CPUSET={text}", f"DRA_CPUSET_x={text}"])
+        )
+        if linked:
+            assert problem
+        elif not problem:
+            self.world.runtime.boxes.pop(box)  # it is of no use to the model
+
+    @rule(number=some)
+    def finish_making(self, number: int) -> None:
+        if box := self.pick_box(number, made=False):
+            self.run(self.world.runtime.finish(box))
+
+    @rule(number=some, made=st.booleans())
+    def end(self, number: int, made: bool) -> None:
+        if box := self.pick_box(number, made=made):
+            self.run(self.world.runtime.end(box))
+
+    @rule(number=some, finish=st.booleans())
+    def restart_container(self, number: int, finish: bool) -> None:
+        """The same pod and claims, a new id; without a new prepare."""
+        if box := self.pick_box(number):
+            old = self.world.runtime.boxes[box]
+            self.run(self.world.runtime.end(box))
+            self.run(self.world.create(f"c{self.next()}", old.pod, old.told, finish=finish))
+
+    @rule(number=some, cpus=st.sampled_from(["", "0-7", "0", "5-6"]), quota=st.sampled_from([0, 50_000]))
+    def kubelet_updates(self, number: int, cpus: str, quota: int) -> None:
+        if box := self.pick_box(number):
+            self.run(self.world.runtime.update(box, cpus=cpus, quota=quota))
+
+    @rule(pod=some)
+    def remove_pod(self, pod: int) -> None:
+        pods = sorted(self.world.runtime.pods)
+        if pods:
+            self.run(self.world.runtime.remove_pod(pods[pod % len(pods)]))
+
+    # -- coming and going
+
+    @precondition(lambda self: self.up)
+    @rule(kill=st.booleans())
+    def restart_driver(self, kill: bool) -> None:
+        """What was known before is known after, to the byte."""
+        tampered = self.model.amnesia or self.model.files != self.model.granted
+        before = self.world.snapshot()
+        self.run(self.world.kill_driver() if kill else self.world.stop_driver())
+        self.run(self.world.start_driver())
+        if not tampered and not self.model.disputed:
+            assert self.world.snapshot()[:4] == before[:4]
+        self.run(self.world.connected())
+
+    @precondition(lambda self: self.up)
+    @rule(kill=st.booleans())
+    def driver_goes(self, kill: bool) -> None:
+        self.run(self.world.kill_driver() if kill else self.world.stop_driver())
+
+    @precondition(lambda self: not self.up)
+    @rule()
+    def driver_comes(self) -> None:
+        self.run(self.world.start_driver())
+        self.run(self.world.connected())
+
+    @precondition(lambda self: self.world.runtime.up)
+    @rule(back=st.booleans())
+    def runtime_goes(self, back: bool) -> None:
+        self.run(self.world.runtime.stop())
+        driver = self.world.driver
+        if driver is not None:
+            self.run(self.world.until(lambda: not driver.enforcer.linked))
+        if back:
+            self.runtime_comes()
+
+    @precondition(lambda self: not self.world.runtime.up)
+    @rule()
+    def runtime_comes(self) -> None:
+        self.run(self.world.runtime.start())
+        self.run(self.world.connected())
+
+    @precondition(lambda self: self.linked)
+    @rule()
+    def connection_breaks(self) -> None:
+        self.run(self.world.runtime.hang_up())
+        self.run(self.world.connected())
+
+    # -- moods of the runtime
+
+    @rule(refuses=st.booleans())
+    def runtime_refuses_changes(self, refuses: bool) -> None:
+        self.world.runtime.refuses = refuses
+
+    @rule(number=some, fails=st.booleans())
+    def a_container_cannot_be_changed(self, number: int, fails: bool) -> None:
+        failing = self.world.runtime.failing
+        if not fails:
+            failing.clear()
+        elif box := self.pick_box(number):
+            failing.add(box)
+
+    @rule(slow=st.sampled_from([0.0, 0.0, 0.01, 0.15, 0.25]))
+    def runtime_is_slow(self, slow: float) -> None:
+        self.world.runtime.slow = slow
+
+    @rule(forgets=st.booleans())
+    def runtime_passes_over_answers(self, forgets: bool) -> None:
+        if self.world.runtime.age.pushes:
+            self.world.runtime.forgets = forgets
+
+    # -- the machine, and the disk
+
+    @rule(off=st.sets(st.integers(0, 7), max_size=4))
+    def hotplug(self, off: set[int]) -> None:
+        self.run(self.world.switch(off))
+
+    @precondition(lambda self: self.model.granted)
+    @rule(number=some, damage=st.booleans())
+    def lose_a_file(self, number: int, damage: bool) -> None:
+        uid = self.pick(number)
+        if uid in self.model.files and not self.model.amnesia and uid not in self.model.disputed:
+            (self.world.damage_file if damage else self.world.lose_file)(uid)
+
+    @rule(damage=st.booleans())
+    def lose_the_record(self, damage: bool) -> None:
+        if self.model.files == self.model.granted and not self.model.disputed:
+            self.world.lose_record(damage=damage)
+
+    @precondition(lambda self: self.model.granted)
+    @rule(number=some, cpus=some_cpus)
+    def another_driver_alters_a_file(self, number: int, cpus: set[int]) -> None:
+        uid = self.pick(number)
+        if uid in self.model.files and not self.model.amnesia:
+            self.world.alter_file(uid, cpus)
+
+    @precondition(lambda self: not self.up)
+    @rule(cpus=some_cpus)
+    def another_driver_prepares(self, cpus: set[int]) -> None:
+        self.world.alter_file(uid_of(self.next()), cpus)
+
+    # -- several things at once
+
+    @precondition(lambda self: self.linked)
+    @rule(amounts=st.lists(st.integers(1, 3), min_size=2, max_size=3), shared=st.integers(0, 2), number=some)
+    def at_once(self, amounts: list[int], shared: int, number: int) -> None:
+        self.run(self._at_once(amounts, shared, number))
+
+    async def _at_once(self, amounts: list[int], shared: int, number: int) -> None:
+        world = self.world
+        assert world.driver is not None
+        claims = [claim for amount in amounts if (claim := self.claim(number, amount, False)) is not None]
+        boxes = [f"c{self.next()}" for _ in range(shared)]
+        made = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))
+        answers = await asyncio.gather(*(world.driver.prepare(claim) for claim in claims))
+        await made
+        for claim, answer in zip(claims, answers, strict=True):
+            cpus = world.file(claim.ref.uid)
+            if isinstance(answer, Refusal):
+                assert cpus is None
+            else:
+                assert cpus is not None
+                world.check_grant(claim, cpus)
+                world.claims[claim.ref.uid] = claim
+                world.model.grant(claim.ref.uid, cpus)
+
+    # -- what must be
+
+    @invariant()
+    def all_is_well(self) -> None:
+        if hasattr(self, "world"):
+            self.run(self.world.check())
+
+
+QUICK = settings(
+    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+LONG = settings(QUICK, max_examples=250, stateful_step_count=80)
+
+
+class NodesForLong(Nodes):
+    """The same."""
+
+
+TestNodes = Nodes.TestCase
+TestNodes.settings = QUICK
+TestNodesForLong = pytest.mark.slow(NodesForLong.TestCase)
+TestNodesForLong.settings = LONG

@@ -1,0 +1,484 @@
+"""A node with a CPU driver on it: a machine in a folder, a runtime on a socket, and who asks for claims.
+
+Every verb does one thing to the driver, and to the model; `check` compares the two, and both with what the
+runtime has set. What is promised, and checked after every verb:
+
+* Whatever happens: no empty set of CPUs leaves the driver; runtimes that cannot be changed at any time are
+  not; a container with claims is not made while another one that can be changed is on its CPUs (`Runtime`).
+* Holdings, CDI files and record are what the model has; exclusive sets are disjoint, inside their devices,
+  and outside of the shared pool.
+* Containers, once the driver has had its say, have exactly what the model wants. When that is: at once with
+  runtimes that can be changed at any time, as soon as they answer at all; with others, after the next answer
+  to an event (a container that is made, updated or stopped, or everything at a reconnect), for all containers
+  that were made by then. No driver or no connection: after the next connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu import driver as driver_module
+from plimsoll.drivers.cpu.book import Holding
+from plimsoll.drivers.cpu.book.cdi import read_files
+from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
+from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, Mode, PinSettings
+from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
+from plimsoll.drivers.cpu.stale import StaleClaims
+from plimsoll.drivers.cpu.topology.topology import Topology
+from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Refusal
+from plimsoll.errors import ApiError
+from plimsoll.wire.ttrpc import end_tasks
+from tests.unit.drivers.cpu.book.desk import NODE, Asked, make_claim, uid_of
+from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
+from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
+
+WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are node 0
+PATIENCE = 5.0
+
+
+class Api:
+    """What a driver asks of an API server: claims by name, nothing else of interest."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Mapping[str, Any]] = {}
+
+    async def get(self, endpoint: Any, name: str, namespace: str = "") -> Mapping[str, Any]:
+        if endpoint.plural == "nodes":
+            return {"metadata": {"name": name}}
+        if name not in self.claims:
+            raise ApiError(404, "NotFound", f'resourceclaims "{name}" not found')
+        return self.claims[name]
+
+    async def create(self, endpoint: Any, tree: Any, namespace: str = "", **more: Any) -> Any:
+        return tree
+
+    async def list(self, endpoint: Any, **more: Any) -> Any:
+        return SimpleNamespace(items=[])
+
+
+class Station:
+    """Stands in for the kit's: claims come by calls, and nothing is published."""
+
+    registered, registration_error, published, publish_errors = True, "", True, ()
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def publish(self) -> None: ...
+    def tell_health(self) -> None: ...
+
+
+def quick_enforcer(book: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
+    return NriEnforcer(
+        book, topology, settings, patience=0.1, limit=0.2, shortest=0.001, longest=0.02, retry=0.002
+    )
+
+
+class World:
+    """Make one, `open` it, `close` it."""
+
+    def __init__(self, age: Age = Age.NEW, topology: Topology = WHOLE, **extra: Any) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+        self.whole = topology
+        self.extra = extra
+        pin = extra.get("pin", PinSettings())
+        reserved = extra.get("reserved", CpuSet())
+        self.model = Model(set(topology.all), set(reserved), mix=pin.mix)
+        self.runtime = Runtime(self.root / "nri" / "nri.sock", age, lambda: self.model.online)
+        self.api = Api()
+        self.driver: CpuDriver | None = None
+        self.claims: dict[str, AllocatedClaim] = {}
+        #: Containers that the driver has not had a say about since the last change, with old runtimes.
+        self.spoken = 0
+        self.stale = StaleClaims()
+        self.stale_every = 3600.0
+        self._machines = 0
+        self._set_machine(topology)
+        self._patience = patch.multiple(driver_module, make_enforcer=quick_enforcer, LINK_SECONDS=0.02)
+
+    # -- the frame
+
+    @property
+    def settings(self) -> CpuSettings:
+        pin = self.extra.get("pin", PinSettings())
+        more = {key: value for key, value in self.extra.items() if key != "pin"}
+        return CpuSettings(
+            node=NODE,
+            kubelet_root=self.root / "kubelet",
+            cdi=self.root / "cdi",
+            nri=self.runtime.path,
+            host_root=self.root / "host",
+            mapping=MappingChoice.OFF,
+            pin=PinSettings(
+                Enforcement.NRI, pin.mems, pin.lift_quota, pin.mix, pin.across_pods, pin.requests_apart
+            ),
+            **more,
+        )
+
+    async def open(self) -> None:
+        self._patience.start()
+        await self.runtime.start()
+        await self.start_driver()
+        await self.connected()
+
+    async def close(self) -> None:
+        try:
+            await self.kill_driver()
+            await self.runtime.stop()
+        finally:
+            self._patience.stop()
+            shutil.rmtree(self.root)
+
+    async def until(self, true: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not true():
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            raise AssertionError(f"waited in vain: {what()}") from None
+
+    async def connected(self) -> None:
+        """The driver is connected as often as there is one."""
+        if self.driver is not None and self.runtime.up:
+            driver = self.driver
+            await self.until(lambda: driver.enforcer.linked and self.runtime.linked > 0, lambda: "a link")
+
+    @property
+    def linked(self) -> bool:
+        return self.driver is not None and self.driver.enforcer.linked and self.runtime.linked > 0
+
+    # -- the driver
+
+    def make_driver(self) -> CpuDriver:
+        driver = CpuDriver(
+            cast(Any, self.api),
+            self.settings,
+            watch_every=0.005,
+            stale=self.stale,
+            stale_every=self.stale_every,
+        )
+        driver.station = cast(Any, Station())
+        return driver
+
+    async def start_driver(self) -> None:
+        assert self.driver is None
+        driver = self.make_driver()
+        await driver.start()
+        self.driver = driver
+        self.model.restart()
+        await self.until(lambda: set(driver.topology.all) == self.model.online)
+
+    async def stop_driver(self) -> None:
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            await driver.stop()
+            await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
+
+    async def kill_driver(self) -> None:
+        """As by kill -9: nothing is ended in good order, and nobody is told."""
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            await end_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
+            await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
+
+    def snapshot(self) -> tuple[object, ...]:
+        """All that must survive a restart."""
+        assert self.driver is not None
+        files = {path.name: path.read_bytes() for path in self.settings.cdi.glob("*")}
+        record = self.settings.record
+        return (
+            dict(self.driver.book.holdings),
+            record.read_bytes() if record.exists() else b"",
+            files,
+            self.driver.book.shared,
+            sorted(path.name for path in record.parent.glob("*")),
+        )
+
+    # -- claims
+
+    def ask(self, number: int, *asked: Asked, **more: Any) -> AllocatedClaim:
+        claim = make_claim(number, *asked, **more)
+        self.api.claims[claim.ref.name] = claim.tree
+        return claim
+
+    async def prepare(self, claim: AllocatedClaim) -> Refusal | set[int]:
+        """Ask the driver; the CPUs of the claim as its CDI file has them."""
+        assert self.driver is not None
+        uid = claim.ref.uid
+        before = self.snapshot()
+        needed = self.linked and any(not box.told for box in self.runtime.boxes.values())
+        answer = await self.driver.prepare(claim)
+        if isinstance(answer, Refusal):
+            if uid not in self.model.granted:
+                assert self.snapshot() == before, "a refused claim leaves a trace"
+            return answer
+        cpus = self.file(uid)
+        assert cpus is not None
+        assert all(
+            device.cdi == (f"dra.k8s.io/cpu=claim-{uid}",) and device.pool == NODE for device in answer
+        )
+        assert len(answer) == len(claim.results)
+        if uid in self.model.granted:
+            assert cpus == self.model.granted[uid], "a repeated call gives other CPUs"
+            self.model.files[uid] = cpus
+            return cpus
+        self.check_grant(claim, cpus)
+        assert not needed or self.model.shared - cpus, "the shared pool is empty and in use"
+        self.claims[uid] = claim
+        self.model.grant(uid, cpus)
+        return cpus
+
+    def check_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
+        """CPUs just given: as many as asked for, of the devices asked for, nobody else's."""
+        assert self.driver is not None
+        holding = self.driver.book.holdings[claim.ref.uid]
+        assert isinstance(holding, Holding)
+        assert set(holding.granted) == cpus
+        assert not cpus & self.model.held
+        assert cpus <= self.model.usable
+        assert not cpus & set(self.driver.book.arrangement.floor)
+        seen: set[int] = set()
+        for result, grant in zip(claim.results, holding.grants, strict=True):
+            amount = result.consumed_capacity.get("dra.cpu/cpu")
+            assert len(grant.cpus) == (1 if amount is None else amount.value())
+            assert set(grant.cpus) <= self.device(result.device), "outside of its device"
+            assert not seen & set(grant.cpus)
+            seen |= set(grant.cpus)
+        assert seen == cpus
+        assert len(self.model.shared - cpus) >= self.settings.min_shared
+
+    def device(self, name: str) -> set[int]:
+        """The CPUs that a device stands for, by its name."""
+        if name.startswith("cpudevnuma"):
+            return {cpu.id for cpu in self.whole.cpus if cpu.numa == int(name.removeprefix("cpudevnuma"))}
+        if self.settings.mode is Mode.INDIVIDUAL:
+            assert self.driver is not None
+            cpus = set(self.driver.book.arrangement.domains[name].cpus)
+            assert len(cpus) == 1
+            return cpus
+        return set(self.whole.all)
+
+    def fits(self, claim: AllocatedClaim) -> bool:
+        """Whether a claim that has no CPUs yet should get some."""
+        assert self.driver is not None
+        model = self.model
+        free = model.shared - set(self.driver.book.arrangement.floor)
+        wanted = 0
+        for result in claim.results:
+            if result.device not in self.driver.book.arrangement.domains:
+                return False
+            amount = result.consumed_capacity.get("dra.cpu/cpu")
+            count = 1 if amount is None else amount.value()
+            wanted += count
+            mine = free & self.device(result.device)
+            if len(mine) < count:
+                return False
+            free -= set(sorted(mine)[:count])  # devices do not overlap: which ones does not matter
+        needed = any(not box.told for box in self.runtime.boxes.values())
+        return len(model.shared) - wanted >= (self.settings.min_shared or int(needed))
+
+    async def unprepare(self, uid: str) -> Refusal | None:
+        assert self.driver is not None
+        ref = self.claims[uid].ref if uid in self.claims else ClaimRef("default", "any", uid)
+        answer = await self.driver.unprepare(ref)
+        if answer is None:
+            self.model.release(uid)
+            self.claims.pop(uid, None)
+        return answer
+
+    # -- containers
+
+    def file(self, uid: str) -> set[int] | None:
+        """What containers are told, as a runtime reads it; None: it cannot."""
+        path = self.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
+        try:
+            (device,) = json.loads(path.read_bytes())["devices"]
+            assert device["name"] == f"claim-{uid}"
+            found = [
+                entry for entry in device["containerEdits"]["env"] if entry.startswith(f"DRA_CPUSET_{uid}=")
+            ]
+            return set(CpuSet.parse(found[0].partition("=")[2]))
+        except (OSError, ValueError, KeyError, IndexError):
+            return None
+
+    def env(self, uids: Iterable[str]) -> list[str] | None:
+        """What the runtime puts into a container that is to have claims."""
+        found = []
+        for uid in uids:
+            cpus = self.file(uid)
+            if cpus is None:
+                return None
+            found.append(f"DRA_CPUSET_{uid}={CpuSet(cpus)}")
+        return found
+
+    async def create(self, id: str, pod: str, uids: Iterable[str] = (), *, finish: bool = True) -> str:
+        """Make a container as kubelet and runtime do; why it is not made."""
+        env = self.env(uids)
+        if env is None:
+            return "unresolvable CDI devices"
+        linked = self.linked
+        told = {entry[11:].partition("=")[0]: set(CpuSet.parse(entry.partition("=")[2])) for entry in env}
+        expected = self.model.refusal(told)
+        must = not expected and not self.in_the_way(told, pod)
+        before = {box.id: box.cpus for box in self.runtime.boxes.values()}
+        problem = await self.runtime.begin(id, pod, env)
+        if linked and self.linked:
+            assert problem or not expected, f"{id} was made: {expected}"
+            assert not problem or not must, f"{id} was not made: {problem}"
+            if not problem:
+                self.check_new(id, told)
+        if problem:
+            assert self.driver is None or id not in {view.id for view in self.driver.enforcer.containers()}, (
+                "a refused container leaves a trace"
+            )
+            assert before.keys() == self.runtime.boxes.keys()
+        elif finish:
+            await self.runtime.finish(id)
+        return problem
+
+    def in_the_way(self, told: dict[str, set[int]], pod: str) -> bool:
+        """Whether some container may keep a new one from being made."""
+        own = set().union(*told.values()) if told else set()
+        for box in self.runtime.boxes.values():
+            if box.told.keys() & told.keys():
+                if box.pod != pod:
+                    return True
+            elif own & self.runtime.cpus(box.id):
+                wanted = self.model.wanted(box.told)
+                stuck = self.runtime.refuses or self.runtime.forgets or box.id in self.runtime.failing
+                if wanted is None or stuck or not box.made or self.runtime.slow:
+                    return True
+        # A claim belongs to the first pod that used it until the sandbox of that is gone.
+        return any(self.users.get(uid, pod) != pod for uid in told)
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Pods that use claims as far as the driver knows: only whether somebody else may be refused."""
+        assert self.driver is not None
+        owners = cast(NriEnforcer, self.driver.enforcer)._roll.owners
+        return {uid: pod.removeprefix("uid-") for uid, pod in owners.items()}
+
+    def check_new(self, id: str, told: dict[str, set[int]]) -> None:
+        wanted = self.model.wanted(told)
+        if wanted:
+            assert self.runtime.cpus(id) == wanted, f"{id} begins on {self.runtime.boxes[id].cpus}"
+
+    # -- the machine
+
+    def _set_machine(self, topology: Topology) -> None:
+        """All files of the machine change at once."""
+        self._machines += 1
+        place = self.root / f"host-{self._machines}"
+        write_sysfs(topology, place)
+        link = self.root / "host.new"
+        link.symlink_to(place)
+        os.replace(link, self.root / "host")
+
+    async def switch(self, off: set[int]) -> None:
+        topology = switch_off(self.whole, CpuSet(off)) if off else self.whole
+        self._set_machine(topology)
+        self.model.online = set(topology.all)
+        if self.driver is not None:
+            driver = self.driver
+            await self.until(lambda: set(driver.topology.all) == self.model.online, lambda: "hotplug")
+
+    # -- files
+
+    def path(self, uid: str) -> Path:
+        return self.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
+
+    def lose_file(self, uid: str) -> None:
+        self.path(uid).unlink()
+        del self.model.files[uid]
+
+    def damage_file(self, uid: str) -> None:
+        self.path(uid).write_bytes(self.path(uid).read_bytes()[:20])
+        self.model.files[uid] = set(DAMAGED)
+
+    def alter_file(self, uid: str, cpus: set[int]) -> None:
+        """As another driver would write it, with other CPUs, or for a claim of its own."""
+        env = f"DRA_CPUSET_{uid}={CpuSet(cpus)}"
+        tree = {
+            "cdiVersion": "0.8.0",
+            "kind": "dra.k8s.io/cpu",
+            "devices": [{"name": f"claim-{uid}", "containerEdits": {"env": [env]}}],
+        }
+        self.settings.cdi.mkdir(parents=True, exist_ok=True)
+        self.path(uid).write_text(json.dumps(tree))
+        self.model.files[uid] = set(cpus)
+
+    def lose_record(self, *, damage: bool = False) -> None:
+        record = self.settings.record
+        if damage and record.exists():
+            record.write_bytes(record.read_bytes()[:-10])
+        else:
+            record.unlink(missing_ok=True)
+        self.model.amnesia = True
+
+    # -- what must be
+
+    async def check(self) -> None:
+        """Everything is as promised, as soon as that is due."""
+        assert not self.runtime.wrongs, self.runtime.wrongs
+        self.check_files()
+        if self.driver is None:
+            return
+        self.check_book()
+        runtime = self.runtime
+        if not self.linked or runtime.refuses:
+            return
+        if runtime.age.pushes:
+            await self.until(lambda: not self.misplaced(), lambda: self.misplaced())
+            self.spoken = runtime.answers
+        elif runtime.answers > self.spoken and not runtime.forgets:
+            self.spoken = runtime.answers
+            assert not self.misplaced(), self.misplaced()
+
+    def misplaced(self) -> list[str]:
+        """Containers that are not where they should be."""
+        found = []
+        for box in self.runtime.boxes.values():
+            wanted = self.model.wanted(box.told)
+            if box.made and wanted is not None and box.id not in self.runtime.failing:
+                has = set(CpuSet.parse(box.cpus))
+                if has != wanted:
+                    found.append(f"{box.id} is on {box.cpus or 'all'}, not on {CpuSet(wanted)}")
+        return found
+
+    def check_book(self) -> None:
+        assert self.driver is not None
+        book, model = self.driver.book, self.model
+        assert {uid: set(holding.granted) for uid, holding in book.holdings.items()} == model.granted
+        assert {uid for uid, holding in book.holdings.items() if holding.disputed} == model.disputed
+        assert {uid: set(h.cpus) for uid, h in book.holdings.items()} == {
+            uid: model.cpus(uid) for uid in model.granted
+        }
+        assert set(book.shared) == model.shared
+        peaceful = [uid for uid in model.granted if uid not in model.disputed]
+        for uid in peaceful:
+            assert not any(uid != other and model.cpus(uid) & model.cpus(other) for other in model.granted)
+            assert not model.cpus(uid) & model.shared
+
+    def check_files(self) -> None:
+        files, faults = read_files(self.settings.cdi)
+        assert not faults
+        seen = {uid: set(DAMAGED) if file.fault else set(file.cpus) for uid, file in files.items()}
+        assert seen == self.model.files
+
+
+def number(uid: str) -> int:
+    return int(uid.rpartition("-")[2])
+
+
+__all__ = ["WHOLE", "Age", "Asked", "World", "number", "uid_of"]
