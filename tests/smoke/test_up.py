@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -182,6 +183,10 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
         up.start()
         text = up.text()
         assert f"export KUBECONFIG={up.data}/kubeconfig" in text
+        address = re.search(r"--address (\S+)", text)
+        assert address is not None
+        with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=SECONDS) as answer:
+            assert answer.read() == b"ok"
         up.tell(write)
         assert up.stop() == 0
         up.start()

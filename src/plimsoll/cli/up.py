@@ -56,6 +56,13 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Devices of a file, on all nodes: a path, or gpus, nics, accelerators; repeatable.",
 )
 @click.option(
+    "--driver-listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Its health and metrics; '' for none.",
+)
+@click.option(
     "--leave-running", is_flag=True, help="Containers go on when all ends, and are taken over later."
 )
 @click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")

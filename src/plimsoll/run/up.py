@@ -55,6 +55,7 @@ class UpSettings:
     runtime: Literal["process", "none"] = "process"
     nodes: int = 0  #: simulated ones beside it
     driver: bool = True
+    driver_listen: str = "127.0.0.1:0"  #: its health and metrics; "" for none
     devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md
     #: How CPUs are handed out; node and folders are filled in.
     cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
@@ -124,6 +125,8 @@ class Up:
             found.append(f"simulated    sim-0 to sim-{settings.nodes - 1}")
         if self.driver is not None:
             found.append(f"driver       {DRIVER_NAME}: class {DRIVER_NAME}, node {settings.node}")
+            if self.driver.address:
+                found.append(f"             plimsoll driver cpu status --address {self.driver.address}")
         for plan in self.devices.plans if self.devices is not None else ():
             classes = ", ".join(each.name for each in plan.classes) or "none"
             found.append(f"driver       {plan.name}: class {classes}, all nodes")
@@ -220,7 +223,9 @@ class Up:
             # The node has NRI, if not at once.
             pin=replace(cpu.pin, enforcement=Enforcement.NRI) if _is_auto(cpu) else cpu.pin,
         )
-        self.driver = CpuDriverProcess(server.client(driver_user(DRIVER_NAME)), settings)
+        self.driver = CpuDriverProcess(
+            server.client(driver_user(DRIVER_NAME)), settings, listen=self.settings.driver_listen
+        )
         self._begin("driver", self.driver.run(), self.driver.stop)
         await self._usable(self.driver.ready(_READY_SECONDS))
 

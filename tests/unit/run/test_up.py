@@ -78,6 +78,7 @@ def test_all_parts_and_their_end(settings: UpSettings) -> None:
     asyncio.run(story())
     assert seen[-1] == "looked"
     assert f"kubeconfig   {settings.data}/kubeconfig" in seen
+    assert any("plimsoll driver cpu status --address 127.0.0.1:" in line for line in seen)
     assert "simulated    sim-0 to sim-0" in seen
 
 

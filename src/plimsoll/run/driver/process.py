@@ -72,6 +72,14 @@ class CpuDriverProcess:
         """Ask for an orderly end; `run` returns when it is reached."""
         self._stop.set()
 
+    @property
+    def address(self) -> str:
+        """Where the pages are, for callers on this machine; empty if there are none."""
+        if self.pages is None:
+            return ""
+        host = read_listen(self._listen)[0] or "127.0.0.1"
+        return f"[{host}]:{self.pages.port}" if ":" in host else f"{host}:{self.pages.port}"
+
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until the driver is registered and can do its work."""
         async with asyncio.timeout(timeout):
