@@ -202,7 +202,8 @@ class Roll:
             future = verdict.wanted.cpus if verdict.wanted is not None else EMPTY
             if future & own:
                 continue  # of the same claim
-            both = own if entry.cpus is None else entry.cpus & own
+            # One that may not have done as it was told may be anywhere.
+            both = own if entry.cpus is None or not entry.sure else entry.cpus & own
             stays = not future or entry.refused is not None or not (entry.made or patient)
             if both and stays:
                 return crowd(view, entry.view, both)
