@@ -17,10 +17,17 @@ from math import lcm
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.assign.distributed import take_distributed
 from plimsoll.drivers.cpu.assign.options import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.assign.packed import Log, take_packed
+from plimsoll.drivers.cpu.assign.packed import Log, lowest, take_packed
 from plimsoll.drivers.cpu.assign.steps import Step, What, describe
 from plimsoll.drivers.cpu.assign.tables import Tables, tables_of
-from plimsoll.drivers.cpu.assign.whole_cores import free_cores, parts_of, size_within, split_any, threads
+from plimsoll.drivers.cpu.assign.whole_cores import (
+    first_of,
+    free_cores,
+    parts_of,
+    size_within,
+    split_any,
+    threads,
+)
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.errors import InputError
 
@@ -196,5 +203,10 @@ def _assign_whole_cores(
         if isinstance(part, NotEnough):
             return part
         chosen.append(part)
-    cpus = CpuSet.of_mask(sum(part.cpus.mask for part in chosen))
-    return Assigned(cpus, tuple(step for part in chosen for step in part.steps))
+    taken = sum(part.cpus.mask for part in chosen)
+    if split_any(tables, taken):
+        # Cores that reach over several NUMA nodes.
+        taken = first_of(cores, parts)
+        log: Log = [(What.CORES, lowest(core, 1).bit_length() - 1, core) for core in cores if core & taken]
+        return Assigned(CpuSet.of_mask(taken), _steps(tables, log))
+    return Assigned(CpuSet.of_mask(taken), tuple(step for part in chosen for step in part.steps))

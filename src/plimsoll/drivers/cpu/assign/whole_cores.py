@@ -31,6 +31,17 @@ def size_within(cores: Sequence[int], mask: int) -> int:
     return next(core.bit_count() for core in cores if core & mask)
 
 
+def first_of(cores: Sequence[int], parts: Sequence[tuple[int, int]]) -> int:
+    """The first cores that make up the amounts of each size."""
+    taken = 0
+    for mask, amount in parts:
+        for core in cores:
+            if core & mask and amount >= core.bit_count():
+                taken |= core
+                amount -= core.bit_count()
+    return taken
+
+
 def parts_of(cores: Sequence[int], count: int) -> list[tuple[int, int]] | None:
     """`count` CPUs as amounts of cores of one size each: (mask of all cores of a size, how many CPUs).
 
