@@ -19,6 +19,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from plimsoll.errors import InputError
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _GO_FLAG = re.compile(r"-(?:[a-z][a-z-]+|v(?==))(?:=.*)?", re.DOTALL)
@@ -149,7 +151,12 @@ def run_status(quiet: bool, address: str) -> None:
     from plimsoll.run.driver.gather import find_address
 
     where = find_address(parse_running, address)
-    health = ask_health(where)
+    try:
+        health = ask_health(where)
+    except InputError:
+        if quiet:  # who asks so knows two answers only
+            sys.exit(1)
+        raise
     if not quiet:
         for line in (*health.text.splitlines(), *show_status(ask_driver(where))):
             click.echo(line)

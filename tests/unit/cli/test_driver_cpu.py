@@ -99,7 +99,8 @@ def test_nonsense_is_one_line_and_no_traceback(
 def test_a_driver_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    for words in (["status"], ["status", "-q"], ["explain", "--all"]):
+    assert run(capsys, "status", "-q", "--address", f"127.0.0.1:{port}") == (1, "", "")
+    for words in (["status"], ["explain", "--all"]):
         code, out, err = run(capsys, *words, "--address", f"127.0.0.1:{port}")
         assert (code, out) == (2, "")
         assert f"no driver answers at http://127.0.0.1:{port}/" in err
