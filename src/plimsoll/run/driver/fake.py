@@ -20,7 +20,6 @@ from plimsoll.api.forms import Form
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.endpoints import DEVICE_CLASSES
 from plimsoll.cluster.config_tree import read_document
-from plimsoll.drivers.cpu.devices.form import detect_form
 from plimsoll.drivers.fake.binding import Binder
 from plimsoll.drivers.fake.conduct import Control, parse_control
 from plimsoll.drivers.fake.driver import FakeDriver
@@ -28,6 +27,7 @@ from plimsoll.drivers.fake.plan import Binding, DriverPlan
 from plimsoll.drivers.fake.reading import find_drivers
 from plimsoll.drivers.kit import KUBELET_ROOT
 from plimsoll.drivers.kit.claims import read_claim
+from plimsoll.drivers.kit.forms import detect_form
 from plimsoll.errors import ApiError, ConfigError, InputError
 from plimsoll.run.driver.bare import BareSlices
 from plimsoll.run.driver.logs import LOG, tell

@@ -12,7 +12,7 @@ from plimsoll.drivers.cpu.devices.devices import (
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.devices.form import detect_abilities, detect_form
+from plimsoll.drivers.cpu.devices.form import detect_abilities
 from plimsoll.drivers.cpu.devices.groups import Arrangement, Domain, arrange
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "check_against_node",
     "check_form",
     "detect_abilities",
-    "detect_form",
     "device_health",
     "make_devices",
     "per_slice",

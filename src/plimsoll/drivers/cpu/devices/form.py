@@ -1,8 +1,7 @@
-"""What an API server knows of devices.
+"""What an API server keeps of devices.
 
-Owns `detect_form`, which asks its OpenAPI document for the form of what devices take from the node, and
-`detect_abilities`, which goes on to ask what it keeps: fields behind a feature gate that is off are in the
-document all the same, and are dropped from what is written. Nothing is stored for that.
+Owns `detect_abilities`: fields behind a feature gate that is off are in the server's OpenAPI document all the
+same, and are dropped from what is written, so it is asked with a slice that is checked and not stored.
 """
 
 from __future__ import annotations
@@ -10,38 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plimsoll.api import codec
 from plimsoll.api.forms import Form
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.devices.devices import CAPACITY, OFFLINE_TAINT, PCIE_ROOT, Abilities
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
-from plimsoll.errors import ApiError, InputError
-
-_DOCUMENT = "/openapi/v3/apis/resource.k8s.io/v1"
-_SCHEMA = "io.k8s.api.resource.v1.Device"
-_FIELDS = ((Form.V1_37, "nodeAllocatableResources"), (Form.V1_36, "nodeAllocatableResourceMappings"))
-
-
-async def detect_form(client: Client) -> Form | None:
-    """The newest form that the API server knows; None: neither, or it does not tell."""
-    try:
-        reply = await client.call("GET", _DOCUMENT)
-        return read_form(codec.decode_tree(reply.body))
-    except ApiError as error:
-        if error.code in (401, 403, 404, 406):
-            return None
-        raise
-    except InputError:
-        return None
-
-
-def read_form(document: Any) -> Form | None:
-    """The newest form in an OpenAPI document."""
-    schemas = _child(_child(document, "components"), "schemas")
-    known = _child(_child(schemas, _SCHEMA), "properties")
-    return next((form for form, name in _FIELDS if name in known), None)
+from plimsoll.drivers.kit.forms import FIELDS, child, detect_form
+from plimsoll.errors import ApiError
 
 
 async def detect_abilities(client: Client, settings: CpuSettings) -> Abilities:
@@ -100,23 +75,17 @@ def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]
 
 def read_abilities(kept: Any, form: Form | None) -> Abilities:
     """What is left of the probe."""
-    devices = _child(_child(kept, "spec"), "devices")
+    devices = child(child(kept, "spec"), "devices")
     device = devices[0] if isinstance(devices, list) and devices else None
     if not isinstance(device, Mapping):
         return Abilities(form)
-    if form is not None and not device.get(dict(_FIELDS)[form]):
+    if form is not None and not device.get(dict(FIELDS)[form]):
         form = None
-    capacity = _child(_child(device, "capacity"), CAPACITY)
-    root = _child(_child(device, "attributes"), PCIE_ROOT)
+    capacity = child(child(device, "capacity"), CAPACITY)
+    root = child(child(device, "attributes"), PCIE_ROOT)
     return Abilities(
         form=form,
-        policy=bool(_child(capacity, "requestPolicy")),
+        policy=bool(child(capacity, "requestPolicy")),
         taints=bool(device.get("taints")),
-        lists=bool(_child(root, "strings")),
+        lists=bool(child(root, "strings")),
     )
-
-
-def _child(tree: Any, name: str) -> Any:
-    """A field of a tree, {} if there is no such thing."""
-    found = tree.get(name) if isinstance(tree, Mapping) else None
-    return {} if found is None else found

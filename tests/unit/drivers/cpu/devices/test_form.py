@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.devices import Abilities, detect_abilities, detect_form
-from plimsoll.drivers.cpu.devices.form import probe, read_abilities, read_form
+from plimsoll.drivers.cpu.devices import Abilities, detect_abilities
+from plimsoll.drivers.cpu.devices.form import probe, read_abilities
 from plimsoll.drivers.cpu.settings import CpuSettings, Mapping
+from plimsoll.drivers.kit.forms import detect_form, read_form
 from plimsoll.errors import ApiError
 from plimsoll.run.server import ServerSettings, start_server
 
