@@ -1,7 +1,7 @@
 """Which form of what devices take from the node an API server knows.
 
-Owns `detect_form`, which asks the server's OpenAPI document. Drivers publish in that form; what a server keeps
-of it with its gates off is another question.
+Owns `detect_form`, which asks the server's OpenAPI document. Drivers publish in that form; what a server
+keeps of it with its gates off is another question.
 """
 
 from __future__ import annotations
