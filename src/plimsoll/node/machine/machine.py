@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
+from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
@@ -176,26 +177,20 @@ def _single(number: float) -> float:
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """`0-3,8` as numbers, ascending; InputError if it is no such list."""
-    found: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        match = re.fullmatch(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6}))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first or last - first > 65_535:
-            raise InputError(f"{text!r} is no list of cpus: write it like 0-3,8")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+    """`0-3,8` as numbers, ascending, whatever spaces; InputError if it is no such list."""
+    parts = re.sub(r"\s*([,-])\s*", r"\1", text.strip()).split(",")
+    try:
+        cpus = CpuSet.parse(",".join(filter(None, parts)))
+    except InputError:
+        cpus = None
+    if cpus is None or cpus.far:
+        raise InputError(f"{text!r} is no list of cpus: write it like 0-3,8")
+    return tuple(cpus)
 
 
 def write_cpus(cpus: Iterable[int]) -> str:
     """Numbers as the kernel writes them: `0-3,8`."""
-    runs: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if runs and runs[-1][1] == cpu - 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return str(CpuSet(cpus))
 
 
 # -- reading
