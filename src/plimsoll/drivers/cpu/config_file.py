@@ -174,6 +174,8 @@ def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
             mix=found.get("exclusivePlusShared", _DEFAULTS.pin.mix),
             across_pods=found.get("shareAcrossPods", _DEFAULTS.pin.across_pods),
             requests_apart=found.get("requestsApart", _DEFAULTS.pin.requests_apart),
+            push=found.get("updateRunning", _DEFAULTS.pin.push),
+            fail_closed=found.get("failClosed", _DEFAULTS.pin.fail_closed),
         ),
         host_root=Path(found.get("hostRoot") or _DEFAULTS.host_root),
         overlay=Path(found["sysfsOverlay"]) if found.get("sysfsOverlay") else None,
@@ -284,6 +286,15 @@ def _flag(value: Any, where: str, flag: bool) -> bool:
     return value
 
 
+_PUSHES: dict[str, bool | None] = {"auto": None, "always": True, "never": False}
+
+
+def _push(value: Any, where: str, _: bool) -> bool | None:
+    if not isinstance(value, str) or value not in _PUSHES:
+        raise ConfigError(f"{where}: must be auto, always or never, not {_say(value)}")
+    return _PUSHES[value]
+
+
 def _assignment(value: Any, where: str, _: bool) -> AssignOptions:
     part, default = Section(value, where), AssignOptions()
     options = AssignOptions(
@@ -347,6 +358,8 @@ _READERS: dict[str, _Reader] = {
     "exclusivePlusShared": _flag,
     "shareAcrossPods": _flag,
     "requestsApart": _flag,
+    "updateRunning": _push,
+    "failClosed": _flag,
     "hostRoot": _text,
     "cdiDir": _text,
     "nriSocket": _text,
@@ -374,6 +387,8 @@ FLAGS: dict[str, str] = {
     "exclusive-plus-shared": "exclusivePlusShared",
     "share-across-pods": "shareAcrossPods",
     "requests-apart": "requestsApart",
+    "update-running": "updateRunning",
+    "fail-closed": "failClosed",
     "host-root": "hostRoot",
     "cdi-dir": "cdiDir",
     "nri-socket": "nriSocket",
@@ -423,6 +438,8 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
         "exclusivePlusShared": pin.mix,
         "shareAcrossPods": pin.across_pods,
         "requestsApart": pin.requests_apart,
+        "updateRunning": next(word for word, push in _PUSHES.items() if push is pin.push),
+        "failClosed": pin.fail_closed,
         "hostRoot": str(settings.host_root),
         "cdiDir": str(settings.cdi),
         "nriSocket": str(settings.nri),

@@ -131,6 +131,8 @@ liftCFSQuota: true
 exclusivePlusShared: true
 shareAcrossPods: true
 requestsApart: true
+updateRunning: never
+failClosed: false
 hostRoot: /host
 cdiDir: /cdi
 nriSocket: /nri.sock
@@ -146,7 +148,7 @@ nriSocket: /nri.sock
         overhead=Overhead(Quantity.parse("100m"), Quantity.parse("0.5")),
         policy=RequestPolicy(default=1),
         assign=AssignOptions(Algorithm.DISTRIBUTED, Sorting.SPREAD, 2, False, True, False),
-        pin=PinSettings(Enforcement.NRI, True, True, True, True, True),
+        pin=PinSettings(Enforcement.NRI, True, True, True, True, True, False, False),
         host_root=Path("/host"),
         overlay=Path("/o.yaml"),
         cdi=Path("/cdi"),
