@@ -61,6 +61,8 @@ UNLINKED_SECONDS = 30.0
 LINK_SECONDS = 3.0
 #: Between two looks for claims that nobody will ever release.
 STALE_LOOK_SECONDS = 60.0
+#: Between two looks whether CDI files are still there.
+FILES_LOOK_SECONDS = 5.0
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
@@ -78,6 +80,7 @@ class CpuDriver(Driver):
         watch_every: float = 1.0,
         stale: StaleClaims | None = None,
         stale_every: float = STALE_LOOK_SECONDS,
+        files_every: float = FILES_LOOK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """ConfigError if the sockets' paths are too long."""
@@ -98,6 +101,7 @@ class CpuDriver(Driver):
         self._findings: tuple[Finding, ...] = ()
         self._stale = stale or StaleClaims()
         self._stale_every = stale_every
+        self._files_every = files_every
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- looking
@@ -227,6 +231,7 @@ class CpuDriver(Driver):
         self._begin(self._follow(), "CPUs that come and go")
         self._begin(self._mind_link(), "health")
         self._begin(self._give_up_stale(), "stale claims")
+        self._begin(self._keep_files(), "CDI files")
 
     async def stop(self) -> None:
         """End in good order; pins, claims and published devices stay."""
@@ -383,8 +388,21 @@ class CpuDriver(Driver):
                 continue
             for ref in stale:
                 _log.warning("claim %s (%s) is gone and unused: its CPUs are given back", ref, ref.uid)
-                if refusal := await self.unprepare(ref):
+                if refusal := await self.station.release(ref):
                     _log.error("claim %s: %s", ref, refusal)
+
+    async def _keep_files(self) -> None:
+        """Write CDI files again that somebody has deleted: without them no container of a claim starts."""
+        told: tuple[str, ...] = ()
+        while True:
+            if await asyncio.to_thread(lambda: self.book.lacks_files):
+                self._tell(await asyncio.to_thread(self.book.recheck))
+                await self._apply()
+            faults = tuple(map(str, await self.station.restore_metadata(lambda: self.book.holdings)))
+            for fault in faults if faults != told else ():
+                _log.warning("%s", fault)
+            told = faults
+            await asyncio.sleep(self._files_every)
 
     async def _is_allocated(self, ref: ClaimRef) -> bool:
         try:

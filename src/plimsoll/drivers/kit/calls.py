@@ -18,7 +18,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from plimsoll.drivers.kit.driver import AllocatedClaim, Driver, Handed, Refusal
 from plimsoll.drivers.kit.hands import Hands
 from plimsoll.drivers.kit.metadata import POD_CLAIM_NAME, MetadataFiles
 from plimsoll.drivers.kit.services import Devices
-from plimsoll.wire.cdi import parse_name
+from plimsoll.wire.cdi import CdiFault, parse_name
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
 _log = logging.getLogger("plimsoll.driver")
@@ -98,6 +98,11 @@ class Calls:
     async def unprepare(self, refs: Sequence[ClaimRef]) -> Mapping[str, Refusal | None]:
         """NodeUnprepareResources."""
         return await self._uninterrupted(self._unprepare(refs))
+
+    async def restore(self, uids: Callable[[], Container[str]]) -> list[CdiFault]:
+        """Write CDI files of metadata again where they are missing, while no call is under way."""
+        async with self._one_at_a_time():
+            return await asyncio.to_thread(self._metadata.restore, uids())
 
     async def finish(self, grace: float) -> None:
         """Wait for calls under way; those that take longer are cancelled."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,22 +94,9 @@ class MetadataFiles:
             tree = make_metadata(self._driver, ref, request, group, pod_claim=pod_claim)
             if (refusal := self._put(self._path(ref, short), tree)) is not None:
                 return refusal
-            mount = Mount(
-                host_path=str(self._path(ref, short)),
-                container_path=container_path(self._driver, ref, short, pod_claim),
-                options=("ro", "bind"),
-            )
-            name = f"{ref.uid}_{short}"
-            draft = Spec(
-                version="0.3.0",
-                kind=f"{self._driver}/metadata",
-                devices=(Device(name=name, edits=Edits(mounts=(mount,))),),
-            )
-            spec = msgspec.structs.replace(draft, version=needed_version(draft))
-            written = write_spec(self._cdi, f"{self._driver}_metadata_{name}.json", spec)
-            if isinstance(written, CdiFault):
-                return Refusal(f'write CDI spec for request "{request}": {written}', "CdiNotWritten")
-            names[short] = f"{self._driver}/metadata={name}"
+            if (fault := self._mount(ref, short, pod_claim)) is not None:
+                return Refusal(f'write CDI spec for request "{request}": {fault}', "CdiNotWritten")
+            names[short] = f"{self._driver}/metadata={ref.uid}_{short}"
         return names
 
     def update(self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]) -> Refusal | None:
@@ -126,6 +113,24 @@ class MetadataFiles:
         tree = make_metadata(self._driver, ref, request, devices, pod_claim=pod_claim, generation=generation)
         return self._put(path, tree)
 
+    def restore(self, uids: Container[str]) -> list[CdiFault]:
+        """Write the CDI files of these claims again where they are missing; what could not be."""
+        faults = []
+        for path in self._folder.glob(f"*/*/{_FILE}"):
+            try:
+                tree = codec.decode_tree(path.read_bytes())
+                head, request = tree["metadata"], path.parent.name
+                ref = ClaimRef(str(head["namespace"]), str(head["name"]), str(head["uid"]))
+                pod_claim = str(tree.get("podClaimName", ""))
+                if ref.uid not in uids or (self._cdi / self._cdi_name(ref, request)).exists():
+                    continue
+            except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
+                faults.append(CdiFault("unreadable", str(path), f"decode existing metadata: {error}"))
+                continue
+            if (fault := self._mount(ref, request, pod_claim)) is not None:
+                faults.append(fault)
+        return faults
+
     def remove(self, ref: ClaimRef) -> Refusal | None:
         """Take away all files of a claim."""
         try:
@@ -140,6 +145,25 @@ class MetadataFiles:
         except OSError as error:
             return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
         return None
+
+    def _mount(self, ref: ClaimRef, request: str, pod_claim: str) -> CdiFault | None:
+        """Write the CDI file by which containers get the file of a request."""
+        mount = Mount(
+            host_path=str(self._path(ref, request)),
+            container_path=container_path(self._driver, ref, request, pod_claim),
+            options=("ro", "bind"),
+        )
+        draft = Spec(
+            version="0.3.0",
+            kind=f"{self._driver}/metadata",
+            devices=(Device(name=f"{ref.uid}_{request}", edits=Edits(mounts=(mount,))),),
+        )
+        spec = msgspec.structs.replace(draft, version=needed_version(draft))
+        written = write_spec(self._cdi, self._cdi_name(ref, request), spec)
+        return written if isinstance(written, CdiFault) else None
+
+    def _cdi_name(self, ref: ClaimRef, request: str) -> str:
+        return f"{self._driver}_metadata_{ref.uid}_{request}.json"
 
     def _claim(self, ref: ClaimRef) -> Path:
         return self._folder / f"{ref.namespace}_{ref.name}"

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from plimsoll.drivers.kit.services import (
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.records import Finding
 from plimsoll.wire import rpc
+from plimsoll.wire.cdi import CdiFault
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
 _log = logging.getLogger("plimsoll.driver")
@@ -186,6 +187,14 @@ class Station:
     ) -> Refusal | None:
         """Tell containers something else about the devices of a request that was made ready."""
         return await asyncio.to_thread(self._metadata.update, ref, request, devices)
+
+    async def restore_metadata(self, uids: Callable[[], Container[str]]) -> list[CdiFault]:
+        """Write the CDI files again by which containers of these claims read about their devices."""
+        return await self._calls.restore(uids)
+
+    async def release(self, ref: ClaimRef) -> Refusal | None:
+        """Release a claim as if the node had asked for it."""
+        return (await self._calls.unprepare([ref]))[ref.uid]
 
     # -- life
 

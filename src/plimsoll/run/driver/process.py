@@ -101,11 +101,14 @@ class CpuDriverProcess:
         return found
 
     def _unwritable(self) -> tuple[str, ...]:
-        """Whether the record could be written; a claim that cannot be recorded is refused."""
-        folder = self.settings.folder
-        if os.access(folder, os.W_OK | os.X_OK):
-            return ()
-        return (f"{folder} cannot be written: claims cannot be recorded",)
+        """Whether record and CDI files could be written; a claim for which they cannot is refused."""
+        folder, cdi = self.settings.folder, self.settings.cdi
+        found = []
+        if not _is_open(folder):
+            found.append(f"{folder} cannot be written: claims cannot be recorded")
+        if os.path.lexists(cdi) and not _is_open(cdi):  # it is made with the first file
+            found.append(f"{cdi} cannot be written: containers cannot be told their CPUs")
+        return tuple(found)
 
     # -- the story
 
@@ -217,6 +220,10 @@ class CpuDriverProcess:
 
     def _state(self) -> CpuState:
         return read_state(self.driver, healthy=not self.problems()) if self._started else CpuState()
+
+
+def _is_open(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def say_unregistered(refusal: str, root: Path) -> str:

@@ -256,6 +256,24 @@ def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
     play(story())
 
 
+def test_cdi_files_that_somebody_deletes_come_back(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver(files_every=0.05) as driver:
+            await ward.run(pod("pinned", "two"))
+            before = {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")}
+            assert len(before) == 2, "what the container is told, and what it can read about it"
+            for path in before:
+                path.unlink()
+            await until(
+                lambda: {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")} == before
+            )
+            assert not driver.book.lacks_files
+            await ward.end("pinned")
+            await until(lambda: not list(ward.settings.cdi.iterdir()))
+
+    play(story())
+
+
 def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:

@@ -234,6 +234,24 @@ def test_metadata_that_changes_later(tmp_path: Path) -> None:
     assert "decode existing metadata" in str(files.update(REF, "a", []))
 
 
+def test_cdi_files_of_metadata_come_back(tmp_path: Path) -> None:
+    files = MetadataFiles(DRIVER, tmp_path / "plugin", tmp_path / "cdi")
+    for ref in (REF, OTHER):
+        files.write(ref, [device("w0", "a/sub", metadata=ATTRIBUTES)], "widget")
+    (mine, other) = sorted((tmp_path / "cdi").iterdir())
+    before = mine.read_bytes()
+    mine.unlink()
+    other.unlink()
+    assert files.restore({REF.uid}) == []
+    assert [(path, path.read_bytes()) for path in (tmp_path / "cdi").iterdir()] == [(mine, before)]
+    odd = tmp_path / "plugin" / "dra-device-metadata" / "ns_claim" / "a" / "metadata.json"
+    odd.write_text("{")
+    mine.unlink()
+    assert "decode existing metadata" in str(files.restore({REF.uid})[0])
+    assert files.remove(REF) is None
+    assert files.restore({REF.uid}) == []
+
+
 def test_metadata_reaches_the_first_device_of_each_request() -> None:
     async def story() -> None:
         async with place() as here:

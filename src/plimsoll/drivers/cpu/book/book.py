@@ -142,6 +142,12 @@ class CpuBook:
         return _by_device(self._holdings.values())
 
     @property
+    def lacks_files(self) -> bool:
+        """Whether a CDI file is gone, so that no container of its claim could start; `recheck` helps."""
+        folder, holdings = self.settings.cdi, self._holdings
+        return any(not h.disputed and not cdi.is_there(folder, uid) for uid, h in holdings.items())
+
+    @property
     def topology(self) -> Topology:
         return self._topology
 

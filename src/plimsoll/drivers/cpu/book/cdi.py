@@ -136,6 +136,10 @@ def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:
     return files, tuple(faults)
 
 
+def is_there(folder: Path, uid: str) -> bool:
+    return os.path.lexists(folder / file_name(uid))
+
+
 def read_file(folder: Path, uid: str) -> CdiFile:
     path = folder / file_name(uid)
     spec = read_spec(path)
