@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes
+BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes cpu_assignment
 
 .PHONY: up install test lint types unit test-slow bench lock clean
 

@@ -90,3 +90,47 @@ def test_a_newer_outcome_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["allocator", rows, "--diff", given]) == 0
     write(tmp_path / "v137_diff_a.jsonl", {"name": "a-1", "expect": {"results": []}})
     assert main(["allocator", rows]) == 0
+
+
+#: Two NUMA nodes of two cores each.
+CPUS = [
+    {"cpu": cpu, "core": cpu, "socket": cpu // 2, "numa": cpu // 2, "uncore": cpu // 2} for cpu in range(4)
+]
+ASSIGNMENT = {
+    "id": "c-1",
+    "topology": CPUS,
+    "available": "0-3",
+    "numCPUs": 2,
+    "algorithm": "packed",
+    "options": {"cpuGroupSize": 1, "sortingStrategy": "packed", "preferAlignByUncore": False},
+    "expect": "0-1",
+}
+
+
+def test_choices_of_cpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "not enough cpus available to satisfy request: requested=5, available=4"
+    good = [
+        ASSIGNMENT,
+        ASSIGNMENT | {"numCPUs": 5, "expect": {"error": text}},
+        ASSIGNMENT | {"algorithm": "distributed", "numCPUs": 4, "expect": {"terminates": True}},
+    ]
+    assert main(["cpu-assignment", write(tmp_path / "good.jsonl", *good)]) == 0
+    assert main(["cpu-assignment", write(tmp_path / "bad.jsonl", ASSIGNMENT | {"expect": "2-3"})]) == 1
+    assert "c-1: is '0-1', wanted '2-3'" in capsys.readouterr().out
+
+
+def test_sets_of_cpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [
+        {"op": "parse", "input": "1,0", "expect": {"cpus": [0, 1], "size": 2, "string": "0-1"}},
+        {"op": "parse", "input": "x", "expect": {"error": 'strconv.Atoi: parsing "x": invalid syntax'}},
+        {"op": "format", "cpus": [1, 3, 1], "expect": "1,3"},
+        {"op": "union", "a": "1", "b": "2", "expect": "1-2"},
+        {"op": "intersection", "a": "1-2", "b": "2", "expect": "2"},
+        {"op": "difference", "a": "1-2", "b": "2", "expect": "1"},
+        {"op": "isSubsetOf", "a": "1-2", "b": "2", "expect": False},
+        {"op": "equals", "a": "1-2", "b": "2,1", "expect": True},
+    ]
+    assert main(["cpuset", write(tmp_path / "good.jsonl", *good)]) == 0
+    bad = [{"op": "equals", "a": "1", "b": "2", "expect": True}, {"op": "odd", "a": "", "b": "", "expect": 1}]
+    assert main(["cpuset", write(tmp_path / "bad.jsonl", *bad)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 2 failed"

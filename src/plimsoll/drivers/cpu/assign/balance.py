@@ -190,8 +190,11 @@ class _Search:
         if seed is None:
             # The freest nodes cannot give so many: no others can.
             return None
-        found = Sets(numbers, self.tries).find(self.size, self._bound, self._score_of, seed + 1)
-        self.best, chosen = found or (seed, freest)
+        self.best, chosen = seed, freest
+        if len(numbers) > self.size:
+            sets = Sets(numbers, self.tries)
+            found = sets.find(self.size, self._bound, self._score_of, seed + 1)
+            self.best, chosen = found or (seed, freest)
         return tuple(self.nodes[at] for at in chosen)
 
     def _bound(self, counts: Sequence[int]) -> int | None:
