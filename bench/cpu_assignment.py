@@ -3,7 +3,7 @@
     python -m bench.cpu_assignment
 
 Prints microseconds for machines of 8 to 512 CPUs and up to 16 NUMA nodes, packed and distributed, a third of
-the CPUs in use; then requests for which the kubelet tries many thousand sets of NUMA nodes. The figures for Go
+the CPUs in use; then requests for which the kubelet tries thousands of sets of NUMA nodes. The figures for Go
 are of the kubelet's functions (v1.36.4, Go 1.26) on the same inputs, on a virtual machine of two shared
 cores; the answers are the same. The ratio is above 1 where Plimsoll is faster.
 """

@@ -96,7 +96,7 @@ def test_a_newer_outcome_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 CPUS = [
     {"cpu": cpu, "core": cpu, "socket": cpu // 2, "numa": cpu // 2, "uncore": cpu // 2} for cpu in range(4)
 ]
-ASSIGNMENT = {
+ASSIGNMENT: dict[str, object] = {
     "id": "c-1",
     "topology": CPUS,
     "available": "0-3",
@@ -120,7 +120,7 @@ def test_choices_of_cpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_sets_of_cpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = [
+    good: list[dict[str, object]] = [
         {"op": "parse", "input": "1,0", "expect": {"cpus": [0, 1], "size": 2, "string": "0-1"}},
         {"op": "parse", "input": "x", "expect": {"error": 'strconv.Atoi: parsing "x": invalid syntax'}},
         {"op": "format", "cpus": [1, 3, 1], "expect": "1,3"},
@@ -131,6 +131,9 @@ def test_sets_of_cpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture
         {"op": "equals", "a": "1-2", "b": "2,1", "expect": True},
     ]
     assert main(["cpuset", write(tmp_path / "good.jsonl", *good)]) == 0
-    bad = [{"op": "equals", "a": "1", "b": "2", "expect": True}, {"op": "odd", "a": "", "b": "", "expect": 1}]
+    bad: list[dict[str, object]] = [
+        {"op": "equals", "a": "1", "b": "2", "expect": True},
+        {"op": "odd", "a": "", "b": "", "expect": 1},
+    ]
     assert main(["cpuset", write(tmp_path / "bad.jsonl", *bad)]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 2 failed"
