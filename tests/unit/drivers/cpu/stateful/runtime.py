@@ -44,7 +44,10 @@ class Age(Enum):
 
 @dataclass
 class Box:
-    """A container. Its `cpus` are what its cgroup was set to, empty for never. `made`: it can be changed."""
+    """A container. Its `cpus` are what its cgroup was set to, empty for never. `made`: it can be changed.
+
+    `unseen`: it was being made when a plugin came, which runtimes do not tell of. No plugin can know.
+    """
 
     id: str
     pod: str
@@ -53,6 +56,7 @@ class Box:
     made: bool = False
     started: bool = False
     quota: int = 0
+    unseen: bool = False
 
     @property
     def told(self) -> dict[str, set[int]]:
@@ -168,6 +172,8 @@ class Runtime:
             return
         peer.mask = answer.events
         async with self._turn:
+            for box in self.boxes.values():
+                box.unseen = not box.made
             pods = [self.sandbox(name) for name in sorted(self.pods)]
             boxes = [self.message(box) for box in self.boxes.values() if box.made]
             whole: list[Any] = [*pods, *boxes]
@@ -293,6 +299,7 @@ class Runtime:
                 await self._undo(box)
                 return problem
             self.boxes[id] = box
+            box.unseen = not self.linked
             self._look(box, failed)
             return ""
 
@@ -342,7 +349,7 @@ class Runtime:
             if other is box or other.told.keys() & box.told.keys():
                 continue
             # One that is being made cannot be changed yet; where changes are possible it is, when it is made.
-            if not other.made and self.age.pushes:
+            if other.unseen or (not other.made and self.age.pushes):
                 continue
             if other.id in failed or other.id in self.failing or self.refuses or self.forgets:
                 continue
@@ -355,6 +362,7 @@ class Runtime:
         async with self._turn:
             box = self.boxes[id]
             box.made = True
+            box.unseen = not self.linked
             await self._news(Event.POST_CREATE_CONTAINER, box.pod, box)
         async with self._turn:
             if id in self.boxes:

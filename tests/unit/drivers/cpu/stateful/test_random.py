@@ -360,8 +360,7 @@ class Nodes(RuleBasedStateMachine):
             else:
                 assert cpus is not None
                 world.check_grant(claim, cpus)
-                world.claims[claim.ref.uid] = claim
-                world.model.grant(claim.ref.uid, cpus)
+                world.note_grant(claim, cpus)
 
     # -- what must be
 

@@ -99,7 +99,7 @@ class World:
         self.api = Api()
         self.driver: CpuDriver | None = None
         self.claims: dict[str, AllocatedClaim] = {}
-        #: Containers that the driver has not had a say about since the last change, with old runtimes.
+        #: How many answers had been given when something last changed: the next one brings it about.
         self.spoken = 0
         self.stale = StaleClaims()
         self.stale_every = 3600.0
@@ -217,7 +217,7 @@ class World:
         assert self.driver is not None
         uid = claim.ref.uid
         before = self.snapshot()
-        needed = self.linked and any(not box.told for box in self.runtime.boxes.values())
+        needed = self.linked and self.needed
         answer = await self.driver.prepare(claim)
         if isinstance(answer, Refusal):
             if uid not in self.model.granted:
@@ -235,9 +235,13 @@ class World:
             return cpus
         self.check_grant(claim, cpus)
         assert not needed or self.model.shared - cpus, "the shared pool is empty and in use"
-        self.claims[uid] = claim
-        self.model.grant(uid, cpus)
+        self.note_grant(claim, cpus)
         return cpus
+
+    def note_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
+        self.claims[claim.ref.uid] = claim
+        self.model.grant(claim.ref.uid, cpus)
+        self.spoken = self.runtime.answers
 
     def check_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
         """CPUs just given: as many as asked for, of the devices asked for, nobody else's."""
@@ -285,8 +289,12 @@ class World:
             if len(mine) < count:
                 return False
             free -= set(sorted(mine)[:count])  # devices do not overlap: which ones does not matter
-        needed = any(not box.told for box in self.runtime.boxes.values())
-        return len(model.shared) - wanted >= (self.settings.min_shared or int(needed))
+        return len(model.shared) - wanted >= (self.settings.min_shared or int(self.needed))
+
+    @property
+    def needed(self) -> bool:
+        """Whether containers share CPUs, as far as can be known."""
+        return any(not box.told and not box.unseen for box in self.runtime.boxes.values())
 
     async def unprepare(self, uid: str) -> Refusal | None:
         assert self.driver is not None
@@ -295,6 +303,7 @@ class World:
         if answer is None:
             self.model.release(uid)
             self.claims.pop(uid, None)
+            self.spoken = self.runtime.answers
         return answer
 
     # -- containers
@@ -365,7 +374,8 @@ class World:
     @property
     def users(self) -> dict[str, str]:
         """Pods that use claims as far as the driver knows: only whether somebody else may be refused."""
-        assert self.driver is not None
+        if self.driver is None:
+            return {}
         owners = cast(NriEnforcer, self.driver.enforcer)._roll.owners
         return {uid: pod.removeprefix("uid-") for uid, pod in owners.items()}
 
@@ -389,6 +399,7 @@ class World:
         topology = switch_off(self.whole, CpuSet(off)) if off else self.whole
         self._set_machine(topology)
         self.model.online = set(topology.all)
+        self.spoken = self.runtime.answers
         if self.driver is not None:
             driver = self.driver
             await self.until(lambda: set(driver.topology.all) == self.model.online, lambda: "hotplug")
