@@ -140,7 +140,9 @@ class MetadataFiles:
         except OSError as error:
             return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
         try:
-            for path in self._cdi.glob(f"{self._driver}_metadata_{ref.uid}_*.json"):
+            for path in self._cdi.glob(
+                f"*{self._driver}_metadata_{ref.uid}_*.json*"
+            ):  # and what a crash left
                 path.unlink(missing_ok=True)
         except OSError as error:
             return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -34,7 +33,9 @@ def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
         return CdiFault("invalid", str(path), f"invalid CDI Spec: {'; '.join(findings)}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fd, temporary = tempfile.mkstemp(prefix="spec.", suffix=".tmp", dir=folder)
+        temporary = _temporary(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(temporary, flags, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(_encode(spec, path))
@@ -58,9 +59,16 @@ def remove_spec(folder: Path, name: str) -> CdiFault | None:
         return fault
     try:
         path.unlink(missing_ok=True)
+        if os.path.lexists(_temporary(path)):
+            _temporary(path).unlink(missing_ok=True)
     except OSError as error:
         return CdiFault("unwritable", str(path), f"failed to remove Spec file: {error}")
     return None
+
+
+def _temporary(path: Path) -> Path:
+    # One name, not a random one: what a crash leaves behind is written over, or goes with the file.
+    return path.with_name(f".{path.name[:240]}.tmp")
 
 
 def _path(folder: Path, name: str) -> tuple[Path, CdiFault | None]:

@@ -250,6 +250,15 @@ def test_writing_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_crash_leaves_goes_with_the_file(tmp_path: Path) -> None:
+    for tidy in (lambda: write(tmp_path, "a.json", a_spec("x")), lambda: remove_spec(tmp_path, "a.json")):
+        (tmp_path / ".a.json.tmp").write_text("half of")
+        assert CdiFolders([tmp_path]).faults() == ()
+        tidy()
+        assert not (tmp_path / ".a.json.tmp").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a\0b", "/etc/x"])
 def test_names_of_files_stay_in_their_folder(tmp_path: Path, name: str) -> None:
     assert isinstance(write_spec(tmp_path, name, a_spec("x")), CdiFault)

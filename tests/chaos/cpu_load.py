@@ -1,0 +1,321 @@
+"""Pods that claim CPUs, and their neighbours, on a node whose driver, agent and server may die at any time.
+
+`Stage` is the cluster in processes, `Crowd` the pods. What must be so when all have settled is in
+`Stage.problems`; what must be so at every moment is in `cpu_sights`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import yaml
+
+from plimsoll.api import codec
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Endpoint,
+)
+from plimsoll.node.cgroups import open_cgroups
+from tests.chaos.cpu_sights import Watch
+from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
+from tests.chaos.forked_scheduler import ForkedScheduler
+from tests.chaos.forked_server import ForkedServer
+from tests.chaos.scheduler_load import insist
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+
+Tree = dict[str, Any]
+T = TypeVar("T")
+NODE, NS = "chaotic", "default"
+FAILING = "lone failing"
+SECONDS = 90.0
+MOST = 4  #: CPUs in a claim
+REQUIRED = {"required-plugins.noderesource.dev": "[dra.cpu]"}
+CLASS = {
+    "metadata": {"name": "dra.cpu"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]},
+}
+_FILE = re.compile(r"(dra\.k8s\.io-cpu_claim-|dra\.cpu_metadata_)(.{36})(_cpus|)\.json")
+STAY = ["/bin/sh", "-c", "exec sleep 1000"]
+FAIL = ["/bin/sh", "-c", "sleep 0.2; exit 3"]
+END = ["/bin/sh", "-c", "sleep 0.3"]
+
+
+def template(cpus: int) -> Tree:
+    wish = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": str(cpus)}}}
+    devices = {"requests": [{"name": "cpus", "exactly": wish}]}
+    return {"metadata": {"name": f"cpus-{cpus}"}, "spec": {"spec": {"devices": devices}}}
+
+
+class Stage:
+    """Server, scheduler, agent and driver; `real`: on this machine's CPUs, else on 16 that are made up."""
+
+    def __init__(self, root: Path, folder: Path, *, real: bool) -> None:
+        self.root, self.real = root, real
+        self.node_root, self.cdi = root / "node", root / "cdi"
+        self.record = self.node_root / "plugins/dra.cpu/cpus.json"
+        self._cgroups = f"plimsoll-{root.name}-x"
+        if real:
+            self.every = CpuSet(os.sched_getaffinity(0))
+            machine, host = "", "/"
+        else:
+            topology = make_machine(sockets=2, cores=4, threads=2)
+            self.every = topology.all
+            write_sysfs(topology, root / "host")
+            numa = [{"id": n, "cpus": str(cpus), "memory": "32Gi"} for n, cpus in topology.numa.items()]
+            capacity = {"cpu": 16, "memory": "64Gi"}
+            text = yaml.safe_dump({"capacity": capacity, "cpus": "0-15", "numa": numa})
+            (root / "machine.yaml").write_text(text)
+            machine, host = f"--machine {root / 'machine.yaml'} --cgroups plan", str(root / "host")
+        self.server = ForkedServer(folder)
+        self.scheduler = ForkedScheduler(folder, self.server.kubeconfig)
+        self.node = ForkedNode(
+            folder,
+            f"node --kubeconfig {self.server.kubeconfig} --name {NODE} --root {self.node_root} --listen= "
+            f"--cdi {self.cdi} --cgroup-root {self._cgroups} {machine}",
+        )
+        self.driver = ForkedCpuDriver(
+            folder,
+            f"driver cpu --kubeconfig {self.server.kubeconfig} --hostname-override {NODE} "
+            f"--bind-address 127.0.0.1:0 --kubelet-root-dir {self.node_root} --cdi-dir {self.cdi} "
+            f"--nri-socket {self.node_root}/nri/nri.sock --enforcement nri --host-root {host}",
+        )
+        self.watch = Watch(self.node_root, real=real, every=self.every)
+
+    def start(self) -> None:
+        self.server.start()
+        self.scheduler.start()
+        self.node.start()
+        self.node.await_ready()
+        self.driver.start()
+        self.driver.await_ready()
+        self.watch.start()
+
+    def close(self) -> None:
+        with suppress(RuntimeError):  # it was never started
+            self.watch.stop()
+        for each in (self.driver, self.node, self.scheduler, self.server):
+            each.close()
+        for box in self.watch.look():  # after a test that failed
+            with suppress(ProcessLookupError):
+                os.kill(box.pid, 9)
+        if self.real:
+            open_cgroups(self._cgroups, owner=NODE).tear_down()
+
+    def tracebacks(self) -> list[str]:
+        logs = [each.log for each in (self.driver, self.node)]
+        return [str(log) for log in logs if "Traceback" in log.read_text(errors="replace")]
+
+    def cgroups_left(self) -> tuple[str, ...]:
+        return tuple(open_cgroups(self._cgroups, owner=NODE).pods()) if self.real else ()
+
+    def recorded(self) -> dict[str, str]:
+        """The claims on record, with their CPUs."""
+        if not self.record.exists():
+            return {}
+        body = json.loads(self.record.read_bytes())["body"]
+        return {
+            claim["uid"]: str(CpuSet.parse(",".join(grant["cpus"] for grant in claim["grants"])))
+            for claim in body["claims"]
+        }
+
+    def files(self) -> list[str]:
+        """The claims with CDI files, each twice: what containers are told, and what they can read."""
+        names = os.listdir(self.cdi) if self.cdi.exists() else []
+        return sorted(_FILE.sub(r"\2", name) for name in names)
+
+    def problems(self, held: set[str]) -> list[str]:
+        """What is not as it should be when exactly these claims are held."""
+        try:
+            told = self.driver.describe()
+            recorded = self.recorded()
+        except (OSError, ValueError, KeyError) as error:
+            return [f"the driver: {error}"]
+        found = [f"the driver: {problem}" for problem in told["problems"]]
+        found += [f"the driver: {fault}" for fault in told["faults"]]
+        claims = {claim["uid"]: claim for claim in told["claims"]}
+        found += [f"claim {uid}: {claim['disputed']}" for uid, claim in claims.items() if claim["disputed"]]
+        cpus = {uid: str(claim["cpus"]) for uid, claim in claims.items()}
+        if cpus.keys() != held:
+            found.append(f"held are {sorted(cpus)}, should be {sorted(held)}")
+        if recorded != cpus:
+            found.append(f"on record are {recorded}, held are {cpus}")
+        if self.files() != sorted([*cpus, *cpus]):
+            found.append(f"CDI files are of {self.files()}, held are {sorted(cpus)}")
+        shared = self.every
+        for each in cpus.values():
+            shared -= CpuSet.parse(each)
+        if told["shared"] != str(shared):
+            found.append(f"shared are {told['shared']}, should be {shared}")
+        for box in self.watch.look():
+            if box.told and str(box.own) != ",".join(cpus.get(uid, "?") for uid in box.claims):
+                found.append(f"{box}, the claim has {[cpus.get(uid) for uid in box.claims]}")
+            if box.cpus != (box.own or shared):
+                found.append(f"{box}, should be {box.own or shared}")
+        return found
+
+
+@contextmanager
+def staged(root: Path, folder: Path, *, real: bool) -> Iterator[Stage]:
+    stage = Stage(root, folder, real=real)
+    try:
+        stage.start()
+        yield stage
+    finally:
+        stage.close()
+
+
+async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = SECONDS) -> None:
+    """Wait until nothing is wrong."""
+    deadline = time.monotonic() + seconds
+    while problems := await look():
+        assert time.monotonic() < deadline, f"after {seconds:g} s: " + "\n".join(problems[:20])
+        await asyncio.sleep(0.1)
+
+
+class Crowd:
+    """Pods, by name, with their kind; at most `room` CPUs are claimed at a time."""
+
+    KINDS = (
+        "plain",
+        "plain",
+        "claim",
+        "claim",
+        "claim",
+        "together",
+        "beside",
+        "failing",
+        "job",
+        FAILING,
+    )
+
+    def __init__(self, client: Client, dice: Random, room: int) -> None:
+        self.client, self.dice, self.room = client, dice, room
+        self.alive: dict[str, tuple[str, int]] = {}
+        self.made = self.removed = 0
+        self.claims_made = 0
+
+    async def furnish(self) -> None:
+        async def make(endpoint: Endpoint, tree: Tree, namespace: str = "") -> None:
+            await insist(lambda: self.client.create(endpoint, tree, namespace), 409)
+
+        await make(DEVICE_CLASSES, CLASS)
+        for cpus in range(1, MOST + 1):
+            await make(RESOURCE_CLAIM_TEMPLATES, template(cpus), NS)
+
+    @property
+    def claimed(self) -> int:
+        return sum(cpus for _, cpus in self.alive.values())
+
+    async def add(self, kind: str = "") -> None:
+        """One more pod, as far as there is room."""
+        kind = kind or self.dice.choice(self.KINDS)
+        cpus = self.dice.randint(1, MOST) if kind not in ("plain", FAILING) else 0
+        cpus = min(cpus, self.room - self.claimed)
+        if cpus <= 0:
+            cpus, kind = 0, kind if kind == FAILING else "plain"
+        self.made += 1
+        name = f"pod-{self.made}"
+        tree = self._tree(name, kind, cpus)
+        self.alive[name] = (kind, cpus)
+        self.claims_made += bool(cpus)
+        await insist(lambda: self.client.create(PODS, tree, NS), 409)
+
+    def _tree(self, name: str, kind: str, cpus: int) -> Tree:
+        claims = {"claims": [{"name": "cpus"}]} if cpus else {}
+        main: Tree = {"name": "main", "image": "any", "command": STAY, "resources": claims}
+        containers = [main]
+        spec: Tree = {
+            "schedulerName": "plimsoll",
+            "terminationGracePeriodSeconds": 1,
+            "containers": containers,
+        }
+        if cpus:
+            spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": f"cpus-{cpus}"}]
+        match kind:
+            case "together":
+                containers.append({**main, "name": "second"})
+                spec["initContainers"] = [{**main, "name": "first", "command": END}]
+            case "beside":
+                containers.append({"name": "beside", "image": "any", "command": STAY})
+            case "failing":
+                containers.append({**main, "name": "failing", "command": FAIL})
+            case "lone failing":
+                main["command"] = FAIL
+            case "job":
+                main["command"] = END
+                spec["restartPolicy"] = "Never"
+        # Who claims CPUs must not start while nobody pins; of others some may.
+        required = REQUIRED if cpus or self.dice.random() < 0.5 else {}
+        return {"metadata": {"name": name, "annotations": required}, "spec": spec}
+
+    async def remove(self, name: str = "", *, keep: str = "") -> None:
+        """One pod less, now and then by force."""
+        names = [each for each in self.alive if each != keep]
+        if not name and not names:
+            return
+        name = name or self.dice.choice(names)
+        del self.alive[name]
+        self.removed += 1
+        grace = 0 if self.dice.random() < 0.3 else None
+        await insist(lambda: self.client.delete(PODS, name, NS, grace=grace), 404, 409)
+
+    async def look(self) -> tuple[set[str], list[str]]:
+        """The UIDs of claims that should be held, and what is not yet as it should be."""
+        pods = {tree["metadata"]["name"]: tree for tree in await self._list(PODS)}
+        claims = {tree["metadata"]["name"]: tree for tree in await self._list(RESOURCE_CLAIMS)}
+        found = [f"pod {name} is still there" for name in pods if name not in self.alive]
+        held: set[str] = set()
+        for name, (kind, cpus) in self.alive.items():
+            if name not in pods:
+                found.append(f"pod {name} is not there")
+                continue
+            if problem := _unsettled(kind, pods[name]):
+                found.append(f"pod {name} ({kind}, {cpus} CPUs) {problem}")
+            if cpus and kind != "job":
+                named = pods[name]["status"].get("resourceClaimStatuses") or [{}]
+                claim = claims.get(named[0].get("resourceClaimName", ""), {"metadata": {"uid": "none yet"}})
+                held.add(claim["metadata"]["uid"])
+        return held, found
+
+    async def _list(self, endpoint: Endpoint) -> list[Tree]:
+        listing = await insist(lambda: self.client.list(endpoint, NS))
+        assert listing is not None
+        return [codec.decode_tree(raw) for raw in listing.items]
+
+    async def slices(self) -> dict[str, Any]:
+        listing = await insist(lambda: self.client.list(RESOURCE_SLICES))
+        assert listing is not None
+        trees = [codec.decode_tree(raw) for raw in listing.items]
+        return {tree["metadata"]["name"]: tree["spec"] for tree in trees}
+
+
+def _unsettled(kind: str, pod: Tree) -> str:
+    phase, containers = pod["status"].get("phase"), pod["status"].get("containerStatuses") or []
+    if kind == "job":
+        return "" if phase == "Succeeded" else f"is {phase}: {_why(containers)}"
+    steady = [each for each in containers if each["name"] in ("main", "second", "beside")]
+    if kind == FAILING:
+        restarted = any(each.get("restartCount", 0) for each in containers)
+        return "" if restarted else f"has not failed yet: {_why(containers)}"
+    if not steady or not all(each.get("ready") for each in steady):
+        return f"is {phase}: {_why(containers) or pod['status'].get('conditions')}"
+    return "" if all(each.get("restartCount", 0) == 0 for each in steady) else "was started again"
+
+
+def _why(containers: list[Tree]) -> str:
+    return "; ".join(f"{each['name']}: {each.get('state')}" for each in containers)

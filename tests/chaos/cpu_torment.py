@@ -1,0 +1,169 @@
+"""What is done to a node with a CPU driver: kills at any moment, also in the middle of Prepare, and damage.
+
+Record and CDI files are never lost both between two starts of the driver: who has neither knows nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from tests.chaos.cpu_load import Crowd, Stage
+from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
+
+_PATIENCE = 5.0
+
+
+class Torment:
+    """Pods come and go, and something dies."""
+
+    def __init__(self, stage: Stage, crowd: Crowd, dice: Random, acts: Sequence[str] = ()) -> None:
+        """`acts`: which ones in turn; else all, driver and agent twice."""
+        self.stage, self.crowd, self.dice = stage, crowd, dice
+        self.done: Counter[str] = Counter()
+        self._acts: dict[str, Callable[[], None]] = {
+            "driver": self._kill_driver,
+            "driver twice": self._kill_driver_twice,
+            "agent": self._kill_agent,
+            "server": self._kill_server,
+            "driver and agent": self._kill_both,
+            "all": self._kill_all,
+            "lost CDI files": self._lose_files,
+            "lost CDI files, alive": self._lose_files_alive,
+            "damaged record": self._damage_record,
+        }
+        self._wanted = [*acts] or [*self._acts, "driver", "agent"]
+        self._bag: list[str] = []
+
+    def told(self) -> str:
+        return ", ".join(f"{name}: {count}" for name, count in sorted(self.done.items()))
+
+    async def round(self, *, keep: str) -> None:
+        """Some pods more, some less, and one act of violence."""
+        for _ in range(self.dice.randint(1, 3)):
+            await self.crowd.add()
+            if self.dice.random() < 0.6:
+                await self.crowd.remove(keep=keep)
+        if self.dice.random() < 0.4:
+            await asyncio.to_thread(self._await_write)
+            await asyncio.to_thread(self._kill_driver)
+            self.done["driver while it writes"] += 1
+        else:
+            await asyncio.sleep(self.dice.random() * self.dice.choice((0.1, 0.6, 1.5)))
+        if not self._bag:
+            self._bag = [*self._wanted]
+            self.dice.shuffle(self._bag)
+        act = self._bag.pop()
+        await asyncio.to_thread(self._acts[act])
+        self.done[act] += 1
+
+    # -- acts
+
+    def _kill_driver(self) -> None:
+        self.stage.driver.kill()
+        self.stage.driver.start()
+
+    def _kill_driver_twice(self) -> None:
+        self._kill_driver()
+        time.sleep(self.dice.random() * 0.5)
+        self._kill_driver()
+
+    def _kill_agent(self) -> None:
+        self.stage.node.kill()
+        if self.dice.random() < 0.3:
+            time.sleep(self.dice.random())
+        self.stage.node.start()
+
+    def _kill_server(self) -> None:
+        self.stage.server.kill()
+        time.sleep(self.dice.random() * 0.3)
+        self.stage.server.start()
+
+    def _kill_both(self) -> None:
+        both: list[ForkedCpuDriver | ForkedNode] = [self.stage.driver, self.stage.node]
+        self.dice.shuffle(both)
+        for each in both:
+            each.kill()
+        for each in reversed(both):
+            each.start()
+
+    def _kill_all(self) -> None:
+        stage = self.stage
+        for each in (stage.driver, stage.node, stage.server):
+            each.kill()
+        stage.server.start()
+        stage.driver.start()
+        stage.node.start()
+
+    def _lose_files(self) -> None:
+        self.stage.driver.kill()
+        self._delete()
+        self.stage.driver.start()
+        self.stage.driver.await_text("plimsoll.driver started")
+
+    def _lose_files_alive(self) -> None:
+        """The driver must find out by itself."""
+        stage = self.stage
+        stage.driver.await_text("plimsoll.driver started")
+        before = stage.files()
+        self._delete()
+        deadline = time.monotonic() + 20
+        while not set(before) & stage.recorded().keys() <= set(stage.files()):
+            assert time.monotonic() < deadline, (before, stage.files())
+            time.sleep(0.1)
+
+    def _delete(self) -> None:
+        for path in self.stage.cdi.glob("*"):
+            if self.dice.random() < 0.7:
+                path.unlink(missing_ok=True)
+
+    def _damage_record(self) -> None:
+        stage = self.stage
+        stage.driver.await_text("plimsoll.driver started")  # with files for all that is on record
+        stage.driver.kill()
+        path = stage.record
+        if path.exists():
+            _damage(path, self.dice)
+        stage.driver.start()
+        stage.driver.await_text("plimsoll.driver started")
+
+    def _await_write(self) -> None:
+        """Until the driver writes a record or a file, and then a moment more or less."""
+        seen = self._written()
+        deadline = time.monotonic() + _PATIENCE
+        while self._written() == seen and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        time.sleep(self.dice.choice((0.0, 0.0, 0.001, 0.004, 0.02)))
+
+    def _written(self) -> tuple[object, ...]:
+        record = self.stage.record
+        found: list[object] = []
+        for path in (record, record.with_name(f".{record.name}.tmp"), self.stage.cdi):
+            try:
+                stat = os.stat(path)
+                found.append((stat.st_ino, stat.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return tuple(found)
+
+
+def _damage(path: Path, dice: Random) -> None:
+    data = bytearray(path.read_bytes())
+    match dice.choice(("cut", "flip", "nonsense", "empty", "gone")):
+        case "cut":
+            data = data[: dice.randrange(len(data))]
+        case "flip":
+            data[dice.randrange(len(data))] ^= 1 << dice.randrange(7)
+        case "nonsense":
+            data = bytearray(b'{"kind": "CpuHoldings", "version": 1, "body": []}')
+        case "empty":
+            data = bytearray()
+        case "gone":
+            path.unlink()
+            return
+    path.write_bytes(data)
