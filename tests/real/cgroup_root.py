@@ -25,7 +25,7 @@ def hierarchies() -> list[Path]:
 
 
 class CgroupRoot:
-    """`make` it, give its `path` to a kubelet, `remove` it with all that is in it."""
+    """`make` it, give its `path` to a kubelet, `remove` it with all that is in it. Its name is its own."""
 
     def __init__(self, name: str) -> None:
         self.path = f"/{name}"

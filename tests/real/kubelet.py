@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -149,7 +150,7 @@ class RealNode:
         self.folder, self.name = folder, name
         self.root = folder / "k"
         self.cdi, self.nri = folder / "cdi", folder / "nri.sock"
-        self.cgroups = CgroupRoot(f"plimsoll-{folder.name}")
+        self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
         self._holder: subprocess.Popen[bytes] | None = None
         self._socket = folder / "c.sock"
         path = {"PATH": f"{ASSETS}:{os.environ['PATH']}"}

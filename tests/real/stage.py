@@ -109,6 +109,10 @@ class Stage:
         driver, self.driver = self.driver, None
         return await asyncio.to_thread(driver.stop, number) if driver is not None else 0
 
+    def said(self) -> str:
+        """The end of the driver's log."""
+        return self.driver.text()[-3000:] if self.driver is not None else "is not there"
+
     # -- a story
 
     async def furnish(self) -> None:
@@ -234,7 +238,7 @@ class Play:
             seen.update({key: await self.cpus(*key) for key in wanted})
             return seen == dict(wanted)
 
-        await until(look, lambda: f"{seen} is not {wanted}", seconds)
+        await until(look, lambda: f"{seen} is not {wanted}; the driver: {self.stage.said()}", seconds)
 
     async def stays(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = 1.0) -> None:
         """Containers do run where they should, and go on doing so."""
@@ -242,6 +246,13 @@ class Play:
             seen = {key: await self.cpus(*key) for key in wanted}
             assert seen == dict(wanted)
             await asyncio.sleep(seconds / 10)
+
+    async def claim(self, name: str) -> tuple[Tree, Tree]:
+        """The claim of a pod, and the only device it was given."""
+        (status,) = (await self.get(name))["status"]["resourceClaimStatuses"]
+        tree = await self.client.get(RESOURCE_CLAIMS, status["resourceClaimName"], NS)
+        (result,) = tree["status"]["allocation"]["devices"]["results"]
+        return tree, result
 
     def files(self) -> list[str]:
         return sorted(path.name for path in self.stage.node.cdi.iterdir())
