@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from plimsoll.wire.cgroupfs import LinuxFiles
+
 
 class Kernel(Protocol):
     """What trees need of a machine."""
@@ -49,7 +51,7 @@ class Kernel(Protocol):
     def wait(self, seconds: float) -> None: ...
 
 
-class LinuxKernel:
+class LinuxKernel(LinuxFiles):
     """The machine itself."""
 
     def make(self, folder: Path) -> int:
@@ -70,39 +72,11 @@ class LinuxKernel:
             return error.errno or errno.EIO
         return 0
 
-    def write(self, file: Path, value: str) -> int:
-        # Files of cgroups are there or not: none is ever made by writing.
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            return error.errno or errno.EIO
-        try:
-            os.write(descriptor, value.encode())
-        except OSError as error:
-            return error.errno or errno.EIO
-        finally:
-            with suppress(OSError):
-                os.close(descriptor)
-        return 0
-
-    def read(self, file: Path) -> str | None:
-        try:
-            return file.read_text(errors="replace").strip()
-        except OSError:
-            return None
-
     def exists(self, path: Path) -> bool:
         try:
             return path.exists()
         except OSError:
             return False
-
-    def folders(self, folder: Path) -> tuple[str, ...]:
-        try:
-            with os.scandir(folder) as found:
-                return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))
-        except OSError:
-            return ()
 
     def may_write(self, folder: Path) -> bool:
         return os.access(folder, os.W_OK | os.X_OK)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plimsoll.api.core import Pod
 from plimsoll.drivers.cpu.pinning.counters import Counters
-from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, LinuxFiles, find_hierarchy
+from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
 from plimsoll.drivers.cpu.pinning.folders import Folders
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
@@ -37,6 +37,7 @@ from plimsoll.drivers.cpu.pinning.roll import agrees
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.records import Finding
+from plimsoll.wire.cgroupfs import LinuxFiles
 from plimsoll.wire.ttrpc import end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")

@@ -9,10 +9,8 @@ hierarchy but that; no empty set is ever written; what was written is read again
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -37,38 +35,6 @@ class Files(Protocol):
     def folders(self, folder: Path) -> tuple[str, ...]:
         """The names of the folders right below one, sorted."""
         ...
-
-
-class LinuxFiles:
-    """The machine itself."""
-
-    def read(self, file: Path) -> str | None:
-        try:
-            return file.read_text(errors="replace").strip()
-        except OSError:
-            return None
-
-    def write(self, file: Path, value: str) -> int:
-        # Files of cgroups are there or not: none is ever made by writing.
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            return error.errno or errno.EIO
-        try:
-            os.write(descriptor, value.encode())
-        except OSError as error:
-            return error.errno or errno.EIO
-        finally:
-            with suppress(OSError):
-                os.close(descriptor)
-        return 0
-
-    def folders(self, folder: Path) -> tuple[str, ...]:
-        try:
-            with os.scandir(folder) as found:
-                return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))
-        except OSError:
-            return ()
 
 
 @dataclass(frozen=True, slots=True)

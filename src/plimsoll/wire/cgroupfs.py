@@ -1,0 +1,45 @@
+"""The files of cgroups, read and written.
+
+Owns `LinuxFiles`. Nothing raises; a call that can fail returns an errno, 0 for success.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+class LinuxFiles:
+    """The machine itself."""
+
+    def read(self, file: Path) -> str | None:
+        """The text of a file without blanks around it; None if it cannot be read."""
+        try:
+            return file.read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def write(self, file: Path, value: str) -> int:
+        # Files of cgroups are there or not: none is ever made by writing.
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            return error.errno or errno.EIO
+        try:
+            os.write(descriptor, value.encode())
+        except OSError as error:
+            return error.errno or errno.EIO
+        finally:
+            with suppress(OSError):
+                os.close(descriptor)
+        return 0
+
+    def folders(self, folder: Path) -> tuple[str, ...]:
+        """The names of the folders right below one, sorted."""
+        try:
+            with os.scandir(folder) as found:
+                return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))
+        except OSError:
+            return ()
