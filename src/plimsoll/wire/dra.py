@@ -27,7 +27,8 @@ class PreparedDevice:
     """A device that a driver made ready; no request names: for all requests of the claim.
 
     `metadata` is for the files that containers find about their devices; it does not go over the wire. None:
-    there are none; else `{"attributes": {name: value}, "networkData": {..}}`, either of them left out.
+    there are none; else `{"attributes": {name: value}, "networkData": {..}}`, either of them left out. `data`
+    is for the claim's status; it does not go over the wire either.
     """
 
     pool: str
@@ -36,3 +37,4 @@ class PreparedDevice:
     cdi: tuple[str, ...] = ()
     share_id: str | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)
+    data: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)

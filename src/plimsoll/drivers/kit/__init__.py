@@ -8,7 +8,9 @@ from plimsoll.drivers.kit.calls import Call
 from plimsoll.drivers.kit.command import run_driver
 from plimsoll.drivers.kit.driver import (
     AllocatedClaim,
+    DeviceCondition,
     DeviceHealth,
+    DeviceReport,
     Driver,
     Handed,
     Health,
@@ -25,7 +27,9 @@ __all__ = [
     "AllocatedClaim",
     "Call",
     "ClaimRef",
+    "DeviceCondition",
     "DeviceHealth",
+    "DeviceReport",
     "Driver",
     "Handed",
     "Health",

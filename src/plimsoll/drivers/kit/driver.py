@@ -78,7 +78,8 @@ class Handed:
 
     The kit writes the CDI file, keeps it on record, and takes it away again. `mounts` are mappings with the
     keys of CDI (`hostPath`, `containerPath`, `options`, `type`), or pairs (host path, container path);
-    `device_nodes` are mappings with CDI's keys, or paths. `metadata`: see `PreparedDevice`.
+    `device_nodes` are mappings with CDI's keys, or paths. `metadata`: see `PreparedDevice`. `data` is what
+    the claim's status tells about the device until it is released: see `DeviceReport`.
     """
 
     requests: Sequence[str]
@@ -89,6 +90,7 @@ class Handed:
     device_nodes: Sequence[Mapping[str, Any] | str] = ()
     share_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
 
 
 class Health(StrEnum):
@@ -109,6 +111,33 @@ class DeviceHealth:
     health: Health = Health.HEALTHY
     message: str = ""
     timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCondition:
+    """A condition of a device of a claim. None: that is not known. `reason` is one word, in CamelCase."""
+
+    type: str
+    status: bool | None
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """What the status of a claim tells about one of its devices (KEP-4817).
+
+    Pool, device and share must be those of the allocation. `data` is the driver's own, `network` what the API
+    calls networkData.
+    """
+
+    claim: ClaimRef
+    pool: str
+    device: str
+    share_id: str | None = None
+    data: Mapping[str, Any] | None = None
+    conditions: Sequence[DeviceCondition] = ()
+    network: Mapping[str, Any] | None = None
 
 
 Prepared: TypeAlias = "Sequence[PreparedDevice | Handed] | Refusal"
@@ -140,6 +169,14 @@ class Driver:
     def health(self) -> Iterable[DeviceHealth]:
         """All devices whose health is known; when this changes, call `Station.tell_health`."""
         return ()
+
+    def reports(self) -> Iterable[DeviceReport] | None:
+        """All that claims should tell about their devices now; when this changes, call `Station.report`.
+
+        It is asked again by itself after every claim that is made ready or released. None: the driver has
+        nothing to tell of claims.
+        """
+        return None
 
     async def watch(self, station: Station) -> None:
         """Runs beside everything else, from start to stop: look after the devices here.

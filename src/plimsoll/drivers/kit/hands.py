@@ -79,6 +79,7 @@ def make_claim(driver: str, ref: ClaimRef, handed: Sequence[Handed], boot: str) 
                 cdi=names,
                 share_id=each.share_id,
                 metadata=each.metadata,
+                data=each.data,
             )
         )
     spec = None
@@ -203,6 +204,7 @@ def _device_tree(device: PreparedDevice) -> dict[str, Any]:
         "cdi": device.cdi,
         "share_id": device.share_id,
         "metadata": None if device.metadata is None else dict(device.metadata),
+        "data": None if device.data is None else dict(device.data),
     }
 
 

@@ -21,11 +21,12 @@ from typing import Any
 import grpc.aio
 
 from plimsoll.cluster.client import Client
-from plimsoll.drivers.kit.calls import CallCounters, Calls
-from plimsoll.drivers.kit.driver import DeviceHealth, Driver, Refusal
+from plimsoll.drivers.kit.calls import Call, CallCounters, Calls
+from plimsoll.drivers.kit.driver import DeviceHealth, DeviceReport, Driver, Refusal
 from plimsoll.drivers.kit.hands import HandedClaim, Hands
 from plimsoll.drivers.kit.metadata import MetadataFiles
 from plimsoll.drivers.kit.publisher import PublishCounters, Publisher
+from plimsoll.drivers.kit.reporter import ReportCounters, Reporter
 from plimsoll.drivers.kit.services import (
     DRA_VERSIONS,
     HEALTH_SECONDS,
@@ -48,6 +49,8 @@ CDI_FOLDER = Path("/var/run/cdi")
 LOOK_SECONDS = 1.0
 #: How long calls under way may take when the driver ends; a node waits for 45 seconds.
 GRACE_SECONDS = 30.0
+#: How long the status of claims may still be written when the driver ends.
+REPORT_SECONDS = 1.0
 #: What failed, and should not have, begins again after this.
 AGAIN_SECONDS = 5.0
 
@@ -63,6 +66,7 @@ class StationMetrics:
 
     calls: CallCounters
     slices: PublishCounters
+    reports: ReportCounters
     registrations: int = 0
     rejections: int = 0
     sockets_made: int = 0
@@ -119,7 +123,10 @@ class Station:
         self._tells_health = type(driver).health is not Driver.health
         self._look = look
         self._grace = grace
-        self.metrics = StationMetrics(self._calls.counters, self._publisher.counters)
+        self._reporter = Reporter(client, driver.name)
+        self._reporting: asyncio.Task[None] | None = None
+        self._calls.counters.observers.append(self._report_call)
+        self.metrics = StationMetrics(self._calls.counters, self._publisher.counters, self._reporter.counters)
         self._registered = False
         self._registration_error = ""
         self._pools_error = ""
@@ -152,6 +159,16 @@ class Station:
         return own + (self._publisher.problems if self._publish else ())
 
     @property
+    def reported(self) -> bool:
+        """Whether all claims tell what the driver wants of its devices, as far as that can be had."""
+        return self._reporter.in_line
+
+    @property
+    def report_errors(self) -> tuple[str, ...]:
+        """Why claims do not tell what the driver wants; it works all the same."""
+        return self._reporter.problems
+
+    @property
     def watched(self) -> bool:
         """Whether a node listens to the driver's health now: a node that is there does."""
         return self._health.open > 0
@@ -181,6 +198,31 @@ class Station:
     def tell_health(self) -> None:
         """Tell it that `Driver.health` has changed."""
         self._health.tell()
+
+    def report(self) -> None:
+        """Tell it that `Driver.reports` has changed."""
+        self._report()
+
+    def _report(self) -> bool:
+        """Ask the driver what claims should tell; whether it, or its record, tells anything of claims."""
+        handed = [
+            DeviceReport(claim.ref, device.pool, device.device, device.share_id, device.data)
+            for claim in self._hands.claims.values()
+            for device in claim.devices
+            if device.data is not None
+        ]
+        try:
+            own = self.driver.reports()
+            self._reporter.want([*handed, *(own or ())])
+        except Exception:
+            _log.exception("driver %s: it cannot say what claims should tell", self.driver.name)
+            return False
+        return own is not None
+
+    def _report_call(self, call: Call) -> None:
+        """A claim was made ready or released: what claims tell may be something else now."""
+        if call.refusal is None and self._report() and call.method == "unprepare":
+            self._reporter.clear(call.ref)
 
     async def update_metadata(
         self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]
@@ -222,6 +264,8 @@ class Station:
         self._tasks.append(asyncio.create_task(self._watch_sockets(), name=f"sockets of {self.driver.name}"))
         if type(self.driver).watch is not Driver.watch:
             self._tasks.append(asyncio.create_task(self._watch_devices(), name=f"of {self.driver.name}"))
+        self.report()
+        self._reporting = asyncio.create_task(self._report_forever(), name=f"of {self.driver.name}")
         if self._publish:
             self.publish()
             self._tasks.append(asyncio.create_task(self._publish_forever(), name=f"of {self.driver.name}"))
@@ -242,6 +286,7 @@ class Station:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close_sockets()
+        await self._end_reporting()
         if withdraw and self._publish:
             problem = await self._publisher.withdraw()
             if problem:
@@ -378,6 +423,22 @@ class Station:
             except Exception:
                 _log.exception("driver %s: publishing failed", self.driver.name)
             await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _report_forever(self) -> None:
+        while True:
+            try:
+                await self._reporter.run()
+            except Exception:
+                _log.exception("driver %s: writing the status of claims failed", self.driver.name)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _end_reporting(self) -> None:
+        """What claims tell stays; of those just released it goes."""
+        task, self._reporting = self._reporting, None
+        if task is not None:
+            await self._reporter.finish(REPORT_SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _report_health(self) -> Sequence[DeviceHealth] | None:
         try:
