@@ -225,6 +225,9 @@ class Crowd:
         """One more pod, as far as there is room."""
         kind = kind or self.dice.choice(self.KINDS)
         cpus = self.dice.randint(1, MOST) if kind not in ("plain", FAILING) else 0
+        if cpus and self.claimed >= self.room and self.dice.random() < 0.7:
+            # Who comes gets the CPUs of who goes.
+            await self.remove(self.dice.choice([each for each, (_, held) in self.alive.items() if held]))
         cpus = min(cpus, self.room - self.claimed)
         if cpus <= 0:
             cpus, kind = 0, kind if kind == FAILING else "plain"

@@ -1,0 +1,225 @@
+"""Disks that fill up, go read-only or belong to somebody else, under a CPU driver that goes on.
+
+Small file systems in memory are mounted where the driver writes, so that the kernel says what it says.
+Nothing that was promised is lost, nothing is promised that cannot be kept, users are told why, and when the
+disk is well again everything goes on without anybody being restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import EVENTS
+from plimsoll.drivers.cpu.book.book import CpuBook
+from plimsoll.drivers.cpu.book.holdings import Holding
+from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.kit import Refusal
+from plimsoll.errors import ConfigError
+from plimsoll.run.driver.process import CpuDriverProcess
+from plimsoll.run.local import LocalCluster
+from tests.unit.drivers.cpu.book.desk import Asked, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, Ward, pod, template, until
+
+NOBODY = 65534
+
+
+def cannot_mount() -> str:
+    """Why no file system can be mounted here, or nothing."""
+    if os.geteuid() != 0:
+        return "needs root"
+    with tempfile.TemporaryDirectory() as folder:
+        if not _mount("-t", "tmpfs", "-o", "size=16k", "none", folder):
+            return "needs file systems that can be mounted"
+        _umount(Path(folder))
+    return ""
+
+
+def _mount(*words: str) -> bool:
+    return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+
+
+def _umount(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=True)
+
+
+needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or "-")
+
+
+class Disk:
+    """A file system of 64 KiB."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        assert _mount("-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(folder))
+
+    def lock(self) -> None:
+        assert _mount("-o", "remount,ro", str(self.folder))
+
+    def unlock(self) -> None:
+        assert _mount("-o", "remount,rw", str(self.folder))
+
+    def fill(self) -> None:
+        (self.folder / "filler").write_bytes(bytes(shutil.disk_usage(self.folder).free))
+
+    def empty(self) -> None:
+        (self.folder / "filler").unlink()
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[Disk]:
+    disk = Disk(folder)
+    try:
+        yield disk
+    finally:
+        _umount(folder)
+
+
+@pytest.fixture
+def ward() -> Iterator[Ward]:
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        write_sysfs(MACHINE, folder)
+        with LocalCluster(scheduler=True, nodes=1) as cluster:
+            cluster.apply(CLASS, template("two", "2"))
+            yield Ward(cluster, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def told(ward: Ward, name: str) -> str:
+    """What users are told about a pod."""
+    events = ward.cluster.client.list(EVENTS, "default")
+    return "\n".join(each["message"] for each in events if each["involvedObject"]["name"] == name)
+
+
+@asynccontextmanager
+async def refused(ward: Ward, driver: CpuDriver, name: str, *texts: str) -> AsyncIterator[None]:
+    """A pod that cannot have its CPUs for as long as this lasts; then it runs."""
+    before = dict(driver.book.holdings)
+    await asyncio.to_thread(ward.cluster.apply, pod(name, "two"))
+    await until(lambda: all(text in told(ward, name) for text in texts))
+    assert driver.book.holdings == before
+    yield
+    await ward.run(pod(name, "two"))
+
+
+def play(ward: Ward, story: Callable[[CpuDriver], Any]) -> None:
+    async def whole() -> None:
+        async with ward.driver(files_every=0.1) as driver:
+            await story(driver)
+
+    asyncio.run(whole())
+
+
+@needs_mounts
+def test_a_cdi_folder_that_is_read_only(ward: Ward) -> None:
+    async def story(driver: CpuDriver) -> None:
+        with mounted(ward.settings.cdi) as disk:
+            await ward.run(pod("first", "two"))
+            (uid,) = driver.book.holdings
+            disk.lock()
+            async with refused(ward, driver, "second", "failed to write CDI spec", "Read-only file system"):
+                # What is released meanwhile keeps its CPUs until its file is gone.
+                await asyncio.to_thread(
+                    ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default"
+                )
+                await until(lambda: driver.station.metrics.calls.kept > 0)
+                assert uid in driver.book.holdings
+                disk.unlock()
+            await until(lambda: uid not in driver.book.holdings)
+            assert len(driver.book.holdings) == 1
+            assert CpuBook.open(
+                driver.settings, driver.topology, driver.book.arrangement
+            ).holdings.keys() == (driver.book.holdings.keys())
+            await ward.end("second")
+            await until(lambda: not list(ward.settings.cdi.iterdir()))
+
+    play(ward, story)
+
+
+@needs_mounts
+def test_a_full_disk_for_the_record(ward: Ward) -> None:
+    with mounted(ward.settings.folder) as disk:
+
+        async def story(driver: CpuDriver) -> None:
+            await ward.run(pod("first", "two"))
+            record = ward.settings.record.read_bytes()
+            disk.fill()
+            async with refused(ward, driver, "second", "cannot be recorded", "No space left on device"):
+                assert ward.settings.record.read_bytes() == record, "what was promised stays on record"
+                assert len(list(ward.settings.cdi.glob("dra.k8s.io-*"))) == 1
+                disk.empty()
+            assert len(driver.book.holdings) == 2
+            disk.fill()
+            await asyncio.to_thread(ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default")
+            await until(lambda: driver.station.metrics.calls.kept > 0)
+            assert len(driver.book.holdings) == 2, "it keeps its CPUs until that is on record"
+            disk.empty()
+            await until(lambda: len(driver.book.holdings) == 1)
+            await ward.end("second")
+            await until(lambda: not driver.book.holdings)
+
+        play(ward, story)
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Be nobody for a while: root may write everywhere."""
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+async def run_process(settings: CpuSettings) -> None:
+    async with Client.connect(ClientConfig(server="http://127.0.0.1:1")) as client:
+        await CpuDriverProcess(client, settings).run()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_folders_of_somebody_else() -> None:
+    root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        root.chmod(0o755)
+        desk = Desk(root, make_machine(numa=2, cores=4))
+        book = desk.open()
+        first, second = make_claim(1, Asked("cpudevnuma000", "2")), make_claim(2, Asked("cpudevnuma000", "1"))
+        held = book.prepare(first)
+        assert isinstance(held, Holding)
+        with nobody():
+            answer = book.prepare(second)
+            assert isinstance(answer, Refusal)
+            assert "Permission denied" in answer.message
+            assert str(desk.settings.record) in answer.message
+            answer = book.release(first.ref)
+            assert isinstance(answer, Refusal)
+            assert "Permission denied" in answer.message
+            assert book.holdings == {uid_of(1): held}
+            # Whoever cannot read the record says so, and does not think that there is none.
+            other = desk.open()
+            assert any("Permission denied" in finding.what for finding in other.findings)
+            assert isinstance(other.prepare(second), Refusal)
+            with pytest.raises(
+                ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; give"
+            ):
+                asyncio.run(run_process(desk.settings))
+        assert desk.open().holdings == book.holdings
+        assert isinstance(book.prepare(second), Holding)
+        assert book.release(first.ref) is None
+    finally:
+        shutil.rmtree(root)
