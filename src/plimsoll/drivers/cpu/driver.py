@@ -22,7 +22,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.cluster.client.retries import Backoff
-from plimsoll.drivers.cpu.book.book import CpuBook, held_before
+from plimsoll.drivers.cpu.book.book import CpuBook, held_before, unfiled
 from plimsoll.drivers.cpu.devices import (
     Abilities,
     arrange,
@@ -215,7 +215,10 @@ class CpuDriver(Driver):
         self._watch.current = topology
         held = await asyncio.to_thread(held_before, settings)
         arrangement = arrange(topology, settings, held=held)
-        self._book = book = await asyncio.to_thread(CpuBook.open, settings, topology, arrangement)
+        leaving = await self._released_elsewhere()
+        self._book = book = await asyncio.to_thread(
+            CpuBook.open, settings, topology, arrangement, leaving=leaving
+        )
         self._enforcer = make_enforcer(book, lambda: book.topology, settings, self._client)
         book.needed = lambda: self.enforcer.shared_in_use
         self._tell(self.findings)
@@ -375,11 +378,12 @@ class CpuDriver(Driver):
 
     async def _give_up_stale(self) -> None:
         """Release claims that are gone from the cluster and that no container uses."""
+        await self._let_leave()
         while True:
             await asyncio.sleep(self._stale_every)
             if not self.enforcer.linked:
                 continue  # who uses what is not known
-            used = {uid for view in self.enforcer.containers() for uid in view.claims}
+            used = self._used()
             holdings = list(self.book.holdings.values())
             try:
                 stale = await self._stale.look(holdings, used, self._is_allocated, self._clock())
@@ -387,9 +391,38 @@ class CpuDriver(Driver):
                 _log.debug("claims cannot be looked at: %s", error)
                 continue
             for ref in stale:
-                _log.warning("claim %s (%s) is gone and unused: its CPUs are given back", ref, ref.uid)
-                if refusal := await self.station.release(ref):
-                    _log.error("claim %s: %s", ref, refusal)
+                await self._give_up(ref)
+
+    async def _released_elsewhere(self) -> list[str]:
+        """Claims on record that neither the cluster nor a CDI file knows: another driver was here."""
+        try:
+            async with asyncio.timeout(LINK_SECONDS):
+                refs = await asyncio.to_thread(unfiled, self.settings)
+                return [ref.uid for ref in refs if not await self._is_allocated(ref)]
+        except (ApiError, TimeoutError) as error:
+            _log.debug("claims cannot be looked at: %s", error)
+            return []
+
+    async def _let_leave(self) -> None:
+        """Give up what another driver has released, once it is known that no container uses it."""
+        while self.book.leaving:
+            if not self.enforcer.linked:
+                await asyncio.sleep(0.1)
+                continue
+            await asyncio.to_thread(self.book.stay, self.book.leaving & self._used())
+            for uid in self.book.leaving:
+                await self._give_up(self.book.holdings[uid].ref)
+                # Also if that has failed: it is looked at like any other then.
+                await asyncio.to_thread(self.book.stay, {uid})
+
+    def _used(self) -> set[str]:
+        """Claims that containers use."""
+        return {uid for view in self.enforcer.containers() for uid in view.claims}
+
+    async def _give_up(self, ref: ClaimRef) -> None:
+        _log.warning("claim %s (%s) is gone and unused: its CPUs are given back", ref, ref.uid)
+        if refusal := await self.station.release(ref):
+            _log.error("claim %s: %s", ref, refusal)
 
     async def _keep_files(self) -> None:
         """Write CDI files again that somebody has deleted: without them no container of a claim starts."""

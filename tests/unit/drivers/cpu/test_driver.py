@@ -242,13 +242,21 @@ def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
             assert len(driver.book.holdings) == 1
         # Meanwhile somebody else releases it: the claim goes, our record stays.
         record = ward.settings.record.read_bytes()
+        files = {path: path.read_bytes() for path in ward.settings.cdi.glob("dra.k8s.io-cpu_*")}
         async with ward.driver() as driver:
             await ward.end("pinned")
             await until(lambda: not driver.book.holdings)
-        ward.settings.record.write_bytes(record)
         await until(lambda: not ward.cluster.client.list(RESOURCE_CLAIMS, "default"))
+        ward.settings.record.write_bytes(record)
+        async with ward.driver() as driver:  # its file is gone, too: nobody waits
+            await until(lambda: not driver.book.holdings)
+            assert driver.book.shared == MACHINE.all
+        ward.settings.record.write_bytes(record)
+        for path, contents in files.items():
+            path.write_bytes(contents)
         more: dict[str, Any] = {"stale": StaleClaims(patience=0.2), "stale_every": 0.05}
         async with ward.driver(**more) as driver:
+            assert driver.book.holdings
             await until(lambda: not driver.book.holdings)
             assert driver.book.shared == MACHINE.all
             assert not list(ward.settings.cdi.glob("*"))

@@ -78,6 +78,13 @@ def held_before(settings: CpuSettings) -> dict[str, CpuSet]:
     return held
 
 
+def unfiled(settings: CpuSettings) -> tuple[ClaimRef, ...]:
+    """Claims of the record without a CDI file, as far as their names are known; nothing is touched."""
+    record = record_file(settings).look().value or {}
+    refs = (holding.ref for uid, holding in record.items() if not cdi.is_there(settings.cdi, uid))
+    return tuple(ref for ref in refs if ref.name)
+
+
 class CpuBook:
     """Holdings of claims on one machine. Make one with `open`."""
 
@@ -94,16 +101,28 @@ class CpuBook:
         self._notes: tuple[Finding, ...] = ()
         self._kept: dict[str, Holding] = {}
         self._doubts: dict[str, Doubt] = {}
+        self._leaving: frozenset[str] = frozenset()
         self._why: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._holdings: Mapping[str, Holding] = MappingProxyType({})
         self._held = EMPTY
 
     @classmethod
-    def open(cls, settings: CpuSettings, topology: Topology, arrangement: Arrangement) -> CpuBook:
-        """The book as record and CDI files have it; `findings` tells what was wrong with them."""
+    def open(
+        cls,
+        settings: CpuSettings,
+        topology: Topology,
+        arrangement: Arrangement,
+        *,
+        leaving: Iterable[str] = (),
+    ) -> CpuBook:
+        """The book as record and CDI files have it; `findings` tells what was wrong with them.
+
+        `leaving` are claims (UIDs) that the cluster does not know any more.
+        """
         book = cls(settings, topology, arrangement, record_file(settings))
         loaded = book._record.load()
         book._kept = dict(loaded.value or {})
+        book._leaving = frozenset(leaving)
         book._notes = (loaded.finding,) if loaded.finding is not None else ()
         book.recheck()
         return book
@@ -144,8 +163,14 @@ class CpuBook:
     @property
     def lacks_files(self) -> bool:
         """Whether a CDI file is gone, so that no container of its claim could start; `recheck` helps."""
-        folder, holdings = self.settings.cdi, self._holdings
-        return any(not h.disputed and not cdi.is_there(folder, uid) for uid, h in holdings.items())
+        folder, gone = self.settings.cdi, self.leaving
+        wanted = (uid for uid, h in self._holdings.items() if not h.disputed and uid not in gone)
+        return any(not cdi.is_there(folder, uid) for uid in wanted)
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Claims that another driver has released; they are to be `release`d, or to `stay`."""
+        return self._leaving & self._holdings.keys()
 
     @property
     def topology(self) -> Topology:
@@ -175,6 +200,7 @@ class CpuBook:
         uid, label = claim.ref.uid, str(claim.ref)
         if problem := cdi.check_uid(uid):
             return PrepareFault(Why.UID, label, text=problem).refusal()
+        self._leaving -= {uid}
         file = cdi.read_file(self.settings.cdi, uid)
         if uid not in self._kept and file.cpus:
             # Somebody else has prepared it since we looked.
@@ -241,11 +267,17 @@ class CpuBook:
     # -- witnesses
 
     @_alone
+    def stay(self, uids: Iterable[str]) -> None:
+        """Claims that seemed to be released are in use."""
+        self._leaving -= frozenset(uids)
+        self.recheck()
+
+    @_alone
     def recheck(self) -> tuple[Finding, ...]:
         """Compare with the CDI files, and mend what can be mended; what was found is in `findings`, too."""
         files, faults = cdi.read_files(self.settings.cdi)
         scene = self._scene()
-        found = reconcile(self._kept, files, scene)
+        found = reconcile(self._kept, files, scene, self._leaving)
         findings = [
             Finding(Severity.WARNING, str(fault), f"remove {fault.where}", fault.where) for fault in faults
         ]

@@ -11,7 +11,7 @@ unnoticed (test_a_disputed_claim_is_refused_until_it_is_released, test_a_contain
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -56,14 +56,27 @@ class Doubt:
     contested: CpuSet = EMPTY
 
 
-def reconcile(record: Mapping[str, Holding], files: Mapping[str, CdiFile], scene: Scene) -> Reconciled:
-    """What record and CDI files say together."""
+def reconcile(
+    record: Mapping[str, Holding],
+    files: Mapping[str, CdiFile],
+    scene: Scene,
+    leaving: Collection[str] = (),
+) -> Reconciled:
+    """What record and CDI files say together.
+
+    `leaving` are claims that are gone from the cluster: if the file is gone as well, another driver has
+    released them. They keep their CPUs until nobody is seen to use them, and dispute nobody else's.
+    """
     holdings: dict[str, Holding] = {}
     findings: list[Finding] = []
     rewrite: list[str] = []
     for uid in sorted(record.keys() | files.keys()):
         known, file = record.get(uid), files.get(uid)
-        if known is not None:
+        if known is not None and file is None and uid in leaving:
+            holdings[uid] = known
+            what = f"claim {name(known)} was released meanwhile: neither the cluster nor a CDI file knows it"
+            findings.append(Finding(Severity.INFO, what))
+        elif known is not None:
             holdings[uid], again = _compare(known, file, findings)
             if again:
                 rewrite.append(uid)
@@ -74,7 +87,7 @@ def reconcile(record: Mapping[str, Holding], files: Mapping[str, CdiFile], scene
                 f"the CDI file of claim {uid} cannot be used, and the record does not know it: {file.fault}"
             )
             findings.append(Finding(Severity.ERROR, what, f"remove {file.path}", file.path))
-    _dispute_overlaps(holdings)
+    _dispute_overlaps(holdings, [uid for uid in leaving if uid not in files])
     disputed = [uid for uid, holding in holdings.items() if holding.disputed]
     return Reconciled(holdings, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
 
@@ -206,11 +219,11 @@ def _adopt(file: CdiFile, scene: Scene, findings: list[Finding]) -> Holding:
     return holding
 
 
-def _dispute_overlaps(holdings: dict[str, Holding]) -> None:
+def _dispute_overlaps(holdings: dict[str, Holding], leaving: Collection[str]) -> None:
     """Claims that have CPUs in common are all disputed: which of them was there first cannot be known."""
     owners: dict[int, list[str]] = {}
     for uid, holding in holdings.items():
-        for cpu in holding.cpus:
+        for cpu in holding.cpus if uid not in leaving else ():
             owners.setdefault(cpu, []).append(uid)
     rivals: dict[str, set[str]] = {}
     for uids in owners.values():
