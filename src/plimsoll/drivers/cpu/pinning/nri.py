@@ -391,7 +391,11 @@ class NriEnforcer:
             self.counters.corrected += 1
             change = Change(entry.view, wish, True, entry.stamp)
             updates.append(update(entry.view.id, write_wanted(wish)))
-            self._roll.say(change, sure=entry.sure)
+            # What it had not yet, it has only if this update succeeds, which is not told.
+            sure = entry.sure and agrees(entry.view, wish)
+            self._roll.say(change, sure=sure)
+            if not sure and self.pushes:
+                self._wake.set()
         elif entry.view.cpus and request.linux_resources.cpu.cpus:
             kept = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=entry.view.cpus))
             updates.append(update(entry.view.id, kept))

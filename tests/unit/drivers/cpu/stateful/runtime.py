@@ -47,6 +47,7 @@ class Box:
     """A container. Its `cpus` are what its cgroup was set to, empty for never. `made`: it can be changed.
 
     `unseen`: it was being made when a plugin came, which runtimes do not tell of. No plugin can know.
+    `astray`: a change in an answer was passed over, of which no plugin is told.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Box:
     started: bool = False
     quota: int = 0
     unseen: bool = False
+    astray: bool = False
 
     @property
     def told(self) -> dict[str, set[int]]:
@@ -173,7 +175,7 @@ class Runtime:
         peer.mask = answer.events
         async with self._turn:
             for box in self.boxes.values():
-                box.unseen = not box.made
+                box.unseen, box.astray = not box.made, False
             pods = [self.sandbox(name) for name in sorted(self.pods)]
             boxes = [self.message(box) for box in self.boxes.values() if box.made]
             whole: list[Any] = [*pods, *boxes]
@@ -251,7 +253,8 @@ class Runtime:
                 continue
             lost = self.forgets and not told
             wrong = self.refuses or box.id in self.failing or not self._settable(cpus)
-            if lost or wrong:
+            box.astray = lost or wrong
+            if box.astray:
                 failed.append(update)
                 continue
             self._set(box, update.linux.resources)
@@ -351,7 +354,7 @@ class Runtime:
             # One that is being made cannot be changed yet; where changes are possible it is, when it is made.
             if other.unseen or (not other.made and self.age.pushes):
                 continue
-            if other.id in failed or other.id in self.failing or self.refuses or self.forgets:
+            if other.id in failed or self.is_stubborn(other.id):
                 continue
             both = own & self.cpus(other.id)
             if both:
@@ -398,6 +401,7 @@ class Runtime:
                 self._apply(one for one in answer.update if one.container_id != id)
                 self.answers += 1
             if self.refuses or id in self.failing or (wish.cpu.cpus and not self._settable(wish.cpu.cpus)):
+                box.astray = True
                 return "the kernel does not set that"
             self._set(box, wish)
             return ""
@@ -428,6 +432,10 @@ class Runtime:
                 await self._news(Event.REMOVE_POD_SANDBOX, pod)
 
     # -- looking
+
+    def is_stubborn(self, id: str) -> bool:
+        """Whether changes of a container may not come to pass, or not in time."""
+        return self.refuses or self.forgets or id in self.failing or self.slow > 0
 
     def cpus(self, id: str) -> set[int]:
         """What a container really may run on: the kernel leaves out CPUs that are off, but never all."""

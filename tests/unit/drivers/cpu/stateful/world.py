@@ -10,7 +10,8 @@ runtime has set. What is promised, and checked after every verb:
 * Containers, once the driver has had its say, have exactly what the model wants. When that is: at once with
   runtimes that can be changed at any time, as soon as they answer at all; with others, after the next answer
   to an event (a container that is made, updated or stopped, or everything at a reconnect), for all containers
-  that were made by then. No driver or no connection: after the next connection.
+  that were made by then. No driver or no connection: after the next connection. A change in an answer that
+  such a runtime passes over is not noticed; it is told again before others get the CPUs for themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from plimsoll.drivers.cpu.book import Holding
 from plimsoll.drivers.cpu.book.cdi import read_files
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
+from plimsoll.drivers.cpu.pinning.plan import Reason
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, Mode, PinSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.stale import StaleClaims
@@ -46,6 +48,8 @@ from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
 
 WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are node 0
 PATIENCE = 5.0
+#: How long a driver waits for a runtime; its changes do not come to pass where that takes longer.
+LIMIT = 0.2
 
 
 class Api:
@@ -73,6 +77,15 @@ class Station:
 
     registered, registration_error, published, publish_errors = True, "", True, ()
 
+    def __init__(self, driver: CpuDriver) -> None:
+        self._driver = driver
+
+    async def release(self, ref: ClaimRef) -> Refusal | None:
+        return await self._driver.unprepare(ref)
+
+    async def restore_metadata(self, uids: object) -> list[Any]:
+        return []
+
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def publish(self) -> None: ...
@@ -81,7 +94,7 @@ class Station:
 
 def quick_enforcer(book: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
     return NriEnforcer(
-        book, topology, settings, patience=0.1, limit=0.2, shortest=0.001, longest=0.02, retry=0.002
+        book, topology, settings, patience=0.1, limit=LIMIT, shortest=0.001, longest=0.02, retry=0.002
     )
 
 
@@ -167,8 +180,9 @@ class World:
             watch_every=0.005,
             stale=self.stale,
             stale_every=self.stale_every,
+            files_every=3600.0,
         )
-        driver.station = cast(Any, Station())
+        driver.station = cast(Any, Station(driver))
         return driver
 
     async def start_driver(self) -> None:
@@ -363,11 +377,10 @@ class World:
             if box.told.keys() & told.keys():
                 if box.pod != pod:
                     return True
-            elif own & self.runtime.cpus(box.id):
-                wanted = self.model.wanted(box.told)
-                stuck = self.runtime.refuses or self.runtime.forgets or box.id in self.runtime.failing
-                if wanted is None or stuck or not box.made or self.runtime.slow:
-                    return True
+            elif own and self.runtime.is_stubborn(box.id):
+                return True  # what it has is not known
+            elif own & self.runtime.cpus(box.id) and (self.model.wanted(box.told) is None or not box.made):
+                return True
         # A claim belongs to the first pod that used it until the sandbox of that is gone.
         return any(self.users.get(uid, pod) != pod for uid in told)
 
@@ -447,10 +460,10 @@ class World:
             return
         self.check_book()
         runtime = self.runtime
-        if not self.linked or runtime.refuses:
+        if not self.linked or runtime.refuses or runtime.slow >= LIMIT:
             return
         if runtime.age.pushes:
-            await self.until(lambda: not self.misplaced(), lambda: self.misplaced())
+            await self.until(lambda: not self.misplaced() and not self.refused(), self.misplaced)
             self.spoken = runtime.answers
         elif runtime.answers > self.spoken and not runtime.forgets:
             self.spoken = runtime.answers
@@ -461,11 +474,20 @@ class World:
         found = []
         for box in self.runtime.boxes.values():
             wanted = self.model.wanted(box.told)
-            if box.made and wanted is not None and box.id not in self.runtime.failing:
+            lost = box.id in self.runtime.failing or (box.astray and not self.runtime.age.pushes)
+            if box.made and wanted is not None and not lost:
                 has = set(CpuSet.parse(box.cpus))
                 if has != wanted:
                     found.append(f"{box.id} is on {box.cpus or 'all'}, not on {CpuSet(wanted)}")
         return found
+
+    def refused(self) -> bool:
+        """Whether the driver thinks that some change has still to be made that can be."""
+        assert self.driver is not None
+        return any(
+            fault.reason is Reason.REFUSED and not self.runtime.is_stubborn(fault.container)
+            for fault in self.driver.enforcer.faults()
+        )
 
     def check_book(self) -> None:
         assert self.driver is not None
