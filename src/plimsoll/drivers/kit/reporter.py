@@ -249,9 +249,11 @@ class Reporter:
     def _refused(self, claim: _Claim, problem: str, code: int) -> None:
         claim.refusals += 1
         self.counters.refused += 1
-        claim.problem = problem
-        what = f"claim {claim.ref}: its status does not tell about devices: {problem}"
-        self._tell_once(str(code) if code else problem.partition(":")[0], what)
+        # The server begins with the claim's name; without it the reason is the same for all.
+        _, _, reason = problem.partition(f'"{claim.ref.name}" is ')
+        claim.problem = reason or problem
+        what = f"claim {claim.ref}: its status does not tell about devices: {claim.problem}"
+        self._tell_once(claim.problem if code else claim.problem.partition(":")[0], what)
         if claim.refusals < MOST_REFUSALS:
             claim.due = self._clock() + self._seldom.delay(claim.refusals, self._dice)
         elif not claim.wanted:

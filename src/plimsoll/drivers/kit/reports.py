@@ -159,7 +159,7 @@ def _timeless(entries: Iterable[Tree]) -> dict[Key, Tree]:
     found = {}
     for entry in entries:
         conditions = {
-            each.get("type"): {name: value for name, value in each.items() if name != _SINCE}
+            str(each.get("type")): {name: value for name, value in each.items() if name != _SINCE}
             for each in _items(entry.get("conditions"))
         }
         rest = {name: value for name, value in entry.items() if name != "conditions"}
@@ -173,7 +173,7 @@ def make_patch(ref: ClaimRef, sight: Sight, wanted: Sequence[Tree], now: str) ->
     The revision is named: a claim that is another one by now is not touched.
     """
     since = {
-        (key_of(entry), each.get("type"), each.get("status")): each.get(_SINCE)
+        (key_of(entry), str(each.get("type")), str(each.get("status"))): each.get(_SINCE)
         for entry in sight.entries
         for each in _items(entry.get("conditions"))
     }
