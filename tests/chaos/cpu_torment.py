@@ -110,11 +110,11 @@ class Torment:
         """The driver must find out by itself."""
         stage = self.stage
         stage.driver.await_text("plimsoll.driver started")
-        before = stage.files()
+        before = Counter(stage.files())
         self._delete()
         deadline = time.monotonic() + 20
-        while not set(before) & stage.recorded().keys() <= set(stage.files()):
-            assert time.monotonic() < deadline, (before, stage.files())
+        while lost := [uid for uid in before - Counter(stage.files()) if uid in stage.recorded()]:
+            assert time.monotonic() < deadline, f"files of {lost} did not come back"
             time.sleep(0.1)
 
     def _delete(self) -> None:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _SECONDS = 30.0
@@ -56,6 +57,10 @@ class Forked:
         self._text = self._text[found.end() :]
         return found[1]
 
+    @property
+    def pid(self) -> int:
+        return self._pid
+
     def is_running(self) -> bool:
         return bool(self._pid) and Path(f"/proc/{self._pid}").exists()
 
@@ -63,7 +68,8 @@ class Forked:
         """kill -9."""
         if not self._pid:
             return
-        os.kill(self._pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(self._pid, signal.SIGKILL)
         while Path(f"/proc/{self._pid}").exists():
             time.sleep(0.001)
         self._pid = 0

@@ -206,9 +206,9 @@ def test_folders_of_somebody_else() -> None:
             assert isinstance(answer, Refusal)
             assert "Permission denied" in answer.message
             assert str(desk.settings.record) in answer.message
-            answer = book.release(first.ref)
-            assert isinstance(answer, Refusal)
-            assert "Permission denied" in answer.message
+            kept = book.release(first.ref)
+            assert isinstance(kept, Refusal)
+            assert "Permission denied" in kept.message
             assert book.holdings == {uid_of(1): held}
             # Whoever cannot read the record says so, and does not think that there is none.
             other = desk.open()
