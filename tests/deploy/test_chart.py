@@ -169,8 +169,17 @@ def test_no_more_rights_than_needed() -> None:
     assert granted == {
         ("nodes", "get"),
         ("resourceclaims", "get"),
+        ("resourceclaims/status", "patch"),
+        ("resourceclaims/driver", "associated-node:patch"),
         *(("resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),
     }
+    (driver,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
+    assert driver["resourceNames"] == ["dra.cpu"]
+    silent = next(
+        tree for tree in objects({"config": {"reportCPUs": False}}) if tree["kind"] == "ClusterRole"
+    )
+    told = {res for rule in silent["rules"] for res in rule["resources"]}
+    assert told == {"nodes", "resourceclaims", "resourceslices"}
     assert [tree["kind"] for tree in objects({"rbac": {"create": False}})].count("ClusterRole") == 0
 
 

@@ -201,9 +201,10 @@ CPU_ARROWS: dict[str, set[str]] = {
     "report": {"settings", "topology"},
     "devices": {"assign", "settings", "topology"},
     "book": {"assign", "claim_config", "devices", "settings", "topology"},
+    "claim_status": {"book", "topology"},
     "stale": {"book", "settings"},
     "pinning": {"book", "settings", "topology"},
-    "driver": {"book", "devices", "observer", "pinning", "settings", "stale", "topology"},
+    "driver": {"book", "claim_status", "devices", "observer", "pinning", "settings", "stale", "topology"},
 }
 INSIDE = {
     "cel": CEL_ARROWS,

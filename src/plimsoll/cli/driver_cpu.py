@@ -80,6 +80,7 @@ class _CpuGroup(click.Group):
 @_switch("--share-across-pods", "Several pods may use a claim.")
 @_switch("--requests-apart", "A container that names a request of a claim gets the CPUs of that one only.")
 @click.option("--update-running", metavar="WHEN", help="Through NRI: auto, always or never. [default: auto]")
+@_switch("--report-cpus", "The status of claims tells which CPUs they have. [default: true]")
 @_switch("--fail-closed", "A container is not started if the driver ends meanwhile. [default: true]")
 @click.option(
     "--host-root", metavar="FOLDER", envvar="HOST_ROOT", help="Holds the machine's sys; also HOST_ROOT."

@@ -184,6 +184,7 @@ def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
         nri=Path(found.get("nriSocket") or _DEFAULTS.nri),
         kubeconfig=found.get("kubeconfig", _DEFAULTS.kubeconfig),
         bind_address=found.get("bindAddress", _DEFAULTS.bind_address),
+        report_cpus=found.get("reportCPUs", _DEFAULTS.report_cpus),
     )
 
 
@@ -360,6 +361,7 @@ _READERS: dict[str, _Reader] = {
     "requestsApart": _flag,
     "updateRunning": _push,
     "failClosed": _flag,
+    "reportCPUs": _flag,
     "hostRoot": _text,
     "cdiDir": _text,
     "nriSocket": _text,
@@ -389,6 +391,7 @@ FLAGS: dict[str, str] = {
     "requests-apart": "requestsApart",
     "update-running": "updateRunning",
     "fail-closed": "failClosed",
+    "report-cpus": "reportCPUs",
     "host-root": "hostRoot",
     "cdi-dir": "cdiDir",
     "nri-socket": "nriSocket",
@@ -440,6 +443,7 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
         "requestsApart": pin.requests_apart,
         "updateRunning": next(word for word, push in _PUSHES.items() if push is pin.push),
         "failClosed": pin.fail_closed,
+        "reportCPUs": settings.report_cpus,
         "hostRoot": str(settings.host_root),
         "cdiDir": str(settings.cdi),
         "nriSocket": str(settings.nri),

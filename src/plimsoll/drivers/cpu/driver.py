@@ -23,6 +23,7 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.cluster.client.retries import Backoff
 from plimsoll.drivers.cpu.book.book import CpuBook, held_before, unfiled
+from plimsoll.drivers.cpu.claim_status import claim_reports
 from plimsoll.drivers.cpu.devices import (
     Abilities,
     arrange,
@@ -43,6 +44,7 @@ from plimsoll.drivers.kit import (
     AllocatedClaim,
     ClaimRef,
     DeviceHealth,
+    DeviceReport,
     Driver,
     Pool,
     PreparedDevice,
@@ -63,6 +65,10 @@ LINK_SECONDS = 3.0
 STALE_LOOK_SECONDS = 60.0
 #: Between two looks whether CDI files are still there.
 FILES_LOOK_SECONDS = 5.0
+_TELL_FIX = (
+    "let the driver's account patch resourceclaims/status and associated-node:patch resourceclaims/driver,"
+    " or set reportCPUs: false"
+)
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
@@ -133,6 +139,7 @@ class CpuDriver(Driver):
             *self.book.findings,
             *self.book.arrangement.warnings,
             *self.enforcer.findings,
+            *(Finding(Severity.WARNING, what, _TELL_FIX) for what in self.station.report_errors),
         )
 
     def problems(self) -> tuple[str, ...]:
@@ -266,6 +273,11 @@ class CpuDriver(Driver):
             problem=problem,
         )
 
+    def reports(self) -> Iterable[DeviceReport] | None:
+        if self._book is None or not self.settings.report_cpus:
+            return None
+        return claim_reports(self.book.holdings.values(), self.topology, pinned=not self._is_unlinked())
+
     async def prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
         began = self._clock()
         known = claim.ref.uid in self.book.holdings
@@ -375,6 +387,7 @@ class CpuDriver(Driver):
         if changed:
             self.station.publish()
             self.station.tell_health()
+            self.station.report()
 
     async def _give_up_stale(self) -> None:
         """Release claims that are gone from the cluster and that no container uses."""
@@ -451,14 +464,18 @@ class CpuDriver(Driver):
         self._tell_link()
 
     async def _mind_link(self) -> None:
+        revision = self.book.revision
         while True:
             await asyncio.sleep(1.0)
             self._tell_link()
+            if revision != (revision := self.book.revision):  # claims may be disputed by now, or no more
+                self.station.report()
 
     def _tell_link(self) -> None:
         if self._is_unlinked() != self._told_unlinked:
             self._told_unlinked = not self._told_unlinked
             self.station.tell_health()
+            self.station.report()
 
     def _is_unlinked(self) -> bool:
         since = self._unlinked_since

@@ -102,7 +102,8 @@ class CpuSettings:
     `reserved` are CPUs that are never published and never shared, or how many. `min_shared` is how many CPUs
     of the shared pool cannot be claimed, `shared` are CPUs that are among them for sure. `folder` is where
     the driver's record is; `kubelet_root` is the root folder of the kubelet or node agent. `kubeconfig` is
-    empty in a pod; `bind_address` is where health and metrics are told.
+    empty in a pod; `bind_address` is where health and metrics are told. `report_cpus`: the status of claims
+    tells which CPUs they have.
     """
 
     node: str
@@ -124,6 +125,7 @@ class CpuSettings:
     overhead: Overhead = field(default_factory=Overhead)
     kubeconfig: str = ""
     bind_address: str = ":8080"
+    report_cpus: bool = True
 
     @property
     def needs_pcie(self) -> bool:

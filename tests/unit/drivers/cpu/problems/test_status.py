@@ -1,0 +1,172 @@
+"""Open problems of the Go driver that are solved by what the status of claims tells; in a whole cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.drivers.cpu import driver as driver_module
+from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.errors import ApiError
+from tests.unit.drivers.cpu import test_driver as stage
+from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
+from tests.unit.drivers.cpu.test_driver import MACHINE, Ward, play, pod, template, until
+
+ward = stage.ward
+
+
+def seen(ward: Ward) -> dict[str, dict[str, Any]]:
+    """What a control plane sees of claims: by the pod that uses each, its one device."""
+    found = {}
+    for claim in ward.cluster.client.list(RESOURCE_CLAIMS):
+        status = claim.get("status", {})
+        for user in status.get("reservedFor", [{"name": claim["metadata"]["name"]}]):
+            for device in status.get("devices", []):
+                assert user["name"] not in found
+                (condition,) = device["conditions"]
+                (result,) = status["allocation"]["devices"]["results"]
+                for key in ("driver", "pool", "device", "shareID"):
+                    assert device[key] == result[key]
+                found[user["name"]] = {
+                    **device["data"],
+                    condition["type"]: (condition["status"], condition["reason"]),
+                }
+    return found
+
+
+def pinned(cpus: CpuSet) -> dict[str, Any]:
+    nodes = ",".join(map(str, MACHINE.numa_of(cpus)))
+    return {"cpuset": str(cpus), "numaNodes": nodes, "Ready": ("True", "Pinned")}
+
+
+def test_issues_285_and_286_control_planes_see_the_cpus(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("a", "two"), pod("b", "most"))
+            await until(lambda: len(seen(ward)) == 2)
+            running = {name.partition("/")[0]: CpuSet.parse(cpus) for name, cpus in ward.cpus().items()}
+            assert seen(ward) == {name: pinned(cpus) for name, cpus in running.items()}
+            await until(lambda: driver.station.reported)
+        before = ward.cluster.client.list(RESOURCE_CLAIMS)
+        async with ward.driver() as driver:
+            await until(lambda: driver.station.reported)
+            assert ward.cluster.client.list(RESOURCE_CLAIMS) == before, "nothing is written twice"
+            await ward.end("a")
+            await until(lambda: set(seen(ward)) == {"b"})
+            assert not driver.station.report_errors
+
+    play(story())
+
+
+def test_a_claim_that_outlives_its_pod_tells_nothing_more(ward: Ward) -> None:
+    claim = template("mine", "2").replace("ResourceClaimTemplate", "ResourceClaim")
+    claim = claim.replace("      spec:\n        devices", "      devices").replace("  requests", "requests")
+
+    async def story() -> None:
+        user = pod("user", "two")
+        user["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimName": "mine"}]
+        ward.cluster.apply(claim)
+        async with ward.driver():
+            for _ in range(2):
+                await ward.run(user)
+                await until(lambda: "user" in seen(ward))
+                await ward.end("user")
+                await until(lambda: not seen(ward))
+
+    play(story())
+
+
+def test_the_status_follows_cpus_that_go_and_come(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("a", "two"))
+            (holding,) = driver.book.holdings.values()
+            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
+            gone = CpuSet([min(holding.granted)])
+            write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
+            lost = {**pinned(holding.granted), "offline": str(gone), "Ready": ("False", "CPUsOffline")}
+            await until(lambda: seen(ward) == {"a": lost})
+            write_sysfs(MACHINE, ward.sysfs)
+            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
+
+    play(story())
+
+
+def test_disputed_claims_are_not_ready(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver() as driver:
+            await ward.run(pod("a", "two"))
+            (holding,) = driver.book.holdings.values()
+            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
+            # Somebody else writes other CPUs into its file; that is seen when files are compared again.
+            uid = holding.ref.uid
+            file = ward.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
+            tree = json.loads(file.read_text())
+            tree["devices"][0]["containerEdits"]["env"] = [f"DRA_CPUSET_{uid}=7"]
+            file.write_text(json.dumps(tree))
+            await asyncio.to_thread(driver.book.recheck)
+            disputed = {**pinned(holding.granted), "Ready": ("False", "Disputed")}
+            await until(lambda: seen(ward) == {"a": disputed})
+        async with ward.driver() as driver:
+            await until(lambda: driver.station.reported)
+            assert seen(ward) == {"a": disputed}
+            await ward.end("a")
+            await until(lambda: not seen(ward))
+
+    play(story())
+
+
+def test_a_runtime_that_stays_away_is_told(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "UNLINKED_SECONDS", 0.2)
+
+    async def story() -> None:
+        async with ward.driver():
+            await ward.run(pod("a", "two"))
+            await until(lambda: seen(ward).get("a", {}).get("Ready") == ("True", "Pinned"))
+            await asyncio.to_thread(ward.cluster.stop_node, "node-0")
+            await until(lambda: seen(ward)["a"]["Ready"] == ("False", "NotPinned"))
+            await asyncio.to_thread(ward.cluster.start_node, "node-0")
+            await until(lambda: seen(ward)["a"]["Ready"] == ("True", "Pinned"))
+
+    play(story())
+
+
+def test_nothing_is_told_if_that_is_set(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.driver(replace(ward.settings, report_cpus=False)) as driver:
+            await ward.run(pod("a", "two"))
+            assert driver.station.reported
+            assert driver.reports() is None
+            await ward.end("a")
+            assert driver.station.metrics.reports.written == 0
+
+    play(story())
+
+
+def test_without_the_right_pods_run_and_it_is_found(ward: Ward) -> None:
+    async def story() -> None:
+        async with ward.cluster.connect() as client:
+
+            async def refuse(*args: Any, **more: Any) -> Any:
+                raise ApiError(403, "Forbidden", 'claims "x" is forbidden: no right to patch')
+
+            client.patch = refuse  # type: ignore[method-assign]
+            driver = CpuDriver(client, ward.settings)
+            await driver.start()
+            try:
+                await ward.run(pod("a", "two"))
+                await until(lambda: bool(driver.station.report_errors))
+                (finding,) = [each for each in driver.findings if "no right to patch" in each.what]
+                assert "reportCPUs: false" in finding.fix
+                assert driver.ready, "it does all its work"
+                assert not seen(ward)
+            finally:
+                await driver.stop()
+
+    play(story())
