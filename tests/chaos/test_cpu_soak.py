@@ -32,6 +32,13 @@ CLAIMS, CONTAINERS, HELD = 2000, 200, 40
 GROWTH = 6.0
 
 
+class Quick(Runtime):
+    """A runtime on a machine where every CPU stays: what is to be set can be."""
+
+    def _settable(self, cpus: str) -> bool:
+        return bool(cpus)
+
+
 class Soak:
     """The cluster, the machine and its runtime, and the node's side of the driver's sockets."""
 
@@ -42,7 +49,7 @@ class Soak:
         self.cdi = root / "cdi"
         self.cluster = cluster
         self.every = set(topology.all)
-        self.runtime = Runtime(root / "nri.sock", Age.NEW, lambda: self.every)
+        self.runtime = Quick(root / "nri.sock", Age.NEW, lambda: self.every)
         self.plugins = Plugins(Layout(root / "node"))
         self.driver = ForkedCpuDriver(
             folder,

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
@@ -223,6 +224,7 @@ def read_env(env: Iterable[str]) -> Told | PinFault:
     return Told(claims, {uid: frozenset(named) for uid, named in requests.items() if uid in claims})
 
 
+@lru_cache(maxsize=64)  # all containers of the shared pool have the same CPUs
 def _read_cpus(text: str) -> CpuSet | str:
     if len(text) > _LONGEST_LIST or _LONG_NUMBER.search(text):
         return "no machine has that many CPUs"
