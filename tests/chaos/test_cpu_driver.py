@@ -16,8 +16,10 @@ from random import Random
 
 import pytest
 
+from plimsoll.api.cpuset import CpuSet
 from plimsoll.cluster.client import Client
 from tests.chaos.cpu_load import Crowd, Stage, staged, until_none
+from tests.chaos.cpu_sights import Box, find_wrongs
 from tests.chaos.cpu_torment import Torment
 from tests.smoke.test_up import cannot_pin
 
@@ -78,6 +80,20 @@ async def play(stage: Stage, *, rounds: int, seed: int, settle_every: int, acts:
     assert not stage.watch.wrongs, list(stage.watch.wrongs)
     assert stage.watch.looks > rounds
     assert not stage.tracebacks()
+
+
+def test_what_must_not_be_is_seen() -> None:
+    """Who looks for wrongs finds them."""
+
+    def box(pid: int, cpus: str, **told: str) -> Box:
+        claims = tuple((uid, CpuSet.parse(each)) for uid, each in told.items())
+        return Box("pod", "main", pid, 0, claims, CpuSet.parse(cpus))
+
+    fine = [box(1, "0-1", a="0-1"), box(2, "0-1", a="0-1"), box(3, "2", b="2"), box(4, "3-7"), box(5, "0-7")]
+    assert find_wrongs(fine) == []
+    stray, rival = box(6, "3-4", c="3"), box(7, "1,6", d="1,6")
+    assert find_wrongs([*fine, stray]) == [(stray,)]
+    assert find_wrongs([*fine, rival]) == [(fine[0], rival), (fine[1], rival)]
 
 
 def test_a_few_kills_while_claims_come_and_go(root: Path, tmp_path: Path) -> None:
