@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.drivers.kit.metadata import container_path
+from plimsoll.drivers.kit.metadata import CONTAINER_FOLDER, container_path
 from plimsoll.wire import rpc
 from plimsoll.wire.dra import ClaimRef
 from plimsoll.wire.messages import podresources_v1
@@ -316,6 +316,7 @@ def test_the_go_driver_takes_over_and_hands_back(stage: Stage) -> None:
             one = await play.claimed("pinned")
             rest = play.online - one
             wanted = {("pinned", "app"): one, ("pinned", "side"): rest, ("neighbour", "app"): rest}
+            ours = await given(play, "pinned")
             await stage.leave()
             await stage.drive(go=True)
             await play.settles(wanted)
@@ -324,6 +325,7 @@ def test_the_go_driver_takes_over_and_hands_back(stage: Stage) -> None:
             await play.delete("pinned")  # by the Go driver, which lets the others where they are
             await play.run(pinned("second"))
             one = await play.claimed("second")
+            assert await given(play, "second") == ours
             await stage.leave()
             await stage.drive()
             rest = play.online - one
@@ -360,6 +362,30 @@ def test_cpus_that_go_make_the_device_unhealthy(stage: Stage, tmp_path: Path) ->
                 await until(told, lambda: "the health of the device is not in the pod's status")
 
     asyncio.run(story())
+
+
+async def given(play: Play, name: str) -> dict[str, Any]:
+    """What a container has got from its claim: CDI files, environment and metadata, without names."""
+    claim, _ = await play.claim(name)
+    words = {claim["metadata"]["uid"]: "UID", claim["metadata"]["name"]: "CLAIM"}
+    words[str(play.stage.node.root)] = "ROOT"
+
+    def read(text: str) -> str:
+        for word, instead in words.items():
+            text = text.replace(word, instead)
+        return text
+
+    folder = play.stage.node.cdi
+    found = {read(path): json.loads(read((folder / path).read_text())) for path in play.files()}
+    for spec in found.values():  # edits for all devices, of which there are none
+        assert spec.pop("containerEdits", {}) == {}
+        if spec["kind"] == "dra.cpu/metadata":  # names of its devices begin with the UID
+            assert spec.pop("cdiVersion") == ("0.5.0" if claim["metadata"]["uid"][0].isdigit() else "0.3.0")
+    (process, *_) = await play.processes(name, "app")
+    inside = Path(f"/proc/{process}/root/{CONTAINER_FOLDER}")
+    for path in sorted(each for each in inside.rglob("*") if each.is_file()):
+        found[read(str(path.relative_to(inside)))] = json.loads(read(path.read_text()))
+    return found
 
 
 async def listed(root: Path) -> list[Any]:
