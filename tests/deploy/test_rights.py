@@ -92,7 +92,10 @@ async def token(admin: Client) -> bytes:
     return str(answer["status"]["token"]).encode()
 
 
-def allocated_claim(name: str, device: str) -> dict[str, Any]:
+SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
+
+
+def allocated_claim(name: str, device: str, node: str = NODE) -> dict[str, Any]:
     exactly = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": "2"}}}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -106,28 +109,38 @@ def allocated_claim(name: str, device: str) -> dict[str, Any]:
                         {
                             "request": "cpus",
                             "driver": "dra.cpu",
-                            "pool": NODE,
+                            "pool": node,
                             "device": device,
                             "consumedCapacity": {"dra.cpu/cpu": "2"},
-                            "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
+                            "shareID": SHARE,
                         }
                     ]
-                }
+                },
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+                    ]
+                },
             }
         },
     }
 
 
-async def prepare(settings: CpuSettings, claim: dict[str, Any]) -> Any:
+async def add_claim(admin: Client, claim: dict[str, Any]) -> dict[str, Any]:
+    made = await admin.create(RESOURCE_CLAIMS, claim)
+    made["status"] = claim["status"]
+    return await admin.update(RESOURCE_CLAIMS, made, subresource="status")
+
+
+async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Prepare") -> Any:
     """As a kubelet asks for it."""
-    method = rpc.method_of(dra_v1.DESCRIPTOR, "DRAPlugin", "NodePrepareResources")
+    method = rpc.method_of(dra_v1.DESCRIPTOR, "DRAPlugin", f"Node{what}Resources")
     meta = claim["metadata"]
     asked = dra_v1.Claim(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+    request = getattr(dra_v1, f"Node{what}ResourcesRequest")(claims=[asked])
     channel = rpc.dial(settings.folder / "dra.sock")
     try:
-        answer = await rpc.call(
-            channel, method, dra_v1.NodePrepareResourcesRequest(claims=[asked]), timeout=SECONDS
-        )
+        answer = await rpc.call(channel, method, request, timeout=SECONDS)
         return answer.claims[meta["uid"]]
     finally:
         await rpc.close(channel)
@@ -143,6 +156,39 @@ async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,), timeout=SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def devices_of(client: Client, name: str) -> list[dict[str, Any]]:
+    claim = await client.get(RESOURCE_CLAIMS, name, "default")
+    return list(claim["status"].get("devices", []))
+
+
+async def be_silent(admin: Client, client: Client, device: str) -> None:
+    """What the account may not write into claims, though it may write their status."""
+    far, mixed = allocated_claim("far", device, "n2"), allocated_claim("mixed", device)
+    other = {"request": "cpus", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"}
+    mixed["status"]["allocation"]["devices"]["results"].append(other)
+    await add_claim(admin, far)
+    await add_claim(admin, mixed)
+    own = {"driver": "dra.cpu", "pool": "n2", "device": device, "shareID": SHARE}
+    foreign = {key: other[key] for key in ("driver", "pool", "device")}
+    user = {"resource": "pods", "name": "p", "uid": "u"}
+    for name, status, right in (
+        ("far", {"devices": [own]}, "resourceclaims/driver"),
+        ("mixed", {"devices": [foreign]}, "resourceclaims/driver"),
+        ("mixed", {"reservedFor": [user]}, "resourceclaims/binding"),
+        ("mixed", {"allocation": None}, "resourceclaims/binding"),
+    ):
+        with pytest.raises(ApiError, match=right):
+            await client.patch(RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status")
+    # The same, of its own device on its own node.
+    await client.patch(
+        RESOURCE_CLAIMS,
+        "mixed",
+        {"status": {"devices": [{**own, "pool": NODE}]}},
+        "default",
+        subresource="status",
+    )
 
 
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
@@ -197,14 +243,23 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
                 return [tree for tree in await slices_of(admin) if tree != slices[0]]
 
             await until(back)
-            claim = allocated_claim("c", slices[0]["spec"]["devices"][0]["name"])
-            made = await admin.create(RESOURCE_CLAIMS, claim)
-            made["status"] = claim["status"]
-            made = await admin.update(RESOURCE_CLAIMS, made, subresource="status")
+            device_name = slices[0]["spec"]["devices"][0]["name"]
+            made = await add_claim(admin, allocated_claim("c", device_name))
             answer = await prepare(settings, made)
             assert not answer.error
             (device,) = answer.devices
             assert f"dra.k8s.io/cpu=claim-{made['metadata']['uid']}" in device.cdi_device_ids
+            (told,) = await until(lambda: devices_of(admin, "c"))
+            assert (told["shareID"], told["data"]) == (SHARE, {"cpuset": "0-1", "numaNodes": "0"})
+            assert [each["reason"] for each in told["conditions"]] == ["Pinned"]
+            assert not (await prepare(settings, made, "Unprepare")).error
+
+            async def silent() -> bool:
+                return process.driver.station.reported and not await devices_of(admin, "c")
+
+            await until(silent)
+            assert not process.driver.station.report_errors
+            await be_silent(admin, client, device_name)
         finally:
             await end(process.stop, task)
 
