@@ -22,6 +22,9 @@ class Model:
     contested: dict[str, set[int]] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     files: dict[str, set[int]] = field(default_factory=dict)
+    #: Claims that a container was told other CPUs of when the driver last looked at all of them, and the CPUs
+    #: that are kept for it: which of those it was told is up to the driver.
+    doubts: dict[str, set[int]] = field(default_factory=dict)
     #: Whether the record on the disk is gone or damaged.
     amnesia: bool = False
 
@@ -44,7 +47,11 @@ class Model:
 
     def cpus(self, uid: str) -> set[int]:
         """All that is kept from others for a claim."""
-        return self.granted[uid] | self.contested.get(uid, set())
+        return self.granted[uid] | self.contested.get(uid, set()) | self.doubts.get(uid, set())
+
+    @property
+    def in_dispute(self) -> set[str]:
+        return self.disputed | self.doubts.keys()
 
     def wanted(self, told: dict[str, set[int]]) -> set[int] | None:
         """What a container should run on that was told so; None: it keeps what it has."""
@@ -53,7 +60,7 @@ class Model:
         for uid, cpus in told.items():
             if uid not in self.granted:
                 continue
-            if uid in self.disputed or self.granted[uid] != cpus:
+            if uid in self.in_dispute or self.granted[uid] != cpus:
                 return None
             own |= cpus
             claims = True
@@ -68,7 +75,7 @@ class Model:
         for uid, cpus in told.items():
             if uid not in self.granted:
                 return "unknown"
-            if uid in self.disputed:
+            if uid in self.in_dispute:
                 return "disputed"
             if self.granted[uid] != cpus:
                 return "mismatch"
@@ -89,11 +96,13 @@ class Model:
         if self.granted.pop(uid, None) is not None:
             self.amnesia = False
         self.contested.pop(uid, None)
+        self.doubts.pop(uid, None)
         self.files.pop(uid, None)
         self.disputed.discard(uid)
 
     def restart(self) -> None:
         """Record and files are read and compared."""
+        self.doubts = {}
         if self.amnesia:
             self.granted, self.contested, self.disputed = {}, {}, set()
         self.compare()

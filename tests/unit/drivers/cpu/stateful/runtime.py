@@ -105,6 +105,8 @@ class Runtime:
         #: How many answers with changes containers have been given.
         self.answers = 0
         self.synchronized = 0
+        #: What containers were told, as far as they were told of in the last synchronisation.
+        self.told: list[dict[str, set[int]]] = []
         #: Whether changes of plugins wait for events under way, and whether creation stops before validation.
         self.orderly = True
         self._turn = asyncio.Lock()
@@ -176,6 +178,7 @@ class Runtime:
         async with self._turn:
             for box in self.boxes.values():
                 box.unseen, box.astray = not box.made, False
+            self.told = [box.told for box in self.boxes.values() if box.made]
             pods = [self.sandbox(name) for name in sorted(self.pods)]
             boxes = [self.message(box) for box in self.boxes.values() if box.made]
             whole: list[Any] = [*pods, *boxes]

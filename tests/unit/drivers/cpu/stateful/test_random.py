@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
@@ -28,8 +30,48 @@ SETTINGS: list[dict[str, Any]] = [
     {"pin": PinSettings(mix=True), "min_shared": 1},
     {"pin": PinSettings(lift_quota=True, mems=True)},
 ]
-some = st.integers(0, 40)
-some_cpus = st.sets(st.integers(0, 7), min_size=1, max_size=3)
+
+
+Pick: TypeAlias = Callable[[Random], Any]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that can happen: how often, when, and with which values."""
+
+    weight: int
+    name: str
+    when: Callable[[Any], object]
+    values: Mapping[str, Pick]
+
+
+HAPPENINGS: list[Happening] = []
+
+
+def happens(
+    weight: int, *, when: Callable[[Any], object] = lambda self: True, **values: Pick
+) -> Callable[[Any], Any]:
+    def note(method: Any) -> Any:
+        HAPPENINGS.append(Happening(weight, method.__name__, when, values))
+        return method
+
+    return note
+
+
+def some(dice: Random) -> int:
+    return dice.randrange(40)
+
+
+def maybe(dice: Random) -> bool:
+    return dice.random() < 0.5
+
+
+def of(*values: Any) -> Pick:
+    return lambda dice: dice.choice(values)
+
+
+def some_of(few: int, most: int) -> Pick:
+    return lambda dice: set(dice.sample(range(8), dice.randint(few, most)))
 
 
 class Nodes(RuleBasedStateMachine):
@@ -38,11 +80,14 @@ class Nodes(RuleBasedStateMachine):
     ages: tuple[Age, ...] = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
 
     @initialize(
-        extra=st.sampled_from(SETTINGS), age=st.data(), orderly=st.booleans(), parts=st.integers(1, 4)
+        extra=st.sampled_from(SETTINGS),
+        age=st.integers(0, 11),
+        orderly=st.booleans(),
+        parts=st.integers(1, 4),
     )
-    def begin(self, extra: dict[str, Any], age: st.DataObject, orderly: bool, parts: int) -> None:
+    def begin(self, extra: dict[str, Any], age: int, orderly: bool, parts: int) -> None:
         self.runner = asyncio.Runner()
-        self.world = World(age.draw(st.sampled_from(self.ages)), WHOLE, **extra)
+        self.world = World(self.ages[age % len(self.ages)], WHOLE, **extra)
         self.world.runtime.orderly = orderly
         self.world.runtime.parts = parts
         self.count = 0
@@ -106,8 +151,7 @@ class Nodes(RuleBasedStateMachine):
 
     # -- claims
 
-    @precondition(lambda self: self.up)
-    @rule(device=some, amount=st.integers(1, 4), second=st.booleans())
+    @happens(6, when=lambda self: self.up, device=some, amount=of(1, 2, 3, 4), second=maybe)
     def prepare(self, device: int, amount: int, second: bool) -> None:
         claim = self.claim(device, amount, second)
         if claim is None:
@@ -119,15 +163,13 @@ class Nodes(RuleBasedStateMachine):
         elif linked and self.linked:
             assert isinstance(answer, Refusal) != fits, answer
 
-    @precondition(lambda self: self.up)
-    @rule(device=some, amount=st.sampled_from(["0", "-1", "1500m", "100", ""]))
+    @happens(1, when=lambda self: self.up, device=some, amount=of("0", "-1", "1500m", "100", ""))
     def prepare_nonsense(self, device: int, amount: str) -> None:
         asked = Asked(f"cpudevnuma{device % 3:03d}", amount or None)
         answer = self.run(self.world.prepare(self.world.ask(self.next(), asked)))
         assert isinstance(answer, Refusal)
 
-    @precondition(lambda self: self.up and self.world.claims)
-    @rule(number=some)
+    @happens(2, when=lambda self: self.up and self.world.claims, number=some)
     def prepare_again(self, number: int) -> None:
         claims = self.world.claims
         claim = claims[sorted(claims)[number % len(claims)]]
@@ -137,14 +179,13 @@ class Nodes(RuleBasedStateMachine):
         assert self.world.driver is not None
         adopted = self.world.driver.book.holdings[uid].adopted
         answer = self.run(self.world.prepare(claim))
-        if uid in self.model.disputed:
+        if uid in self.model.in_dispute:
             assert isinstance(answer, Refusal)
         else:
             # What was taken over is measured against the devices of today.
             assert not isinstance(answer, Refusal) or adopted, answer
 
-    @precondition(lambda self: self.up and self.model.granted)
-    @rule(number=some, twice=st.booleans())
+    @happens(8, when=lambda self: self.up and self.model.granted, number=some, twice=maybe)
     def unprepare(self, number: int, twice: bool) -> None:
         """In good order: nobody uses it any more."""
         uid = self.pick(number)
@@ -157,13 +198,11 @@ class Nodes(RuleBasedStateMachine):
         if twice:
             assert self.run(self.world.unprepare(uid)) is None
 
-    @precondition(lambda self: self.up and self.model.granted)
-    @rule(number=some)
+    @happens(1, when=lambda self: self.up and self.model.granted, number=some)
     def unprepare_under_containers(self, number: int) -> None:
         assert self.run(self.world.unprepare(self.pick(number))) is None
 
-    @precondition(lambda self: self.up)
-    @rule(number=some)
+    @happens(1, when=lambda self: self.up, number=some)
     def unprepare_what_is_not_there(self, number: int) -> None:
         before = self.world.snapshot()
         assert self.run(self.world.unprepare(uid_of(900 + number))) is None
@@ -171,13 +210,19 @@ class Nodes(RuleBasedStateMachine):
 
     # -- containers
 
-    @rule(pod=st.integers(0, 3), finish=st.integers(0, 3))
+    @happens(5, pod=of(0, 1, 2, 3), finish=of(0, 1, 2, 3))
     def create_shared(self, pod: int, finish: int) -> None:
         if len(self.world.runtime.boxes) < 8:
             self.run(self.world.create(f"c{self.next()}", f"s{pod}", finish=finish > 0))
 
-    @precondition(lambda self: self.model.granted)
-    @rule(number=some, second=st.booleans(), stranger=st.integers(0, 5), finish=st.integers(0, 3))
+    @happens(
+        6,
+        when=lambda self: self.model.granted,
+        number=some,
+        second=maybe,
+        stranger=of(0, 1, 2, 3, 4, 5),
+        finish=of(0, 1, 2, 3),
+    )
     def create_with_claims(self, number: int, second: bool, stranger: int, finish: int) -> None:
         """Mostly of the pod that the claim is for."""
         uids = [self.pick(number)]
@@ -187,7 +232,7 @@ class Nodes(RuleBasedStateMachine):
         if len(self.world.runtime.boxes) < 8:
             self.run(self.world.create(f"c{self.next()}", pod, uids, finish=finish > 0))
 
-    @rule(cpus=some_cpus)
+    @happens(1, cpus=some_of(1, 3))
     def create_with_a_claim_of_nobody(self, cpus: set[int]) -> None:
         box = f"c{self.next()}"
         problem = self.run(
@@ -197,7 +242,7 @@ class Nodes(RuleBasedStateMachine):
             assert not self.linked
             self.run(self.world.runtime.finish(box))
 
-    @rule(text=st.sampled_from(["x", "1-", "3-1", "99999999", "-1"]))
+    @happens(1, text=of("x", "1-", "3-1", "99999999", "-1"))
     def create_malformed(self, text: str) -> None:
         linked = self.linked
         box = f"c{self.next()}"
@@ -209,17 +254,17 @@ class Nodes(RuleBasedStateMachine):
         elif not problem:
             self.world.runtime.boxes.pop(box)  # it is of no use to the model
 
-    @rule(number=some)
+    @happens(4, number=some)
     def finish_making(self, number: int) -> None:
         if box := self.pick_box(number, made=False):
             self.run(self.world.runtime.finish(box))
 
-    @rule(number=some, made=st.booleans())
+    @happens(2, number=some, made=maybe)
     def end(self, number: int, made: bool) -> None:
         if box := self.pick_box(number, made=made):
             self.run(self.world.runtime.end(box))
 
-    @rule(number=some, finish=st.booleans())
+    @happens(3, number=some, finish=maybe)
     def restart_container(self, number: int, finish: bool) -> None:
         """The same pod and claims, a new id; without a new prepare."""
         if box := self.pick_box(number):
@@ -227,12 +272,12 @@ class Nodes(RuleBasedStateMachine):
             self.run(self.world.runtime.end(box))
             self.run(self.world.create(f"c{self.next()}", old.pod, old.told, finish=finish))
 
-    @rule(number=some, cpus=st.sampled_from(["", "0-7", "0", "5-6"]), quota=st.sampled_from([0, 50_000]))
+    @happens(2, number=some, cpus=of("", "0-7", "0", "5-6"), quota=of(0, 50_000))
     def kubelet_updates(self, number: int, cpus: str, quota: int) -> None:
         if box := self.pick_box(number):
             self.run(self.world.runtime.update(box, cpus=cpus, quota=quota))
 
-    @rule(pod=some)
+    @happens(1, pod=some)
     def remove_pod(self, pod: int) -> None:
         pods = sorted(self.world.runtime.pods)
         if pods:
@@ -240,31 +285,27 @@ class Nodes(RuleBasedStateMachine):
 
     # -- coming and going
 
-    @precondition(lambda self: self.up)
-    @rule(kill=st.booleans())
+    @happens(2, when=lambda self: self.up, kill=maybe)
     def restart_driver(self, kill: bool) -> None:
         """What was known before is known after, to the byte."""
         tampered = self.model.amnesia or self.model.files != self.model.granted
         before = self.world.snapshot()
         self.run(self.world.kill_driver() if kill else self.world.stop_driver())
         self.run(self.world.start_driver())
-        if not tampered and not self.model.disputed:
+        if not tampered and not self.model.in_dispute:
             assert self.world.snapshot()[:4] == before[:4]
         self.run(self.world.connected())
 
-    @precondition(lambda self: self.up)
-    @rule(kill=st.booleans())
+    @happens(1, when=lambda self: self.up, kill=maybe)
     def driver_goes(self, kill: bool) -> None:
         self.run(self.world.kill_driver() if kill else self.world.stop_driver())
 
-    @precondition(lambda self: not self.up)
-    @rule()
+    @happens(20, when=lambda self: not self.up)
     def driver_comes(self) -> None:
         self.run(self.world.start_driver())
         self.run(self.world.connected())
 
-    @precondition(lambda self: self.world.runtime.up)
-    @rule(back=st.booleans())
+    @happens(1, when=lambda self: self.world.runtime.up, back=maybe)
     def runtime_goes(self, back: bool) -> None:
         self.run(self.world.runtime.stop())
         driver = self.world.driver
@@ -273,25 +314,23 @@ class Nodes(RuleBasedStateMachine):
         if back:
             self.runtime_comes()
 
-    @precondition(lambda self: not self.world.runtime.up)
-    @rule()
+    @happens(20, when=lambda self: not self.world.runtime.up)
     def runtime_comes(self) -> None:
         self.run(self.world.runtime.start())
         self.run(self.world.connected())
 
-    @precondition(lambda self: self.linked)
-    @rule()
+    @happens(1, when=lambda self: self.linked)
     def connection_breaks(self) -> None:
         self.run(self.world.runtime.hang_up())
         self.run(self.world.connected())
 
     # -- moods of the runtime
 
-    @rule(refuses=st.booleans())
+    @happens(1, refuses=maybe)
     def runtime_refuses_changes(self, refuses: bool) -> None:
         self.world.runtime.refuses = refuses
 
-    @rule(number=some, fails=st.booleans())
+    @happens(1, number=some, fails=maybe)
     def a_container_cannot_be_changed(self, number: int, fails: bool) -> None:
         failing = self.world.runtime.failing
         if not fails:
@@ -299,49 +338,51 @@ class Nodes(RuleBasedStateMachine):
         elif box := self.pick_box(number):
             failing.add(box)
 
-    @rule(slow=st.sampled_from([0.0, 0.0, 0.01, 0.15, 0.25]))
+    @happens(1, slow=of(0.0, 0.0, 0.01, 0.15, 0.25))
     def runtime_is_slow(self, slow: float) -> None:
         self.world.runtime.slow = slow
 
-    @rule(forgets=st.booleans())
+    @happens(1, forgets=maybe)
     def runtime_passes_over_answers(self, forgets: bool) -> None:
         if self.world.runtime.age.pushes:
             self.world.runtime.forgets = forgets
 
     # -- the machine, and the disk
 
-    @rule(off=st.sets(st.integers(0, 7), max_size=4))
+    @happens(2, off=some_of(0, 4))
     def hotplug(self, off: set[int]) -> None:
         self.run(self.world.switch(off))
 
-    @precondition(lambda self: self.model.granted)
-    @rule(number=some, damage=st.booleans())
+    @happens(1, when=lambda self: self.model.granted, number=some, damage=maybe)
     def lose_a_file(self, number: int, damage: bool) -> None:
         uid = self.pick(number)
-        if uid in self.model.files and not self.model.amnesia and uid not in self.model.disputed:
+        if uid in self.model.files and not self.model.amnesia and uid not in self.model.in_dispute:
             (self.world.damage_file if damage else self.world.lose_file)(uid)
 
-    @rule(damage=st.booleans())
+    @happens(1, damage=maybe)
     def lose_the_record(self, damage: bool) -> None:
-        if self.model.files == self.model.granted and not self.model.disputed:
+        if self.model.files == self.model.granted and not self.model.in_dispute:
             self.world.lose_record(damage=damage)
 
-    @precondition(lambda self: self.model.granted)
-    @rule(number=some, cpus=some_cpus)
+    @happens(1, when=lambda self: self.model.granted, number=some, cpus=some_of(1, 3))
     def another_driver_alters_a_file(self, number: int, cpus: set[int]) -> None:
         uid = self.pick(number)
         if uid in self.model.files and not self.model.amnesia:
             self.world.alter_file(uid, cpus)
 
-    @precondition(lambda self: not self.up)
-    @rule(cpus=some_cpus)
+    @happens(1, when=lambda self: not self.up, cpus=some_of(1, 3))
     def another_driver_prepares(self, cpus: set[int]) -> None:
         self.world.alter_file(uid_of(self.next()), cpus)
 
     # -- several things at once
 
-    @precondition(lambda self: self.linked)
-    @rule(amounts=st.lists(st.integers(1, 3), min_size=2, max_size=3), shared=st.integers(0, 2), number=some)
+    @happens(
+        3,
+        when=lambda self: self.linked,
+        amounts=of([1, 1], [2, 1], [3, 2], [1, 2, 3], [1, 1, 1]),
+        shared=of(0, 1, 2),
+        number=some,
+    )
     def at_once(self, amounts: list[int], shared: int, number: int) -> None:
         self.run(self._at_once(amounts, shared, number))
 
@@ -361,6 +402,16 @@ class Nodes(RuleBasedStateMachine):
                 assert cpus is not None
                 world.check_grant(claim, cpus)
                 world.note_grant(claim, cpus)
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def next_thing(self, seed: int) -> None:
+        """What may happen now, the usual more often than the odd."""
+        dice = Random(seed)
+        may = [one for one in HAPPENINGS if one.when(self)]
+        (chosen,) = dice.choices(may, [one.weight for one in may])
+        values = {name: pick(dice) for name, pick in chosen.values.items()}
+        note(f"{chosen.name} {values}")
+        getattr(self, chosen.name)(**values)
 
     # -- what must be
 

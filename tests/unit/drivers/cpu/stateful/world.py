@@ -75,21 +75,28 @@ class Api:
 class Station:
     """Stands in for the kit's: claims come by calls, and nothing is published."""
 
-    registered, registration_error, published, publish_errors = True, "", True, ()
+    registered, published, watched = True, True, True
+    registration_error = ""
+    publish_errors: tuple[str, ...] = ()
+    report_errors: tuple[str, ...] = ()
 
-    def __init__(self, driver: CpuDriver) -> None:
-        self._driver = driver
-
-    async def release(self, ref: ClaimRef) -> Refusal | None:
-        return await self._driver.unprepare(ref)
-
-    async def restore_metadata(self, uids: object) -> list[Any]:
-        return []
+    def __init__(self, world: World) -> None:
+        self.world = world
+        #: How often the driver has looked after its files.
+        self.looks = 0
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def publish(self) -> None: ...
     def tell_health(self) -> None: ...
+    def report(self) -> None: ...
+
+    async def release(self, ref: ClaimRef) -> Refusal | None:
+        return await self.world.unprepare(ref.uid)
+
+    async def restore_metadata(self, wanted: object) -> tuple[str, ...]:
+        self.looks += 1
+        return ()
 
 
 def quick_enforcer(book: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
@@ -114,8 +121,10 @@ class World:
         self.claims: dict[str, AllocatedClaim] = {}
         #: How many answers had been given when something last changed: the next one brings it about.
         self.spoken = 0
+        self.synchronized = 0
         self.stale = StaleClaims()
         self.stale_every = 3600.0
+        self.files_every = 3600.0
         self._machines = 0
         self._set_machine(topology)
         self._patience = patch.multiple(driver_module, make_enforcer=quick_enforcer, LINK_SECONDS=0.02)
@@ -180,9 +189,9 @@ class World:
             watch_every=0.005,
             stale=self.stale,
             stale_every=self.stale_every,
-            files_every=3600.0,
+            files_every=self.files_every,
         )
-        driver.station = cast(Any, Station(driver))
+        driver.station = cast(Any, Station(self))
         return driver
 
     async def start_driver(self) -> None:
@@ -191,7 +200,8 @@ class World:
         await driver.start()
         self.driver = driver
         self.model.restart()
-        await self.until(lambda: set(driver.topology.all) == self.model.online)
+        station = cast(Station, driver.station)
+        await self.until(lambda: set(driver.topology.all) == self.model.online and station.looks > 0)
 
     async def stop_driver(self) -> None:
         driver, self.driver = self.driver, None
@@ -458,8 +468,11 @@ class World:
         self.check_files()
         if self.driver is None:
             return
-        self.check_book()
         runtime = self.runtime
+        if self.linked and runtime.synchronized != self.synchronized:
+            self.synchronized = runtime.synchronized
+            self.doubt()
+        self.check_book()
         if not self.linked or runtime.refuses or runtime.slow >= LIMIT:
             return
         if runtime.age.pushes:
@@ -468,6 +481,18 @@ class World:
         elif runtime.answers > self.spoken and not runtime.forgets:
             self.spoken = runtime.answers
             assert not self.misplaced(), self.misplaced()
+
+    def doubt(self) -> None:
+        """All containers were looked at: some may have been told other CPUs than their claims have."""
+        assert self.driver is not None
+        model, holdings = self.model, self.driver.book.holdings
+        model.doubts = {}
+        for told in self.runtime.told:
+            for uid, cpus in told.items():
+                if uid in model.granted and model.granted[uid] != cpus:
+                    more = set(holdings[uid].contested) - model.contested.get(uid, set())
+                    assert more <= set().union(*(other.get(uid, set()) for other in self.runtime.told))
+                    model.doubts[uid] = more
 
     def misplaced(self) -> list[str]:
         """Containers that are not where they should be."""
@@ -493,12 +518,12 @@ class World:
         assert self.driver is not None
         book, model = self.driver.book, self.model
         assert {uid: set(holding.granted) for uid, holding in book.holdings.items()} == model.granted
-        assert {uid for uid, holding in book.holdings.items() if holding.disputed} == model.disputed
+        assert {uid for uid, holding in book.holdings.items() if holding.disputed} == model.in_dispute
         assert {uid: set(h.cpus) for uid, h in book.holdings.items()} == {
             uid: model.cpus(uid) for uid in model.granted
         }
         assert set(book.shared) == model.shared
-        peaceful = [uid for uid in model.granted if uid not in model.disputed]
+        peaceful = [uid for uid in model.granted if uid not in model.in_dispute]
         for uid in peaceful:
             assert not any(uid != other and model.cpus(uid) & model.cpus(other) for other in model.granted)
             assert not model.cpus(uid) & model.shared
