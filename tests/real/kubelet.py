@@ -278,6 +278,7 @@ class RealNode:
             "socket_path": str(self.nri),
             "plugin_path": str(folder / "nri.d/plugins"),
             "plugin_config_path": str(folder / "nri.d/conf"),
+            "default_validator": {"enable": True},  # pods may demand plugins
         }
         return {
             "version": 3,

@@ -181,6 +181,36 @@ def test_the_driver_is_killed_and_comes_back(stage: Stage) -> None:
     asyncio.run(story())
 
 
+def test_a_pod_that_demands_the_driver_does_not_start_without(stage: Stage) -> None:
+    """As docs/deploy.md says."""
+    careful = pinned("careful")
+    careful["metadata"]["annotations"] = {"required-plugins.noderesource.dev": '["dra.cpu"]'}
+
+    async def story() -> None:
+        async with stage.playing() as play:
+            await play.run(neighbour())
+            await play.run(careful)
+            one = await play.claimed("careful")
+            wanted = {("careful", "app"): one, ("careful", "side"): play.online - one}
+            await stage.leave(signal.SIGKILL)
+            before = await play.processes("careful", "side")
+            for process in before:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+            async def refused() -> bool:
+                return any(
+                    'required plugin "dra.cpu" not present' in text for text in await play.events("careful")
+                )
+
+            await until(refused, lambda: "the container may start")
+            assert await play.processes("careful", "side") == []
+            await stage.drive()
+            await play.settles(wanted, seconds=SECONDS)  # kubelets try again after a while
+
+    asyncio.run(story())
+
+
 def test_containers_and_the_kubelet_are_started_again(stage: Stage) -> None:
     async def story() -> None:
         async with stage.playing() as play:
