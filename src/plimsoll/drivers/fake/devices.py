@@ -230,7 +230,7 @@ def as_variable(name: str) -> str:
 
 
 def fill_gift(device: FakeDevice, claim: Mapping[str, Value], where: str = "") -> Gift:
-    """What containers of a claim get of a device; `claim` says whose they are."""
+    """What containers of a claim get of a device, and what the claim tells of it; `claim` says which."""
     variables, gift = {**device.variables, **claim}, device.gift
     at = f"{where}.container"
     return Gift(
@@ -240,6 +240,10 @@ def fill_gift(device: FakeDevice, claim: Mapping[str, Value], where: str = "") -
         },
         mounts=tuple(_fill_texts(each, variables, f"{at}.mounts") for each in gift.mounts),
         device_nodes=tuple(_fill_texts(each, variables, f"{at}.deviceNodes") for each in gift.device_nodes),
+        status={
+            name: _fill_value(value, variables, f"{where}.status.{name}") if isinstance(value, str) else value
+            for name, value in gift.status.items()
+        },
     )
 
 
@@ -280,6 +284,13 @@ def _node_resources(
 def _fill(text: str, variables: Mapping[str, Value], where: str) -> str:
     try:
         return fill(text, variables)
+    except InputError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _fill_value(text: str, variables: Mapping[str, Value], where: str) -> Value:
+    try:
+        return fill_value(text, variables)
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from None
 
@@ -338,10 +349,7 @@ def _attribute(given: tuple[str, Any], variables: Mapping[str, Value], where: st
     if kind.endswith("s"):
         return {kind: [_attribute((kind[:-1], item), variables, where)[kind[:-1]] for item in value]}
     if isinstance(value, str):
-        try:
-            value = fill_value(value, variables)
-        except InputError as error:
-            raise ConfigError(f"{where}: {error}") from None
+        value = _fill_value(value, variables, where)
         kind = kind or ("int" if isinstance(value, int) else "string")
     if kind == "int" and not isinstance(value, int):
         raise ConfigError(f"{where}: {value!r} is no whole number")

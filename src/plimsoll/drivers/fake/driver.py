@@ -193,6 +193,7 @@ class FakeDriver(Driver):
             device_nodes=gift.device_nodes,
             share_id=result.share_id,
             metadata={"attributes": device.tree.get("attributes", {})} if self.plan.metadata else None,
+            data=gift.status or None,
         )
 
 

@@ -18,11 +18,15 @@ OUTCOMES: tuple[Outcome, ...] = ("ready", "fail", "never")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gift:
-    """What a container with the device gets. Mounts and device nodes have the keys of CDI."""
+    """What a container with the device gets, and what its claim's status tells of it.
+
+    Mounts and device nodes have the keys of CDI.
+    """
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mapping[str, Any], ...] = ()
     device_nodes: tuple[Mapping[str, Any], ...] = ()
+    status: Mapping[str, str | int | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

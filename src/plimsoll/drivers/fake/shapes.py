@@ -50,7 +50,7 @@ def read_shape(section: Section) -> Shape:
         node_resources={name: _resource(value, resources, name) for name, value in resources.rest().items()},
         taints=tuple(read_taint(each) for each in entries(taints or [], section, "taints")),
         binding=_binding(section),
-        gift=_gift(section.section("container")),
+        gift=_gift(section.section("container"), section.section("status")),
     )
 
 
@@ -166,7 +166,7 @@ def _binding(section: Section) -> Binding | None:
     return found
 
 
-def _gift(section: Section) -> Gift:
+def _gift(section: Section, status: Section) -> Gift:
     env = section.section("env")
     nodes = section.take("deviceNodes")
     mounts = section.sections("mounts")
@@ -177,7 +177,14 @@ def _gift(section: Section) -> Gift:
         env={name: _env(value, env, name) for name, value in env.rest().items()},
         mounts=tuple(_mount(each) for each in mounts),
         device_nodes=tuple(_device_node(node, section, i) for i, node in enumerate(nodes or ())),
+        status={name: _saying(value, status, name) for name, value in status.rest().items()},
     )
+
+
+def _saying(value: Any, section: Section, name: str) -> str | int | bool:
+    if not isinstance(value, str | int | bool):
+        raise section.bad(name, f"must be a text, a whole number, true or false, not {value!r}")
+    return value
 
 
 def _env(value: Any, section: Section, name: str) -> str:

@@ -163,6 +163,18 @@ def test_calls_take_long_and_fail_as_they_are_told() -> None:
     asyncio.run(story())
 
 
+def test_what_claims_tell_is_filled_in() -> None:
+    says = {"slot": "{i}", "who": "{namespace}/{claim}", "spare": False, "firmware": 3}
+    tree = {
+        "drivers": [{"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": says}]}]
+    }
+    answer = asyncio.run(FakeDriver(parse_drivers(tree)[0], "n").prepare(claim("c", "gpu-1")))
+    assert not isinstance(answer, Refusal)
+    (handed,) = answer
+    assert isinstance(handed, Handed)
+    assert handed.data == {"slot": 1, "who": "default/c", "spare": False, "firmware": 3}
+
+
 def test_devices_come_and_go_and_are_tainted() -> None:
     driver = gpus()
     changes: list[str] = []
