@@ -202,8 +202,10 @@ class Roll:
             future = verdict.wanted.cpus if verdict.wanted is not None else EMPTY
             if future & own:
                 continue  # of the same claim
-            # One that may not have done as it was told may be anywhere.
-            both = own if entry.cpus is None or not entry.sure else entry.cpus & own
+            # One that may not have done as it was told may be anywhere, and so may one whose CPUs are all
+            # offline: the kernel lets it run where its parent may.
+            has = entry.cpus if entry.sure else None
+            both = own if has is None or not has & scene.topology.all else has & own
             stays = not future or entry.refused is not None or not (entry.made or patient)
             if both and stays:
                 return crowd(view, entry.view, both)
