@@ -26,7 +26,7 @@ from plimsoll.drivers.kit.driver import DeviceHealth, DeviceReport, Driver, Refu
 from plimsoll.drivers.kit.hands import HandedClaim, Hands
 from plimsoll.drivers.kit.metadata import MetadataFiles
 from plimsoll.drivers.kit.publisher import PublishCounters, Publisher
-from plimsoll.drivers.kit.reporter import ReportCounters, Reporter
+from plimsoll.drivers.kit.reporter import SETTLE_SECONDS, ReportCounters, Reporter
 from plimsoll.drivers.kit.services import (
     DRA_VERSIONS,
     HEALTH_SECONDS,
@@ -123,8 +123,10 @@ class Station:
         self._tells_health = type(driver).health is not Driver.health
         self._look = look
         self._grace = grace
-        self._reporter = Reporter(client, driver.name)
+        self._reporter = Reporter(client, driver.name, settle=0.0)
         self._reporting: asyncio.Task[None] | None = None
+        self._report_soon: asyncio.TimerHandle | None = None
+        self._tells_claims = False
         self._calls.counters.observers.append(self._report_call)
         self.metrics = StationMetrics(self._calls.counters, self._publisher.counters, self._reporter.counters)
         self._registered = False
@@ -161,7 +163,7 @@ class Station:
     @property
     def reported(self) -> bool:
         """Whether all claims tell what the driver wants of its devices, as far as that can be had."""
-        return self._reporter.in_line
+        return self._report_soon is None and self._reporter.in_line
 
     @property
     def report_errors(self) -> tuple[str, ...]:
@@ -200,11 +202,15 @@ class Station:
         self._health.tell()
 
     def report(self) -> None:
-        """Tell it that `Driver.reports` has changed."""
-        self._report()
+        """Tell it that `Driver.reports` has changed; it is asked in a moment, once for many changes."""
+        if self._reporting is not None and self._report_soon is None:
+            loop = asyncio.get_running_loop()
+            self._report_soon = loop.call_later(SETTLE_SECONDS, self._ask_reports)
 
-    def _report(self) -> bool:
-        """Ask the driver what claims should tell; whether it, or its record, tells anything of claims."""
+    def _ask_reports(self) -> None:
+        if self._report_soon is not None:
+            self._report_soon.cancel()
+            self._report_soon = None
         handed = [
             DeviceReport(claim.ref, device.pool, device.device, device.share_id, device.data)
             for claim in self._hands.claims.values()
@@ -213,16 +219,18 @@ class Station:
         ]
         try:
             own = self.driver.reports()
+            self._tells_claims = own is not None
             self._reporter.want([*handed, *(own or ())])
         except Exception:
             _log.exception("driver %s: it cannot say what claims should tell", self.driver.name)
-            return False
-        return own is not None
 
     def _report_call(self, call: Call) -> None:
         """A claim was made ready or released: what claims tell may be something else now."""
-        if call.refusal is None and self._report() and call.method == "unprepare":
-            self._reporter.clear(call.ref)
+        if call.refusal is not None:
+            return
+        if call.method == "unprepare" and self._tells_claims:
+            self._reporter.clear(call.ref)  # also what a former run told
+        self.report()
 
     async def update_metadata(
         self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]
@@ -264,7 +272,7 @@ class Station:
         self._tasks.append(asyncio.create_task(self._watch_sockets(), name=f"sockets of {self.driver.name}"))
         if type(self.driver).watch is not Driver.watch:
             self._tasks.append(asyncio.create_task(self._watch_devices(), name=f"of {self.driver.name}"))
-        self.report()
+        self._ask_reports()
         self._reporting = asyncio.create_task(self._report_forever(), name=f"of {self.driver.name}")
         if self._publish:
             self.publish()
@@ -436,6 +444,8 @@ class Station:
         """What claims tell stays; of those just released it goes."""
         task, self._reporting = self._reporting, None
         if task is not None:
+            if self._report_soon is not None:
+                self._ask_reports()
             await self._reporter.finish(REPORT_SECONDS)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

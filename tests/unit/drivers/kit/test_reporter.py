@@ -387,7 +387,7 @@ def test_a_driver_tells_from_prepare_to_unprepare() -> None:
                 assert await statuses(earth, ref) == ["False"]
                 driver.fault = True
                 station.report()  # it is logged, and what is told stays
-                assert station.reported
+                await until(lambda: station.reported)
                 driver.fault = False
             assert await statuses(earth, ref) == ["False"], "what claims tell outlives the process"
             async with here.running(driver) as station:

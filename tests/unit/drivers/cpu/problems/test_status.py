@@ -141,7 +141,7 @@ def test_nothing_is_told_if_that_is_set(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver(replace(ward.settings, report_cpus=False)) as driver:
             await ward.run(pod("a", "two"))
-            assert driver.station.reported
+            await until(lambda: driver.station.reported)
             assert driver.reports() is None
             await ward.end("a")
             assert driver.station.metrics.reports.written == 0
