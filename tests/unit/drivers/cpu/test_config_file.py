@@ -133,6 +133,7 @@ shareAcrossPods: true
 requestsApart: true
 updateRunning: never
 failClosed: false
+reportCPUs: false
 hostRoot: /host
 cdiDir: /cdi
 nriSocket: /nri.sock
@@ -154,6 +155,7 @@ nriSocket: /nri.sock
         cdi=Path("/cdi"),
         nri=Path("/nri.sock"),
         kubeconfig="/etc/k",
+        report_cpus=False,
     )
 
 
