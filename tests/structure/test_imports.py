@@ -204,7 +204,20 @@ CPU_ARROWS: dict[str, set[str]] = {
     "claim_status": {"book", "topology"},
     "stale": {"book", "settings"},
     "pinning": {"book", "settings", "topology"},
-    "driver": {"book", "claim_status", "devices", "observer", "pinning", "settings", "stale", "topology"},
+    "leftovers": {"book", "pinning", "settings", "stale"},
+    "description": {"book", "pinning", "settings"},
+    "driver": {
+        "book",
+        "claim_status",
+        "description",
+        "devices",
+        "leftovers",
+        "observer",
+        "pinning",
+        "settings",
+        "stale",
+        "topology",
+    },
 }
 INSIDE = {
     "cel": CEL_ARROWS,

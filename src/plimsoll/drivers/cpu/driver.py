@@ -20,10 +20,11 @@ from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.cluster.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.cluster.client.retries import Backoff
-from plimsoll.drivers.cpu.book.book import CpuBook, held_before, unfiled
+from plimsoll.drivers.cpu.book.book import CpuBook, held_before
 from plimsoll.drivers.cpu.claim_status import claim_reports
+from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
     Abilities,
     arrange,
@@ -34,10 +35,11 @@ from plimsoll.drivers.cpu.devices import (
     make_devices,
     per_slice,
 )
+from plimsoll.drivers.cpu.leftovers import LOOK_SECONDS, Leftovers
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
-from plimsoll.drivers.cpu.stale import StaleClaims, holds_devices
+from plimsoll.drivers.cpu.stale import StaleClaims
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
 from plimsoll.drivers.kit import (
@@ -61,8 +63,6 @@ _log = logging.getLogger(__name__)
 UNLINKED_SECONDS = 30.0
 #: How long a claim waits for the link to the runtime before it is refused; nodes ask again.
 LINK_SECONDS = 3.0
-#: Between two looks for claims that nobody will ever release.
-STALE_LOOK_SECONDS = 60.0
 #: Between two looks whether CDI files are still there.
 FILES_LOOK_SECONDS = 5.0
 _TELL_FIX = (
@@ -85,7 +85,7 @@ class CpuDriver(Driver):
         observer: Observer | None = None,
         watch_every: float = 1.0,
         stale: StaleClaims | None = None,
-        stale_every: float = STALE_LOOK_SECONDS,
+        stale_every: float = LOOK_SECONDS,
         files_every: float = FILES_LOOK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -105,8 +105,7 @@ class CpuDriver(Driver):
         self._told_unlinked = False
         self._was_watched = False
         self._findings: tuple[Finding, ...] = ()
-        self._stale = stale or StaleClaims()
-        self._stale_every = stale_every
+        self._leftovers = Leftovers(client, self.station.release, stale=stale, every=stale_every, clock=clock)
         self._files_every = files_every
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -168,50 +167,7 @@ class CpuDriver(Driver):
 
     def describe(self) -> dict[str, Any]:
         """What it knows, for people."""
-        book, arrangement = self.book, self.book.arrangement
-        held = book.by_device
-        return {
-            "node": self.settings.node,
-            "mode": self.settings.mode.value,
-            "groupBy": self.settings.group_by.value,
-            "runtime": self.enforcer.runtime,
-            "online": str(book.topology.all),
-            "offline": str(book.topology.offline),
-            "reserved": str(arrangement.reserved),
-            "shared": str(book.shared),
-            "unclaimable": str(arrangement.floor),
-            "devices": {
-                name: {"cpus": str(domain.cpus), "held": str(held.get(name, CpuSet()))}
-                for name, domain in arrangement.domains.items()
-            },
-            "claims": [
-                {
-                    "uid": uid,
-                    "namespace": holding.ref.namespace,
-                    "name": holding.ref.name,
-                    "cpus": str(holding.granted),
-                    "disputed": holding.disputed,
-                    "explain": book.explain(uid),
-                }
-                for uid, holding in book.holdings.items()
-            ],
-            "containers": [
-                {
-                    "id": view.id,
-                    "namespace": view.namespace,
-                    "pod": view.pod,
-                    "name": view.name,
-                    "claims": sorted(view.claims),
-                    "cpus": view.cpus,
-                }
-                for view in self.enforcer.containers()
-            ],
-            "faults": [str(fault) for fault in self.enforcer.faults()],
-            "findings": [
-                {"severity": finding.severity.value, "what": finding.what, "fix": finding.fix}
-                for finding in self.findings
-            ],
-        }
+        return describe(self.settings, self.book, self.enforcer, self.findings)
 
     # -- life
 
@@ -222,7 +178,7 @@ class CpuDriver(Driver):
         self._watch.current = topology
         held = await asyncio.to_thread(held_before, settings)
         arrangement = arrange(topology, settings, held=held)
-        leaving = await self._released_elsewhere()
+        leaving = await self._leftovers.released_elsewhere(settings)
         self._book = book = await asyncio.to_thread(
             CpuBook.open, settings, topology, arrangement, leaving=leaving
         )
@@ -240,7 +196,7 @@ class CpuDriver(Driver):
         self._begin(self._learn(), "what the API server knows")
         self._begin(self._follow(), "CPUs that come and go")
         self._begin(self._mind_link(), "health")
-        self._begin(self._give_up_stale(), "stale claims")
+        self._begin(self._leftovers.keep_clear(book, self._enforcer), "claims that are left over")
         self._begin(self._keep_files(), "CDI files")
 
     async def stop(self) -> None:
@@ -389,54 +345,6 @@ class CpuDriver(Driver):
             self.station.tell_health()
             self.station.report()
 
-    async def _give_up_stale(self) -> None:
-        """Release claims that are gone from the cluster and that no container uses."""
-        await self._let_leave()
-        while True:
-            await asyncio.sleep(self._stale_every)
-            if not self.enforcer.linked:
-                continue  # who uses what is not known
-            used = self._used()
-            holdings = list(self.book.holdings.values())
-            try:
-                stale = await self._stale.look(holdings, used, self._is_allocated, self._clock())
-            except ApiError as error:
-                _log.debug("claims cannot be looked at: %s", error)
-                continue
-            for ref in stale:
-                await self._give_up(ref)
-
-    async def _released_elsewhere(self) -> list[str]:
-        """Claims on record that neither the cluster nor a CDI file knows: another driver was here."""
-        try:
-            async with asyncio.timeout(LINK_SECONDS):
-                refs = await asyncio.to_thread(unfiled, self.settings)
-                return [ref.uid for ref in refs if not await self._is_allocated(ref)]
-        except (ApiError, TimeoutError) as error:
-            _log.debug("claims cannot be looked at: %s", error)
-            return []
-
-    async def _let_leave(self) -> None:
-        """Give up what another driver has released, once it is known that no container uses it."""
-        while self.book.leaving:
-            if not self.enforcer.linked:
-                await asyncio.sleep(0.1)
-                continue
-            await asyncio.to_thread(self.book.stay, self.book.leaving & self._used())
-            for uid in self.book.leaving:
-                await self._give_up(self.book.holdings[uid].ref)
-                # Also if that has failed: it is looked at like any other then.
-                await asyncio.to_thread(self.book.stay, {uid})
-
-    def _used(self) -> set[str]:
-        """Claims that containers use."""
-        return {uid for view in self.enforcer.containers() for uid in view.claims}
-
-    async def _give_up(self, ref: ClaimRef) -> None:
-        _log.warning("claim %s (%s) is gone and unused: its CPUs are given back", ref, ref.uid)
-        if refusal := await self.station.release(ref):
-            _log.error("claim %s: %s", ref, refusal)
-
     async def _keep_files(self) -> None:
         """Write CDI files again that somebody has deleted: without them no container of a claim starts."""
         told: tuple[str, ...] = ()
@@ -449,14 +357,6 @@ class CpuDriver(Driver):
                 _log.warning("%s", fault)
             told = faults
             await asyncio.sleep(self._files_every)
-
-    async def _is_allocated(self, ref: ClaimRef) -> bool:
-        try:
-            return holds_devices(await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace), ref.uid)
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
 
     def _on_link(self) -> None:
         """The link to the runtime came or went."""
