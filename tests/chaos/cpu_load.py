@@ -188,7 +188,10 @@ async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = 
 
 
 class Crowd:
-    """Pods, by name, with their kind; at most `room` CPUs are claimed at a time."""
+    """Pods, by name, with their kind; at most `room` CPUs are claimed at a time.
+
+    `strict`: nobody may start while nobody pins; else this is true of those with claims, and of some others.
+    """
 
     KINDS = (
         "plain",
@@ -203,11 +206,11 @@ class Crowd:
         FAILING,
     )
 
-    def __init__(self, client: Client, dice: Random, room: int) -> None:
-        self.client, self.dice, self.room = client, dice, room
+    def __init__(self, client: Client, dice: Random, room: int, *, strict: bool = False) -> None:
+        self.client, self.dice, self.room, self.strict = client, dice, room, strict
         self.alive: dict[str, tuple[str, int]] = {}
         self.made = self.removed = 0
-        self.claims_made = 0
+        self.claims_made = self.turned_away = 0
 
     async def furnish(self) -> None:
         async def make(endpoint: Endpoint, tree: Tree, namespace: str = "") -> None:
@@ -262,8 +265,7 @@ class Crowd:
             case "job":
                 main["command"] = END
                 spec["restartPolicy"] = "Never"
-        # Who claims CPUs must not start while nobody pins; of others some may.
-        required = REQUIRED if cpus or self.dice.random() < 0.5 else {}
+        required = REQUIRED if cpus or self.strict or self.dice.random() < 0.5 else {}
         return {"metadata": {"name": name, "annotations": required}, "spec": spec}
 
     async def remove(self, name: str = "", *, keep: str = "") -> None:
@@ -283,9 +285,15 @@ class Crowd:
         claims = {tree["metadata"]["name"]: tree for tree in await self._list(RESOURCE_CLAIMS)}
         found = [f"pod {name} is still there" for name in pods if name not in self.alive]
         held: set[str] = set()
-        for name, (kind, cpus) in self.alive.items():
+        for name, (kind, cpus) in list(self.alive.items()):
             if name not in pods:
                 found.append(f"pod {name} is not there")
+                continue
+            if pods[name]["status"].get("reason", "").startswith("OutOf"):
+                # Who was deleted by force is still there: the node knows, the scheduler does not.
+                self.turned_away += 1
+                await self.remove(name)
+                found.append(f"pod {name} was turned away")
                 continue
             if problem := _unsettled(kind, pods[name]):
                 found.append(f"pod {name} ({kind}, {cpus} CPUs) {problem}")
@@ -316,7 +324,7 @@ def _unsettled(kind: str, pod: Tree) -> str:
         restarted = any(each.get("restartCount", 0) for each in containers)
         return "" if restarted else f"has not failed yet: {_why(containers)}"
     if not steady or not all(each.get("ready") for each in steady):
-        return f"is {phase}: {_why(containers) or pod['status'].get('conditions')}"
+        return f"is {phase}: {_why(containers) or pod['status']}"
     return "" if all(each.get("restartCount", 0) == 0 for each in steady) else "was started again"
 
 

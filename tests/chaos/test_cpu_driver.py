@@ -36,10 +36,18 @@ def root() -> Iterator[Path]:
 SHORT = ("driver", "driver twice", "agent", "server", "driver and agent", "damaged record", "lost CDI files")
 
 
-async def play(stage: Stage, *, rounds: int, seed: int, settle_every: int, acts: Sequence[str] = ()) -> None:
+async def play(
+    stage: Stage,
+    *,
+    rounds: int,
+    seed: int,
+    settle_every: int,
+    acts: Sequence[str] = (),
+    strict: bool = False,
+) -> None:
     dice = Random(seed)
     async with Client.connect(stage.server.config()) as client:
-        crowd = Crowd(client, dice, room=len(stage.every) - (2 if len(stage.every) > 4 else 1))
+        crowd = Crowd(client, dice, len(stage.every) - (2 if len(stage.every) > 4 else 1), strict=strict)
         torment = Torment(stage, crowd, dice, acts)
         await crowd.furnish()
         published = await crowd.slices()
@@ -120,3 +128,13 @@ def test_many_kills_while_claims_come_and_go(root: Path, tmp_path: Path, seed: i
 def test_many_kills_and_processes_stay_on_their_cpus(root: Path, tmp_path: Path, seed: int) -> None:
     with staged(root, tmp_path, real=True) as stage:
         asyncio.run(play(stage, rounds=50, seed=seed, settle_every=10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [31, 32])
+def test_nobody_is_on_claimed_cpus_while_only_drivers_die(root: Path, tmp_path: Path, seed: int) -> None:
+    """Where nobody may start without the driver, shared containers leave before a claim's own start."""
+    with staged(root, tmp_path, real=False) as stage:
+        acts = ("driver", "driver", "driver twice")
+        asyncio.run(play(stage, rounds=30, seed=seed, settle_every=10, acts=acts, strict=True))
+        assert stage.watch.longest_crowd < 2.0, "as long as the driver waits for the runtime, at most"
