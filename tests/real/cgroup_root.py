@@ -12,8 +12,8 @@ _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 _SECONDS = 20.0
 
 
-def hierarchies() -> list[Path]:
-    """Where cgroups are mounted: those of version 1, or the one of version 2."""
+def hierarchies() -> tuple[list[Path], list[Path]]:
+    """Where cgroups are mounted: those of version 1, and of version 2."""
     first, second = [], []
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
@@ -21,7 +21,7 @@ def hierarchies() -> list[Path]:
             first.append(Path(place))
         elif kind == "cgroup2":
             second.append(Path(place))
-    return first or second[:1]
+    return first, second
 
 
 class CgroupRoot:
@@ -29,7 +29,10 @@ class CgroupRoot:
 
     def __init__(self, name: str) -> None:
         self.path = f"/{name}"
-        self._folders = [place / name for place in hierarchies()]
+        first, second = hierarchies()
+        self._folders = [place / name for place in first or second[:1]]
+        #: Beside those of version 1 runtimes make them there, too.
+        self._others = [place / name for place in second] if first else []
 
     def make(self) -> str:
         """Why it cannot be made, or nothing."""
@@ -75,7 +78,7 @@ class CgroupRoot:
                     os.kill(process, signal.SIGKILL)
             assert time.monotonic() < deadline, f"processes do not end: {processes}"
             time.sleep(0.05)
-        for root in self._folders:
+        for root in (*self._folders, *self._others):
             while root.exists():
                 for folder, _, _ in os.walk(root, topdown=False):
                     with suppress(OSError):

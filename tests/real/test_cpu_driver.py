@@ -73,6 +73,21 @@ def test_a_claim_is_for_one_container_and_comes_back(stage: Stage) -> None:
     asyncio.run(story())
 
 
+def test_the_scheduler_rounds_half_a_cpu_up(stage: Stage) -> None:
+    """With the Go driver such a claim is allocated as it is, and never prepared."""
+
+    async def story() -> None:
+        async with stage.playing() as play:
+            await play.run(neighbour(), pod("half", container("app", claim="cpus"), template="half"))
+            _, result = await play.claim("half")
+            assert result["consumedCapacity"] == {"dra.cpu/cpu": "1"}
+            one = await play.claimed("half")
+            assert len(one) == 1
+            await play.stays({("half", "app"): one, ("neighbour", "app"): play.online - one})
+
+    asyncio.run(story())
+
+
 def test_init_containers_and_sidecars_share_the_claim(stage: Stage) -> None:
     """The Go driver refuses the second container."""
     wait = ["/bin/sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.1; done"]

@@ -81,7 +81,8 @@ class Leftovers:
                 continue
             await asyncio.to_thread(book.stay, book.leaving & _used(enforcer))
             for uid in book.leaving:
-                await self._give_up(book.holdings[uid].ref)
+                if (holding := book.holdings.get(uid)) is not None:  # else it was released meanwhile
+                    await self._give_up(holding.ref)
                 # Also if that has failed: it is looked at like any other then.
                 await asyncio.to_thread(book.stay, {uid})
 
