@@ -346,7 +346,11 @@ class CpuDriver(Driver):
             self.station.report()
 
     async def _keep_files(self) -> None:
-        """Write CDI files again that somebody has deleted: without them no container of a claim starts."""
+        """Write CDI files again that somebody has deleted: without them no container of a claim starts.
+
+        DIFF: the Go driver does so when a claim is prepared again, which a node does not do for a container
+        that restarts (test_cdi_files_that_somebody_deletes_come_back).
+        """
         told: tuple[str, ...] = ()
         while True:
             if await asyncio.to_thread(lambda: self.book.lacks_files):
