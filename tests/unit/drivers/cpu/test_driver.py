@@ -160,7 +160,7 @@ def test_claimed_cpus_are_left_by_all_others_and_given_back(ward: Ward) -> None:
             await ward.end("pinned")
             await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
             assert not driver.book.holdings
-            assert not list(ward.settings.cdi.glob("*"))
+            await until(lambda: not list(ward.settings.cdi.glob("*")))
 
     play(story())
 
@@ -288,7 +288,7 @@ def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
             assert driver.problems() == ()
             await asyncio.to_thread(ward.cluster.stop_node, "node-0")
             await until(lambda: any("the kubelet is gone" in problem for problem in driver.problems()))
-            assert any("not pinned" in problem for problem in driver.problems())
+            await until(lambda: any("not pinned" in problem for problem in driver.problems()))
             await asyncio.to_thread(ward.cluster.start_node, "node-0")
             await until(lambda: driver.problems() == ())
 
