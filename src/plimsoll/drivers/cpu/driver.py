@@ -242,9 +242,13 @@ class CpuDriver(Driver):
             return Refusal(
                 f"no CPUs are handed out while containers are not pinned: {self.enforcer.link_error}"
             )
-        answer = await asyncio.to_thread(self.book.prepare, claim, near=await self._near(claim))
+        near, revision = await self._near(claim), self.book.revision
+        answer = await asyncio.to_thread(self.book.prepare, claim, near=near)
         if isinstance(answer, Refusal):
             self._observer.prepared(ERROR, self._clock() - began)
+            if self.book.revision != revision:
+                # On the way to the refusal claims of another driver were found.
+                self._begin(self._apply(), "claims that were found")
             return answer
         # The shared containers leave before anybody is told of the CPUs.
         faults = await self.enforcer.apply()

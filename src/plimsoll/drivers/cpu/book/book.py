@@ -202,8 +202,8 @@ class CpuBook:
             return PrepareFault(Why.UID, label, text=problem).refusal()
         self._leaving -= {uid}
         file = cdi.read_file(self.settings.cdi, uid)
-        if uid not in self._kept and file.cpus:
-            # Somebody else has prepared it since we looked.
+        if uid not in self._kept and cdi.names_others(self.settings.cdi, self._kept):
+            # Somebody else has prepared it, or another one, since we looked: two drivers by mistake.
             self.recheck()
         known = self._holdings.get(uid)
         scene = self._scene(without=uid)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:
     except (OSError, ValueError) as error:
         return {}, (CdiFault("unreadable", str(folder), f"failed to list CDI files: {error}"),)
     for name in names:
-        if not name.startswith(_PREFIX) or not name.endswith(_SUFFIX):
+        if not _is_ours(name):
             continue
         uid = name[len(_PREFIX) : -len(_SUFFIX)]
         if problem := check_uid(uid):
@@ -136,8 +136,22 @@ def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:
     return files, tuple(faults)
 
 
+def names_others(folder: Path, known: Collection[str]) -> bool:
+    """Whether a file names CPUs for a claim that is not known."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+    except (OSError, ValueError):
+        return False
+    uids = (name[len(_PREFIX) : -len(_SUFFIX)] for name in names if _is_ours(name))
+    return any(uid not in known and not check_uid(uid) and read_file(folder, uid).cpus for uid in uids)
+
+
 def is_there(folder: Path, uid: str) -> bool:
     return os.path.lexists(folder / file_name(uid))
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 def read_file(folder: Path, uid: str) -> CdiFile:

@@ -230,7 +230,11 @@ class NriEnforcer:
                 pass
             self._wake.clear()
             waiting, self._waiting = self._waiting, []
-            done = await self._push()
+            try:
+                done = await self._push()
+            except Exception:  # a bug here must not end pinning for good
+                _log.exception("containers are not changed")
+                done = False
             for future in waiting:
                 if not future.done():
                     future.set_result(None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
@@ -279,13 +279,15 @@ def judge(container: ContainerView, scene: Scene) -> Verdict:
     kept: list[str] = []
     fault = None
     for uid in container.claims:
-        found = _claim_fault(container, uid, scene)
+        owned = found = _claim_fault(container, uid, scene)
+        if found is not None and found.reason is Reason.OWNED:
+            # Who got in meanwhile uses the claim with others; to move it away would help nobody.
+            found = _claim_fault(container, uid, replace(scene, owners={}))
         if found is not None and found.reason in (Reason.MISMATCH, Reason.DISPUTED):
             return Verdict(None, found)
-        # Who got in meanwhile uses the claim with others; to move it away would help nobody.
-        if found is None or found.reason is Reason.OWNED:
+        if found is None:
             kept.append(uid)
-        fault = fault or found
+        fault = fault or found or owned
     return _settle(container, kept, scene, fault)
 
 

@@ -499,3 +499,14 @@ def test_claims_from_many_threads(desk: Desk) -> None:
     assert all(isinstance(answer, Holding) for answer in answers)
     assert len(book.held) == 16
     assert desk.open().holdings == book.holdings
+
+
+def test_what_another_driver_prepared_meanwhile_is_not_given_again(desk: Desk) -> None:
+    one, two = desk.open(), desk.open()
+    first = prepared(one, make_claim(1, Asked(N0, "3")))
+    second = prepared(two, make_claim(2, Asked(N0, "3")))
+    assert not first.cpus & second.cpus
+    assert set(two.holdings) == {uid_of(1), uid_of(2)}
+    third = prepared(one, make_claim(3, Asked(N0, "2")))
+    assert not third.cpus & (first.cpus | second.cpus)
+    assert set(desk.open().holdings) == {uid_of(1), uid_of(2), uid_of(3)}

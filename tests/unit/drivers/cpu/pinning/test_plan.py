@@ -303,6 +303,23 @@ def test_a_running_container_of_a_second_pod_stays_with_the_claim() -> None:
     assert verdict.fault.reason is Reason.OWNED
 
 
+def test_who_got_in_goes_when_the_claim_is_released() -> None:
+    book = Book(machine(4), B)
+    verdict = judge(view("one", A), replace(scene(book), owners={"a": "uid-other"}))
+    assert verdict.wanted is not None
+    assert verdict.wanted.cpus == cpus("0-1")
+    assert verdict.fault is not None
+    assert verdict.fault.reason is Reason.UNKNOWN
+
+
+def test_who_got_in_keeps_what_it_has_while_the_claim_is_disputed() -> None:
+    book = Book(machine(4), replace(A, disputed="why"))
+    verdict = judge(view("one", A), replace(scene(book), owners={"a": "uid-other"}))
+    assert verdict.wanted is None
+    assert verdict.fault is not None
+    assert verdict.fault.reason is Reason.DISPUTED
+
+
 def test_a_scene_never_shares_what_is_held() -> None:
     class Torn(Book):
         @property

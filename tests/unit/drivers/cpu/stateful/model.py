@@ -53,6 +53,11 @@ class Model:
     def in_dispute(self) -> set[str]:
         return self.disputed | self.doubts.keys()
 
+    @property
+    def strangers(self) -> bool:
+        """Whether there are files of claims that are not known."""
+        return any(uid not in self.granted and cpus != DAMAGED for uid, cpus in self.files.items())
+
     def wanted(self, told: dict[str, set[int]]) -> set[int] | None:
         """What a container should run on that was told so; None: it keeps what it has."""
         own: set[int] = set()

@@ -156,7 +156,11 @@ class Nodes(RuleBasedStateMachine):
         claim = self.claim(device, amount, second)
         if claim is None:
             return
-        linked, fits = self.linked, self.world.fits(claim)
+        linked = self.linked
+        if linked and self.model.strangers:
+            self.run(self.world.prepare(claim))
+            return
+        fits = self.world.fits(claim)
         answer = self.run(self.world.prepare(claim))
         if not linked:
             assert isinstance(answer, Refusal)
@@ -370,7 +374,7 @@ class Nodes(RuleBasedStateMachine):
         if uid in self.model.files and not self.model.amnesia:
             self.world.alter_file(uid, cpus)
 
-    @happens(1, when=lambda self: not self.up, cpus=some_of(1, 3))
+    @happens(1, cpus=some_of(1, 3))
     def another_driver_prepares(self, cpus: set[int]) -> None:
         self.world.alter_file(uid_of(self.next()), cpus)
 
@@ -389,6 +393,8 @@ class Nodes(RuleBasedStateMachine):
     async def _at_once(self, amounts: list[int], shared: int, number: int) -> None:
         world = self.world
         assert world.driver is not None
+        if world.model.strangers:
+            return
         claims = [claim for amount in amounts if (claim := self.claim(number, amount, False)) is not None]
         boxes = [f"c{self.next()}" for _ in range(shared)]
         made = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))

@@ -240,11 +240,14 @@ class World:
         """Ask the driver; the CPUs of the claim as its CDI file has them."""
         assert self.driver is not None
         uid = claim.ref.uid
+        strangers = self.linked and uid not in self.model.granted and self.model.strangers
+        if strangers:
+            self.model.compare()  # what another driver has prepared meanwhile is taken over first
         before = self.snapshot()
         needed = self.linked and self.needed
         answer = await self.driver.prepare(claim)
         if isinstance(answer, Refusal):
-            if uid not in self.model.granted:
+            if uid not in self.model.granted and not strangers:
                 assert self.snapshot() == before, "a refused claim leaves a trace"
             return answer
         cpus = self.file(uid)
