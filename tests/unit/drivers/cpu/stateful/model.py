@@ -25,6 +25,8 @@ class Model:
     #: Claims that a container was told other CPUs of when the driver last looked at all of them, and the CPUs
     #: that are kept for it: which of those it was told is up to the driver.
     doubts: dict[str, set[int]] = field(default_factory=dict)
+    #: Claims that the cluster does not know any more: without a file they were released by somebody else.
+    deleted: set[str] = field(default_factory=set)
     #: Whether the record on the disk is gone or damaged.
     amnesia: bool = False
 
@@ -130,6 +132,8 @@ class Model:
                     self.disputed.add(uid)
         for uid in self.granted:
             whole = self.files.get(uid, DAMAGED) != DAMAGED
+            if uid not in self.files and uid in self.deleted:
+                continue
             if not whole and uid not in self.disputed:
                 self.files[uid] = set(self.granted[uid])
         if (self.granted, self.contested, self.disputed) != before:

@@ -1,0 +1,12 @@
+"""What happens to a driver, told step by step: the stories of `stories.txt`, one test each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.drivers.cpu.stateful.script import STORIES, play
+
+
+@pytest.mark.parametrize("script", STORIES.values(), ids=list(STORIES))
+def test_story(script: str) -> None:
+    play(script)
