@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -38,7 +38,7 @@ from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, Mode, PinSet
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.stale import StaleClaims
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Refusal
+from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
 from plimsoll.errors import ApiError
 from plimsoll.wire.ttrpc import end_tasks
 from tests.unit.drivers.cpu.book.desk import NODE, Asked, make_claim, uid_of
@@ -128,13 +128,14 @@ class World:
         self._machines = 0
         self._set_machine(topology)
         self._patience = patch.multiple(
-            driver_module,
-            make_enforcer=quick_enforcer,
-            LINK_SECONDS=0.02,
-            Station=lambda *parts, **more: Station(self),
+            driver_module, make_enforcer=quick_enforcer, LINK_SECONDS=0.02, **self.parts()
         )
 
     # -- the frame
+
+    def parts(self) -> dict[str, Any]:
+        """What stands in for parts of the driver."""
+        return {"Station": lambda *parts, **more: Station(self)}
 
     @property
     def settings(self) -> CpuSettings:
@@ -208,8 +209,11 @@ class World:
         await driver.start()
         self.driver = driver
         self.model.restart()
-        station = cast(Station, driver.station)
-        await self.until(lambda: set(driver.topology.all) == self.model.online and station.looks > 0)
+        await self.until(lambda: set(driver.topology.all) == self.model.online and self.looked_after(driver))
+
+    def looked_after(self, driver: CpuDriver) -> bool:
+        """Whether the driver has looked at its files since it began: it does so every while."""
+        return cast(Station, driver.station).looks > 0
 
     async def stop_driver(self) -> None:
         driver, self.driver = self.driver, None
@@ -244,6 +248,15 @@ class World:
         self.api.claims[claim.ref.name] = claim.tree
         return claim
 
+    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+        """As the node asks; directly."""
+        assert self.driver is not None
+        return await self.driver.prepare(claim)
+
+    async def call_unprepare(self, ref: ClaimRef) -> Refusal | None:
+        assert self.driver is not None
+        return await self.driver.unprepare(ref)
+
     async def prepare(self, claim: AllocatedClaim) -> Refusal | set[int]:
         """Ask the driver; the CPUs of the claim as its CDI file has them."""
         assert self.driver is not None
@@ -253,16 +266,16 @@ class World:
             self.model.compare()  # what another driver has prepared meanwhile is taken over first
         before = self.snapshot()
         needed = self.linked and self.needed
-        answer = await self.driver.prepare(claim)
+        answer = await self.call_prepare(claim)
         if isinstance(answer, Refusal):
             if uid not in self.model.granted and not strangers:
                 assert self.snapshot() == before, "a refused claim leaves a trace"
             return answer
         cpus = self.file(uid)
         assert cpus is not None
-        assert all(
-            device.cdi == (f"dra.k8s.io/cpu=claim-{uid}",) and device.pool == NODE for device in answer
-        )
+        for device in answer:
+            assert device.cdi[0] == f"dra.k8s.io/cpu=claim-{uid}"
+            assert device.pool == NODE
         assert len(answer) == len(claim.results)
         if uid in self.model.granted:
             assert cpus == self.model.granted[uid], "a repeated call gives other CPUs"
@@ -334,7 +347,7 @@ class World:
     async def unprepare(self, uid: str) -> Refusal | None:
         assert self.driver is not None
         ref = self.claims[uid].ref if uid in self.claims else ClaimRef("default", "any", uid)
-        answer = await self.driver.unprepare(ref)
+        answer = await self.call_unprepare(ref)
         if answer is None:
             self.model.release(uid)
             self.claims.pop(uid, None)

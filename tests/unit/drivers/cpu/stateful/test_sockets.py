@@ -1,0 +1,176 @@
+"""The same with every socket there is: claims come from an API server by way of the agent's side of gRPC, and
+the driver registers, publishes and answers as in a cluster. Fewer steps, for all of that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.settings import DRIVER_NAME
+from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.node.layout import Layout
+from plimsoll.node.plugins import Plugins
+from plimsoll.node.prepared import DriverFault
+from tests.unit.drivers.cpu.book.desk import NODE, make_claim
+from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
+from tests.unit.drivers.kit.world import World as Earth
+from tests.unit.drivers.kit.world import world as earth
+from tests.unit.node.plugins.peers import QUICK
+
+
+class Wired(World):
+    """A node whose driver is asked over sockets."""
+
+    def __init__(self, sky: Earth, age: Age) -> None:
+        super().__init__(age)
+        self.sky = sky
+        self.api = cast(Any, sky.client)
+        self.plugins = Plugins(Layout(self.settings.kubelet_root), times=QUICK)
+        self.count = 0
+
+    def parts(self) -> dict[str, Any]:
+        return {}
+
+    def looked_after(self, driver: CpuDriver) -> bool:
+        return True
+
+    async def open(self) -> None:
+        await self.plugins.start()
+        await super().open()
+
+    async def close(self) -> None:
+        await self.plugins.stop()
+        await super().close()
+
+    async def connected(self) -> None:
+        await super().connected()
+        if self.driver is not None:
+            driver = self.driver
+            await self.until(lambda: driver.station.registered and driver.station.published, driver.problems)
+            await self.until(lambda: any(each.connected for each in self.plugins.drivers()))
+
+    async def kill_driver(self) -> None:
+        if self.driver is not None:
+            await self.driver.station.stop()  # a process that is killed loses its sockets
+        await super().kill_driver()
+
+    async def restart_agent(self) -> None:
+        await self.plugins.stop()
+        self.plugins = Plugins(Layout(self.settings.kubelet_root), times=QUICK)
+        await self.plugins.start()
+        await self.connected()
+
+    async def add_claim(self, *asked: Asked) -> AllocatedClaim:
+        """A claim in the API, with devices."""
+        self.count += 1
+        name = f"claim-{self.count}"
+        results = [replace(each, request="it").tree() | {"pool": NODE} for each in asked]
+        ref = await self.sky.add_claim(name, more=results)
+        claim = make_claim(ref.uid, *(replace(each, request="it") for each in asked))
+        return replace(claim, ref=ref)
+
+    async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | Refusal:
+        answer: Any = (await self.plugins.prepare(DRIVER_NAME, [claim.ref]))[claim.ref.uid]
+        return Refusal(answer.message) if isinstance(answer, DriverFault) else answer
+
+    async def call_unprepare(self, ref: ClaimRef) -> Refusal | None:
+        answer: Any = (await self.plugins.unprepare(DRIVER_NAME, [ref]))[ref.uid]
+        return Refusal(answer.message) if isinstance(answer, DriverFault) else None
+
+
+async def _live(world: Wired, dice: Random, steps: int) -> None:
+    for boxes in range(steps):
+        uids = sorted(world.model.granted)
+        running = sorted(world.runtime.boxes)
+        what = dice.choices(
+            [
+                "claim",
+                "again",
+                "shared",
+                "pod",
+                "end",
+                "release",
+                "driver",
+                "kill",
+                "runtime",
+                "agent",
+                "hotplug",
+            ],
+            [6, 2, 4, 6, 2, 4, 1, 1, 1, 1, 2],
+        )[0]
+        if what == "claim":
+            share = f"00000000-0000-4000-8000-{dice.getrandbits(40):012x}"
+            asked = Asked(f"cpudevnuma{dice.randrange(2):03d}", str(dice.randint(1, 3)), share=share)
+            claim = await world.add_claim(asked)
+            fits = world.fits(claim)
+            answer = await world.prepare(claim)
+            assert isinstance(answer, Refusal) != fits, answer
+        elif what == "again" and uids:
+            uid = dice.choice(uids)
+            assert await world.prepare(world.claims[uid]) == world.model.granted[uid]
+        elif what == "shared" and len(running) < 8:
+            await world.create(f"c{boxes}", "s", finish=dice.random() < 0.8)
+        elif what == "pod" and uids and len(running) < 8:
+            uid = dice.choice(uids)
+            await world.create(f"c{boxes}", f"p{uid}", [uid])
+        elif what == "end" and running:
+            await world.runtime.end(dice.choice(running))
+        elif what == "release" and uids:
+            uid = dice.choice(uids)
+            await world.runtime.remove_pod(f"p{uid}")
+            assert await world.unprepare(uid) is None
+        elif what in ("driver", "kill"):
+            before = world.snapshot()[:4]
+            await (world.stop_driver() if what == "driver" else world.kill_driver())
+            await world.start_driver()
+            assert world.snapshot()[:4] == before
+            await world.connected()
+        elif what == "runtime":
+            await world.runtime.stop()
+            await world.until(lambda: world.driver is None or not world.driver.enforcer.linked)
+            await world.runtime.start()
+            await world.connected()
+        elif what == "agent":
+            await world.restart_agent()
+        elif what == "hotplug":
+            await world.switch(set(dice.sample(range(8), dice.randint(0, 3))))
+        await world.check()
+
+
+def _play(seed: int, steps: int) -> None:
+    async def story() -> None:
+        dice = Random(seed)
+        async with earth() as sky:
+            node = await sky.add_node(NODE)
+            assert node
+            world = Wired(sky, dice.choice(list(Age)))
+            try:
+                await world.open()
+                await _live(world, dice, steps)
+                for pod in sorted(world.runtime.pods):
+                    await world.runtime.remove_pod(pod)
+                for uid in sorted(world.model.granted):
+                    assert await world.unprepare(uid) is None
+                await world.check()
+                assert not list(world.settings.cdi.glob("*"))
+            finally:
+                await world.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_with_all_its_sockets(seed: int) -> None:
+    _play(seed, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_a_node_with_all_its_sockets_for_long(seed: int) -> None:
+    _play(seed, 150)
