@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, note, settings
+from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -427,8 +427,13 @@ class Nodes(RuleBasedStateMachine):
             self.run(self.world.check())
 
 
+# Failing waits in vain, many times over while examples are made smaller: what happened can be read as it is.
 QUICK = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 LONG = settings(QUICK, max_examples=250, stateful_step_count=80)
 
