@@ -65,6 +65,8 @@ UNLINKED_SECONDS = 30.0
 LINK_SECONDS = 3.0
 #: Between two looks whether CDI files are still there.
 FILES_LOOK_SECONDS = 5.0
+#: How many containers are named in the log at once; the pages name all.
+_MOST_TOLD = 5
 _TELL_FIX = (
     "let the driver's account patch resourceclaims/status and associated-node:patch resourceclaims/driver,"
     " or set reportCPUs: false"
@@ -104,6 +106,7 @@ class CpuDriver(Driver):
         self._unlinked_since: float | None = None
         self._told_unlinked = False
         self._was_watched = False
+        self._told_faults: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] = ()
         self._leftovers = Leftovers(client, self.station.release, stale=stale, every=stale_every, clock=clock)
         self._files_every = files_every
@@ -251,9 +254,7 @@ class CpuDriver(Driver):
                 self._begin(self._apply(), "claims that were found")
             return answer
         # The shared containers leave before anybody is told of the CPUs.
-        faults = await self.enforcer.apply()
-        for fault in faults:
-            _log.warning("claim %s: %s", claim.ref, fault)
+        await self._apply()
         self._observer.prepared(SUCCESS, self._clock() - began)
         if not known and answer.granted:
             self._observer.assigned(len(answer.granted))
@@ -301,8 +302,14 @@ class CpuDriver(Driver):
         return self.book.near_of(claim, slices)
 
     async def _apply(self) -> None:
-        for fault in await self.enforcer.apply():
-            _log.warning("%s", fault)
+        """Bring running containers in line; what is wrong is told once, however many claims come meanwhile."""
+        faults = tuple(map(str, await self.enforcer.apply()))
+        if faults != self._told_faults:
+            self._told_faults = faults
+            for fault in faults[:_MOST_TOLD]:
+                _log.warning("%s", fault)
+            if len(faults) > _MOST_TOLD:
+                _log.warning("and %d containers more", len(faults) - _MOST_TOLD)
 
     async def _learn(self) -> None:
         """Ask the API server what it keeps of devices, until it answers; then publish."""

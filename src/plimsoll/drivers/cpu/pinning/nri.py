@@ -28,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,8 @@ class NriEnforcer:
         self._linked = False
         self._no_pushes = False
         self._wake = asyncio.Event()
+        #: Set when something is heard of a container, or the link is gone.
+        self._news = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         #: What was given to containers that are being made, for validation.
@@ -138,9 +141,9 @@ class NriEnforcer:
         """Leave; containers stay as they are."""
         tasks, self._tasks = self._tasks, []
         await end_tasks(tasks)
-        self._release_waiting()
         self._linked = False
         self.link_error = "stopped"
+        self._release_waiting()
 
     async def wait_linked(self) -> None:
         await self._plugin.wait_synchronized()
@@ -204,10 +207,15 @@ class NriEnforcer:
         Never from inside a handler.
         """
         if self._linked and self.pushes and self._tasks:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(done)
-            self._wake.set()
-            await asyncio.wait((done,), timeout=self._patience)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._pushed()
+                    # Containers that are just being made can be changed only when they are.
+                    while self._linked and self._roll.outdated(self._scene()):
+                        self._news.clear()
+                        await self._news.wait()
+                        if self._linked:
+                            await self._pushed()
         elif self._linked:
             self.counters.deferred += len(self._roll.due(self._scene()))
         return self.faults()
@@ -219,6 +227,13 @@ class NriEnforcer:
             if entry is not None:
                 entry.view = replace(entry.view, cpus="")
         await self.apply()
+
+    async def _pushed(self) -> None:
+        """Have everything pushed that is due now."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self._wake.set()
+        await done
 
     async def _push_forever(self) -> None:
         pause: float | None = None
@@ -285,6 +300,7 @@ class NriEnforcer:
             if not future.done():
                 future.set_result(None)
         self._waiting = []
+        self._news.set()
 
     # -- the runtime comes and goes
 
@@ -382,6 +398,7 @@ class NriEnforcer:
         """A container is made, or runs: from now on it can be changed."""
         self._answers.pop(request.container.id, None)
         self._roll.see(read_container(request.container, request.pod))
+        self._news.set()
         if self._roll.due(self._scene(), unsure=self.pushes):
             self._wake.set()
 
@@ -415,6 +432,7 @@ class NriEnforcer:
 
     def _forget(self, container: str) -> None:
         self._answers.pop(container, None)
+        self._news.set()
         if self._roll.forget(container):
             self._changed()
 

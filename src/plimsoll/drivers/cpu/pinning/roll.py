@@ -172,6 +172,17 @@ class Roll:
         changes.sort(key=lambda change: not change.loses)
         return changes
 
+    def outdated(self, scene: Scene) -> bool:
+        """Whether containers are being made that were given CPUs which they should not have any more."""
+        being_made = {id for id, entry in self.entries.items() if not entry.made}
+        if not being_made:
+            return False
+        verdicts = self.verdicts(scene)
+        return any(
+            (want := verdicts[id].wanted) is not None and not agrees(self.entries[id].view, want)
+            for id in being_made
+        )
+
     def admit(self, view: ContainerView, scene: Scene, *, patient: bool) -> Admission | PinFault:
         """Whether a container may be made, what it is given and what others are given before it.
 

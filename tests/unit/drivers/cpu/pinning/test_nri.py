@@ -425,6 +425,37 @@ def test_on_old_runtimes_nothing_is_made_beside_a_container_that_is_just_being_m
     with_script(story, Book(machine(4)))
 
 
+def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        assert given(await script.create("s")) == "0-3"
+        book.hold(A)
+        applying = asyncio.create_task(enforcer.apply())
+        await asyncio.sleep(0.05)
+        assert not applying.done()
+        assert script.updates == []
+        await script.news(5, "s", cpus="0-3")
+        async with asyncio.timeout(5):
+            assert await applying == ()
+        assert changes(script.updates[-1]) == {"s": "2-3"}
+
+    async def gone(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+        await script.synchronize()
+        await script.create("s")
+        book.hold(A)
+        applying = asyncio.create_task(enforcer.apply())
+        await asyncio.sleep(0.05)
+        assert not applying.done()
+        await script.call(
+            "StopContainer", nri.StopContainerRequest(pod=sandbox("s"), container=container("s"))
+        )
+        async with asyncio.timeout(5):
+            assert await applying == ()
+
+    with_script(story, Book(machine(4)), runtime=NEW, patience=60)
+    with_script(gone, Book(machine(4)), runtime=NEW, patience=60)
+
+
 def test_updates_can_be_forced_and_forbidden() -> None:
     async def forced(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
