@@ -302,7 +302,7 @@ class CpuDriver(Driver):
         return self.book.near_of(claim, slices)
 
     async def _apply(self) -> None:
-        """Bring running containers in line; what is wrong is told once, however many claims come meanwhile."""
+        """Bring running containers in line; what is wrong is told once, however many claims come."""
         faults = tuple(map(str, await self.enforcer.apply()))
         if faults != self._told_faults:
             self._told_faults = faults
