@@ -12,15 +12,13 @@ from random import Random
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, Phase, note, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
 from plimsoll.drivers.kit import AllocatedClaim, Refusal
 from tests.unit.drivers.cpu.stateful.world import WHOLE, Age, Asked, World, uid_of
 
+AGES = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"group_by": GroupBy.MACHINE},
@@ -74,33 +72,25 @@ def some_of(few: int, most: int) -> Pick:
     return lambda dice: set(dice.sample(range(8), dice.randint(few, most)))
 
 
-class Nodes(RuleBasedStateMachine):
-    """A node. Its rules are what can happen there."""
+class Node:
+    """A node, and what can happen there. `told` is what did."""
 
-    ages: tuple[Age, ...] = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
-
-    @initialize(
-        extra=st.sampled_from(SETTINGS),
-        age=st.integers(0, 11),
-        orderly=st.booleans(),
-        parts=st.integers(1, 4),
-    )
-    def begin(self, extra: dict[str, Any], age: int, orderly: bool, parts: int) -> None:
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
         self.runner = asyncio.Runner()
-        self.world = World(self.ages[age % len(self.ages)], WHOLE, **extra)
-        self.world.runtime.orderly = orderly
-        self.world.runtime.parts = parts
+        extra, age = dice.choice(SETTINGS), dice.choice(AGES)
+        self.world = World(age, WHOLE, **extra)
+        self.world.runtime.orderly = maybe(dice)
+        self.world.runtime.parts = dice.randint(1, 4)
         self.count = 0
-        #: Claims that were taken from containers which still run: their UIDs do not come again.
-        self.making: list[str] = []
+        self.told = [f"{age.name.lower()} runtime, {extra}"]
         self.run(self.world.open())
 
-    def teardown(self) -> None:
-        if hasattr(self, "runner"):
-            try:
-                self.run(self.world.close())
-            finally:
-                self.runner.close()
+    def close(self) -> None:
+        try:
+            self.run(self.world.close())
+        finally:
+            self.runner.close()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
@@ -115,7 +105,7 @@ class Nodes(RuleBasedStateMachine):
 
     @property
     def up(self) -> bool:
-        return hasattr(self, "world") and self.world.driver is not None
+        return self.world.driver is not None
 
     @property
     def linked(self) -> bool:
@@ -409,40 +399,34 @@ class Nodes(RuleBasedStateMachine):
                 world.check_grant(claim, cpus)
                 world.note_grant(claim, cpus)
 
-    @rule(seed=st.integers(0, 2**32 - 1))
-    def next_thing(self, seed: int) -> None:
-        """What may happen now, the usual more often than the odd."""
-        dice = Random(seed)
+    def step(self) -> None:
+        """What may happen now, the usual more often than the odd; then everything must be as promised."""
         may = [one for one in HAPPENINGS if one.when(self)]
-        (chosen,) = dice.choices(may, [one.weight for one in may])
-        values = {name: pick(dice) for name, pick in chosen.values.items()}
-        note(f"{chosen.name} {values}")
+        (chosen,) = self.dice.choices(may, [one.weight for one in may])
+        values = {name: pick(self.dice) for name, pick in chosen.values.items()}
+        self.told.append(f"{chosen.name} {values or ''}")
         getattr(self, chosen.name)(**values)
-
-    # -- what must be
-
-    @invariant()
-    def all_is_well(self) -> None:
-        if hasattr(self, "world"):
-            self.run(self.world.check())
+        self.run(self.world.check())
 
 
-# Failing waits in vain, many times over while examples are made smaller: what happened can be read as it is.
-QUICK = settings(
-    max_examples=40,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
-LONG = settings(QUICK, max_examples=250, stateful_step_count=80)
+def play(seed: int, steps: int) -> None:
+    node = Node(Random(seed))
+    try:
+        for _ in range(steps):
+            node.step()
+    except (AssertionError, TimeoutError) as error:
+        lines = "\n".join(node.told)
+        raise AssertionError(f"seed {seed}, after:\n{lines}\n{type(error).__name__}: {error}") from error
+    finally:
+        node.close()
 
 
-class NodesForLong(Nodes):
-    """The same."""
+@pytest.mark.parametrize("seed", range(40))
+def test_any_order_of_events(seed: int) -> None:
+    play(seed, 40)
 
 
-TestNodes = Nodes.TestCase
-TestNodes.settings = QUICK
-TestNodesForLong = pytest.mark.slow(NodesForLong.TestCase)
-TestNodesForLong.settings = LONG
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1300))
+def test_any_order_of_events_for_long(seed: int) -> None:
+    play(seed, 150)
