@@ -411,10 +411,12 @@ class World:
             if box.told.keys() & told.keys():
                 if box.pod != pod:
                     return True
-            elif own and self.runtime.is_stubborn(box.id):
-                return True  # what it has is not known
-            elif own & self.runtime.cpus(box.id) and (self.model.wanted(box.told) is None or not box.made):
-                return True
+            elif own:
+                stays = self.model.wanted(box.told) is None
+                unsure = self.runtime.is_stubborn(box.id) or (stays and not self.runtime.age.pushes)
+                # Where it is not known what another one has, it may have anything.
+                if unsure or ((stays or not box.made) and own & self.runtime.cpus(box.id)):
+                    return True
         # A claim belongs to the first pod that used it until the sandbox of that is gone.
         return any(self.users.get(uid, pod) != pod for uid in told)
 
