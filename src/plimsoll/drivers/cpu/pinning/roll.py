@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.drivers.cpu.book.holdings import union
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     PinFault,
@@ -210,13 +211,13 @@ class Roll:
             entry = self.entries[id]
             if id == view.id:
                 continue
+            common = view.claims.keys() & entry.view.claims.keys() & scene.holdings.keys()
+            alone = own - union(scene.holdings[uid].granted for uid in common)
             future = verdict.wanted.cpus if verdict.wanted is not None else EMPTY
-            if future & own:
-                continue  # of the same claim
             # One that may not have done as it was told may be anywhere, and so may one whose CPUs are all
             # offline: the kernel lets it run where its parent may.
             has = entry.cpus if entry.sure else None
-            both = own if has is None or not has & scene.topology.all else has & own
+            both = alone if has is None or not has & scene.topology.all else has & alone
             stays = not future or entry.refused is not None or not (entry.made or patient)
             if both and stays:
                 return crowd(view, entry.view, both)

@@ -350,10 +350,11 @@ class Runtime:
         """A container with claims is alone on their CPUs from the beginning."""
         if not self.linked:
             return
-        own = set().union(*box.told.values()) & self.online()
         for other in self.boxes.values():
-            if other is box or other.told.keys() & box.told.keys():
+            if other is box:
                 continue
+            alone = [cpus for uid, cpus in box.told.items() if uid not in other.told]
+            own = set().union(*alone) & self.online()
             # One that is being made cannot be changed yet; where changes are possible it is, when it is made.
             if other.unseen or (not other.made and self.age.pushes):
                 continue

@@ -406,17 +406,15 @@ class World:
 
     def in_the_way(self, told: dict[str, set[int]], pod: str) -> bool:
         """Whether some container may keep a new one from being made."""
-        own = set().union(*told.values()) if told else set()
         for box in self.runtime.boxes.values():
-            if box.told.keys() & told.keys():
-                if box.pod != pod:
-                    return True
-            elif own:
-                stays = self.model.wanted(box.told) is None
-                unsure = self.runtime.is_stubborn(box.id) or (stays and not self.runtime.age.pushes)
-                # Where it is not known what another one has, it may have anything.
-                if unsure or ((stays or not box.made) and own & self.runtime.cpus(box.id)):
-                    return True
+            if box.told.keys() & told.keys() and box.pod != pod:
+                return True
+            alone = set().union(*(cpus for uid, cpus in told.items() if uid not in box.told))
+            stays = self.model.wanted(box.told) is None
+            unsure = self.runtime.is_stubborn(box.id) or (stays and not self.runtime.age.pushes)
+            # Where it is not known what another one has, it may have anything.
+            if alone and (unsure or ((stays or not box.made) and alone & self.runtime.cpus(box.id))):
+                return True
         # A claim belongs to the first pod that used it until the sandbox of that is gone.
         return any(self.users.get(uid, pod) != pod for uid in told)
 
