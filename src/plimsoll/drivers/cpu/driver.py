@@ -347,10 +347,11 @@ class CpuDriver(Driver):
     def _rearrange(self, topology: Topology, *, changed: bool = False) -> None:
         """Decide anew what is published, and publish it if that is something else, or has `changed`."""
         book = self.book
-        arrangement = arrange(topology, self.settings, earlier=book.arrangement, held=book.by_device)
-        if topology != book.topology or arrangement != book.arrangement:
-            changed = True
-            self._tell((*book.change(topology, arrangement), *arrangement.warnings))
+        with book.lock:  # no claim gets CPUs meanwhile that are to be shared from now on
+            arrangement = arrange(topology, self.settings, earlier=book.arrangement, held=book.by_device)
+            if topology != book.topology or arrangement != book.arrangement:
+                changed = True
+                self._tell((*book.change(topology, arrangement), *arrangement.warnings))
         if changed:
             self.station.publish()
             self.station.tell_health()

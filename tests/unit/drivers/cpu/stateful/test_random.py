@@ -376,11 +376,12 @@ class Node:
         amounts=of([1, 1], [2, 1], [3, 2], [1, 2, 3], [1, 1, 1]),
         shared=of(0, 1, 2),
         number=some,
+        off=of(None, None, {3}, {0, 6}),
     )
-    def at_once(self, amounts: list[int], shared: int, number: int) -> None:
-        self.run(self._at_once(amounts, shared, number))
+    def at_once(self, amounts: list[int], shared: int, number: int, off: set[int] | None) -> None:
+        self.run(self._at_once(amounts, shared, number, off))
 
-    async def _at_once(self, amounts: list[int], shared: int, number: int) -> None:
+    async def _at_once(self, amounts: list[int], shared: int, number: int, off: set[int] | None) -> None:
         world = self.world
         assert world.driver is not None
         if world.model.strangers:
@@ -388,15 +389,19 @@ class Node:
         claims = [claim for amount in amounts if (claim := self.claim(number, amount, False)) is not None]
         boxes = [f"c{self.next()}" for _ in range(shared)]
         made = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))
+        switched = asyncio.gather(*([world.switch(off)] if off is not None else []))
+        before = set(world.model.usable)
         answers = await asyncio.gather(*(world.driver.prepare(claim) for claim in claims))
         await made
+        await switched
+        world.spoken = world.runtime.answers
         for claim, answer in zip(claims, answers, strict=True):
             cpus = world.file(claim.ref.uid)
             if isinstance(answer, Refusal):
                 assert cpus is None
             else:
                 assert cpus is not None
-                world.check_grant(claim, cpus)
+                world.check_grant(claim, cpus, usable=before | world.model.usable)
                 world.note_grant(claim, cpus)
 
     def step(self) -> None:

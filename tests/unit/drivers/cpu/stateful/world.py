@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,6 +51,8 @@ WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are 
 PATIENCE = 5.0
 #: How long a driver waits for a runtime; its changes do not come to pass where that takes longer.
 LIMIT = 0.2
+#: How long a claim waits for others to leave its CPUs.
+LEAVING = 0.1
 
 
 class Api:
@@ -101,7 +104,7 @@ class Station:
 
 def quick_enforcer(book: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
     return NriEnforcer(
-        book, topology, settings, patience=0.1, limit=LIMIT, shortest=0.001, longest=0.02, retry=0.002
+        book, topology, settings, patience=LEAVING, limit=LIMIT, shortest=0.001, longest=0.02, retry=0.002
     )
 
 
@@ -266,7 +269,9 @@ class World:
             self.model.compare()  # what another driver has prepared meanwhile is taken over first
         before = self.snapshot()
         needed = self.linked and self.needed
+        failed, began = self.driver.enforcer.counters.failed, time.monotonic()
         answer = await self.call_prepare(claim)
+        in_time = time.monotonic() - began < LEAVING and self.driver.enforcer.counters.failed == failed
         if isinstance(answer, Refusal):
             if uid not in self.model.granted and not strangers:
                 assert self.snapshot() == before, "a refused claim leaves a trace"
@@ -284,21 +289,29 @@ class World:
         self.check_grant(claim, cpus)
         assert not needed or self.model.shared - cpus, "the shared pool is empty and in use"
         self.note_grant(claim, cpus)
+        if in_time and self.runtime.age.pushes and self.linked:
+            self.check_left(uid, cpus)
         return cpus
+
+    def check_left(self, uid: str, cpus: set[int]) -> None:
+        """When a claim is answered, others have left its CPUs, where the runtime does as it is told."""
+        for box in self.runtime.boxes.values():
+            if box.made and self.model.wanted(box.told) and not self.runtime.is_stubborn(box.id):
+                assert uid in box.told or not self.runtime.cpus(box.id) & cpus, f"{box.id} has not left"
 
     def note_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
         self.claims[claim.ref.uid] = claim
         self.model.grant(claim.ref.uid, cpus)
         self.spoken = self.runtime.answers
 
-    def check_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
+    def check_grant(self, claim: AllocatedClaim, cpus: set[int], usable: set[int] | None = None) -> None:
         """CPUs just given: as many as asked for, of the devices asked for, nobody else's."""
         assert self.driver is not None
         holding = self.driver.book.holdings[claim.ref.uid]
         assert isinstance(holding, Holding)
         assert set(holding.granted) == cpus
         assert not cpus & self.model.held
-        assert cpus <= self.model.usable
+        assert cpus <= (usable or self.model.usable)
         assert not cpus & set(self.driver.book.arrangement.floor)
         seen: set[int] = set()
         for result, grant in zip(claim.results, holding.grants, strict=True):
@@ -308,7 +321,8 @@ class World:
             assert not seen & set(grant.cpus)
             seen |= set(grant.cpus)
         assert seen == cpus
-        assert len(self.model.shared - cpus) >= self.settings.min_shared
+        if usable is None:
+            assert len(self.model.shared - cpus) >= self.settings.min_shared
 
     def device(self, name: str) -> set[int]:
         """The CPUs that a device stands for, by its name."""
@@ -316,7 +330,8 @@ class World:
             return {cpu.id for cpu in self.whole.cpus if cpu.numa == int(name.removeprefix("cpudevnuma"))}
         if self.settings.mode is Mode.INDIVIDUAL:
             assert self.driver is not None
-            cpus = set(self.driver.book.arrangement.domains[name].cpus)
+            names = self.driver.book.arrangement.names
+            cpus = {cpu for cpu in names if names[cpu] == name}
             assert len(cpus) == 1
             return cpus
         return set(self.whole.all)
