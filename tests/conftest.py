@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A slow or busy machine must not fail a property; CI runs the same examples every time.
@@ -12,3 +15,13 @@ for _profile, _fixed in (("default", False), ("ci", True)):
         _profile, deadline=None, derandomize=_fixed, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """Processes under test send their logs to a stream that is closed when the test ends."""
+    yield
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if type(handler.formatter).__module__.startswith("plimsoll."):
+            root.removeHandler(handler)
