@@ -438,7 +438,8 @@ class Node:
     def die_while_preparing(self, at: str, device: int, amount: int) -> None:
         """Whatever was done by then: the claim has CPUs or has none, and nobody else has them."""
         world, claim = self.world, self.claim(device, amount, False)
-        if claim is None or world.driver is None or self.model.strangers or not world.fits(claim):
+        whole = self.model.files == self.model.granted  # else the restart finds more than this
+        if claim is None or world.driver is None or not whole or not world.fits(claim):
             return
         with dying(at), contextlib.suppress(Death):
             self.run(world.driver.prepare(claim))
