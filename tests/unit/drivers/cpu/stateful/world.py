@@ -512,14 +512,14 @@ class World:
             self.synchronized = runtime.synchronized
             self.doubt()
         self.check_book()
-        if not self.linked or runtime.refuses or runtime.slow >= LIMIT:
+        if not self.linked:
             return
         if runtime.age.pushes:
-            await self.until(lambda: not self.misplaced() and not self.refused(), self.misplaced)
+            if not runtime.refuses and runtime.slow < LIMIT:
+                await self.until(lambda: not self.misplaced() and not self.refused(), self.misplaced)
+        elif runtime.answers > self.spoken:
             self.spoken = runtime.answers
-        elif runtime.answers > self.spoken and not runtime.forgets:
-            self.spoken = runtime.answers
-            assert not self.misplaced(), self.misplaced()
+            assert runtime.refuses or not self.misplaced(), self.misplaced()
 
     def doubt(self) -> None:
         """All containers were looked at: some may have been told other CPUs than their claims have."""
