@@ -198,7 +198,7 @@ CPU_ARROWS: dict[str, set[str]] = {
     "settings": {"assign"},
     "claim_config": {"assign", "settings"},
     "config_file": {"assign", "settings"},
-    "report": {"settings", "topology"},
+    "report": {"config_file", "settings", "topology"},
     "devices": {"assign", "settings", "topology"},
     "book": {"assign", "claim_config", "devices", "settings", "topology"},
     "claim_status": {"book", "topology"},

@@ -9,23 +9,35 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.cluster.yaml import dump_document
-from plimsoll.drivers.cpu import settings as settings_module
+from plimsoll.drivers.cpu.config_file import dump_settings
 from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 from plimsoll.drivers.cpu.topology.overlay import say
 from plimsoll.errors import InputError
 
 LAYOUT = "v1"
 _PREFIX = "dracpu-gatherinfo-"
+#: Settings that the Go driver has, too.
+_GO_KEYS = (
+    "kubeconfig",
+    "bindAddress",
+    "hostnameOverride",
+    "reservedCPUs",
+    "cpuDeviceMode",
+    "groupBy",
+    "exposePCIeRoots",
+    "sysfsOverlay",
+    "kubeletRootDir",
+)
 
 
 def gather_info(
@@ -49,9 +61,9 @@ def gather_info(
         "l3Caches": _say_groups(topology.l3),
     }
     if settings is not None:
-        own["settings"] = _plain(settings)
+        own["settings"] = dump_settings(settings)
     if driver is not None:
-        own["driver"] = _plain(driver)
+        own["driver"] = dict(driver)
     return {
         "toolVersion": {"plimsoll": _own_version()},
         "layoutVersion": LAYOUT,
@@ -99,44 +111,14 @@ def _say_config(settings: CpuSettings | None, config: Mapping[str, Any]) -> dict
     """The effective configuration in the Go driver's keys; as there, what is empty is left out."""
     said = dict(config)
     if settings is not None:
-        reserved = settings.reserved
-        said |= {
-            "kubeconfig": settings.kubeconfig,
-            "bindAddress": settings.bind_address,
-            "hostnameOverride": settings.node,
-            "reservedCPUs": str(reserved) if isinstance(reserved, CpuSet) else "",
-            "cpuDeviceMode": str(settings.mode),
-            "groupBy": str(settings.group_by),
-            "exposePCIeRoots": settings.pcie_roots,
-            "sysfsOverlay": str(settings.overlay or ""),
-            "kubeletRootDir": str(settings.kubelet_root),
-            "publishNodeAllocatableResourceMapping": settings.mapping is not settings_module.Mapping.OFF,
-        }
+        dumped = dump_settings(settings)
+        said |= {key: dumped[key] for key in _GO_KEYS if key in dumped}
+        said["publishNodeAllocatableResourceMapping"] = settings.mapping is not MappingChoice.OFF
     return {key: value for key, value in said.items() if value not in ("", False, None)}
 
 
 def _say_groups(groups: Mapping[int, CpuSet]) -> list[dict[str, Any]]:
     return [{"id": group, "cpus": str(cpus)} for group, cpus in groups.items()]
-
-
-def _plain(value: Any) -> Any:
-    """A value as a tree that can be written down."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (CpuSet, Path)):
-        return str(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [
-            _plain(entry)
-            for entry in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)
-        ]
-    return str(value)
 
 
 def _own_version() -> str:

@@ -90,9 +90,7 @@ def test_wide_smt_has_no_sibling_but_siblings() -> None:
 
 def test_what_is_odd_is_told() -> None:
     topology = Topology(make_machine().cpus, skipped=(Skipped(9, "why"),), remarks=("odd",))
-    own = gather_info(topology, driver={"ready": True, "pool": CpuSet([1, 2]), "root": Path("/x")})[
-        "plimsoll"
-    ]
+    own = gather_info(topology, driver={"ready": True, "pool": "1-2", "root": "/x"})["plimsoll"]
     assert own["skipped"] == [{"cpuID": 9, "reason": "why"}]
     assert own["remarks"] == ["odd"]
     assert own["driver"] == {"ready": True, "pool": "1-2", "root": "/x"}
@@ -111,8 +109,8 @@ def test_settings_that_are_off_are_left_out_of_the_config_and_told_in_full() -> 
     assert "publishNodeAllocatableResourceMapping" not in report["driverConfig"]
     assert "reservedCPUs" not in report["driverConfig"]
     assert report["driverConfig"]["exposePCIeRoots"] is True
-    assert report["plimsoll"]["settings"]["reserved"] == 2
-    assert report["plimsoll"]["settings"]["mapping"] == "off"
+    assert report["plimsoll"]["settings"]["reservedCPUCount"] == 2
+    assert report["plimsoll"]["settings"]["nodeAllocatableForm"] == "off"
 
 
 @given(machines())

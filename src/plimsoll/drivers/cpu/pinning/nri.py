@@ -145,9 +145,6 @@ class NriEnforcer:
         self.link_error = "stopped"
         self._release_waiting()
 
-    async def wait_linked(self) -> None:
-        await self._plugin.wait_synchronized()
-
     # -- looking
 
     @property
