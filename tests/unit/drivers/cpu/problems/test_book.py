@@ -155,6 +155,15 @@ def test_issue_229_an_external_allocator_names_the_cpus(desk: Desk) -> None:
     assert f"DRA_CPUSET_{uid_of(1)}=0,3,6" in desk.file(1).read_text()
 
 
+def test_issue_164_single_cpus_are_named_without_a_device_for_each(desk: Desk) -> None:
+    """Any CPUs of the one device of a machine, in two lines of configuration."""
+    desk.extra |= MACHINE
+    book = desk.open()
+    holding = prepared(book, make_claim(1, Asked(MACHINE_DEVICE, "3"), config={"cpuset": "1,4,7"}))
+    assert str(holding.granted) == "1,4,7"
+    assert str(book.shared) == "0,2-3,5-6"
+
+
 def test_issue_295_a_claim_does_not_empty_the_shared_pool(desk: Desk) -> None:
     desk.extra |= MACHINE
     book = desk.open()

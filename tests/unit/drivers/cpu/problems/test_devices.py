@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.devices import arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode, RequestPolicy
 from plimsoll.drivers.cpu.topology import Skipped
-from tests.unit.allocate.build import attempt, claim, exactly, picked, results
+from tests.unit.allocate.build import attempt, claim, device, exactly, picked, resource_slice, results
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.validate.objects import found
@@ -132,3 +132,34 @@ def test_issue_299_legacy_attributes_are_still_there() -> None:
     for options in ({}, {"mode": Mode.INDIVIDUAL}):
         told = attributes(publish(SERVER, Form.V1_37, **options)[0])
         assert told["dra.cpu/numaNodeID"] == told["dra.net/numaNode"] == 0
+
+
+def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
+    """The standard attribute is what both drivers have in common, so the scheduler can match it."""
+    cpus = [convert(tree, ResourceSlice) for tree in slices_of(publish(SERVER), CpuSettings(NODE))]
+    name = "resource.kubernetes.io/numaNode"
+    nics = resource_slice(
+        [device("eth0", fields={"attributes": {name: {"int": 1}}})],
+        name="nics",
+        pool="nics",
+        driver="nic.example.com",
+        nodeName=NODE,
+    )
+    wanted = claim(
+        exactly("nic", select='device.driver == "nic.example.com"'),
+        exactly("cpu", select='device.driver == "dra.cpu"', capacity={"dra.cpu/cpu": "2"}),
+        constraints=[{"matchAttribute": name}],
+    )
+    assert picked(attempt([*cpus, nics], wanted)) == [["eth0", "cpudevnuma001"]]
+
+
+def test_issue_316_an_external_allocator_is_told_the_topology() -> None:
+    """Every CPU's place is in its device; of a group it is what its CPUs have in common."""
+    (cpu, *_) = [attributes(device) for device in publish(SERVER, mode=Mode.INDIVIDUAL)][-1:]
+    last = SERVER.cpus[-1]
+    assert (cpu["dra.cpu/cpuID"], cpu["dra.cpu/socketID"]) == (last.id, last.socket)
+    assert (cpu["dra.cpu/cacheL3ID"], cpu["dra.cpu/coreID"]) == (last.l3_id, last.core_id)
+    assert cpu["resource.kubernetes.io/numaNode"] == last.numa
+    caches = [attributes(device) for device in publish(SERVER, group_by=GroupBy.L3)]
+    assert [cache["dra.cpu/cacheL3ID"] for cache in caches] == list(SERVER.l3)
+    assert {cache["dra.cpu/numCPUs"] for cache in caches} == {8}
