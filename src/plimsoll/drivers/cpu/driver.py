@@ -27,6 +27,7 @@ from plimsoll.drivers.cpu.claim_status import claim_reports
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
     Abilities,
+    Arrangement,
     arrange,
     check_against_node,
     check_form,
@@ -108,6 +109,7 @@ class CpuDriver(Driver):
         self._was_watched = False
         self._told_faults: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] = ()
+        self._made: tuple[Arrangement, dict[str, CpuSet], Abilities, list[dict[str, Any]]] | None = None
         self._leftovers = Leftovers(client, self.station.release, stale=stale, every=stale_every, clock=clock)
         self._files_every = files_every
         self._tasks: set[asyncio.Task[None]] = set()
@@ -403,10 +405,14 @@ class CpuDriver(Driver):
         return {name: cpus - online for name, cpus in self.book.by_device.items() if not cpus <= online}
 
     def _devices(self) -> list[dict[str, Any]]:
-        able = self._able or Abilities()
-        return make_devices(
-            self.book.topology, self.book.arrangement, self.settings, able.form, lost=self._lost(), able=able
-        )
+        """What is published; made anew only when that depends on something else, for every claim asks."""
+        arrangement, lost, able = self.book.arrangement, self._lost(), self._able or Abilities()
+        if self._made is None or self._made[0] is not arrangement or self._made[1:3] != (lost, able):
+            devices = make_devices(
+                self.book.topology, arrangement, self.settings, able.form, lost=lost, able=able
+            )
+            self._made = (arrangement, lost, able, devices)
+        return self._made[3]
 
     def _attributes(self) -> dict[str, Mapping[str, object]]:
         return {device["name"]: device["attributes"] for device in self._devices()}
