@@ -1,0 +1,183 @@
+"""Options that every question has, and how its answer is written.
+
+Owns `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
+(`-o table|wide|json|yaml`, `--color`) and `write_report`. Colours are for terminals only; progress goes to
+standard error, and only to a terminal.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from plimsoll.tools.paint import Paint
+    from plimsoll.tools.picture import Picture, Source
+    from plimsoll.tools.report import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+#: What `plimsoll up` writes, looked for if there is no other kubeconfig.
+OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which cluster is asked about."""
+
+    files: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""  #: as given; "" if none was
+
+    def source(self) -> Source:
+        """Files, or the cluster of a kubeconfig; one of the two is always found or missed by name."""
+        from plimsoll.cluster.kubeconfig import find_config
+        from plimsoll.errors import ConfigError
+        from plimsoll.tools.picture import Source
+
+        if self.files:
+            if self.kubeconfig or self.context:
+                raise ConfigError("-f and --kubeconfig: give files or a cluster, not both")
+            return Source(self.files)
+        kubeconfig = self.kubeconfig
+        usual = os.environ.get("KUBECONFIG") or (Path.home() / ".kube" / "config").exists()
+        if kubeconfig is None and not self.context and not usual and OWN_KUBECONFIG.exists():
+            kubeconfig = OWN_KUBECONFIG
+        config = find_config(kubeconfig, context=self.context, namespace=self.namespace)
+        return Source(config=config)
+
+    def picture(self, **options: Any) -> Picture:
+        """Read it, with progress; what is missing in it is told on standard error."""
+        from plimsoll.tools.picture import read_picture
+
+        with Progress() as progress:
+            picture = read_picture(self.source(), tick=progress.tick, **options)
+        for gap in picture.objects.gaps:
+            click.echo(f"note: {gap}", err=True)
+        return picture
+
+
+def cluster_options(command: F) -> F:
+    """Gives a command `where`."""
+
+    @click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="Ask a dump instead: YAML or JSON file, folder or archive; - is standard input. Repeatable.",
+    )
+    @click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The cluster to ask. [default: as kubectl finds it]",
+    )
+    @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.")
+    @click.option("-n", "--namespace", default="", metavar="NAME", help="Only this namespace.")
+    @wraps(command)
+    def with_where(
+        *given: Any,
+        files: tuple[str, ...],
+        kubeconfig: Path | None,
+        context: str,
+        namespace: str,
+        **rest: Any,
+    ) -> Any:
+        return command(*given, where=Where(files, kubeconfig, context, namespace), **rest)
+
+    return with_where  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an answer is written."""
+
+    output: str = "table"
+    colour: str = "auto"
+
+    @property
+    def paint(self) -> Paint:
+        from plimsoll.tools.paint import Paint
+
+        width = shutil.get_terminal_size((100, 40)).columns
+        return Paint(is_colourful(self.colour), width)
+
+
+def is_colourful(choice: str) -> bool:
+    """Whether standard output gets colours."""
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def output_options(command: F) -> F:
+    """Gives a command `form`."""
+
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "wide", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="How the answer is written.",
+    )
+    @click.option(
+        "--color",
+        "colour",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colours. [default: on a terminal]",
+    )
+    @wraps(command)
+    def with_form(*given: Any, output: str, colour: str, **rest: Any) -> Any:
+        return command(*given, form=Form(output, colour), **rest)
+
+    return with_form  # type: ignore[return-value]
+
+
+def write_report(report: Report, form: Form) -> None:
+    """Write an answer to standard output."""
+    if form.output == "json":
+        click.echo(json.dumps(report.as_json(), indent=2))
+    elif form.output == "yaml":
+        from plimsoll.cluster.yaml import dump_document
+
+        click.echo(dump_document(report.as_json()), nl=False)
+    else:
+        for line in report.lines(form.paint, wide=form.output == "wide"):
+            click.echo(line, color=True)
+
+
+class Progress:
+    """One line on standard error that says how far long work is; nothing unless that is a terminal."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+        self._shown = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def tick(self, what: str, done: int, whole: int) -> None:
+        if not self._on:
+            return
+        self._shown = True
+        much = f" {done}/{whole}" if whole else (f" {done}" if done else "")
+        click.echo(f"\r\x1b[K{what}{much}", nl=False, err=True)

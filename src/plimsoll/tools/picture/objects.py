@@ -1,0 +1,64 @@
+"""The objects of a cluster, by kind and name.
+
+Owns `Objects`: a plain collection that remembers what could not be read (`Gap`). It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that is missing in a picture: which kind, and why."""
+
+    kind: str  #: the plural, as in `resourceslices`
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.why}"
+
+
+def key_of(thing: Any) -> Key:
+    """Namespace and name; the namespace is empty for what has none."""
+    return thing.metadata.namespace, thing.metadata.name
+
+
+class Objects:
+    """Objects of any of the kinds that are read; the last one of a name counts."""
+
+    def __init__(self, things: Iterable[Any] = (), gaps: Iterable[Gap] = ()) -> None:
+        self._kinds: dict[type[Any], dict[Key, Any]] = {}
+        self.gaps: list[Gap] = list(gaps)
+        for thing in things:
+            self.set(thing)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds.values()))
+
+    def __iter__(self) -> Iterator[Any]:
+        for things in self._kinds.values():
+            yield from things.values()
+
+    def set(self, thing: Any) -> None:
+        self._kinds.setdefault(type(thing), {})[key_of(thing)] = thing
+
+    def remove(self, thing: Any) -> None:
+        self._kinds.get(type(thing), {}).pop(key_of(thing), None)
+
+    def all(self, kind: type[T]) -> list[T]:
+        """The objects of a kind, in the order in which they were first heard of."""
+        return list(self._kinds.get(kind, {}).values())
+
+    def find(self, kind: type[T], namespace: str, name: str) -> T | None:
+        return self._kinds.get(kind, {}).get((namespace, name))
+
+    def copy(self) -> Objects:
+        made = Objects(gaps=self.gaps)
+        made._kinds = {kind: dict(things) for kind, things in self._kinds.items()}
+        return made

@@ -1,0 +1,48 @@
+"""Where a picture comes from: files, or a cluster.
+
+Owns `Source` and `read_picture`, the one call with which commands begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from plimsoll.api.gates import Gates
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.ledger.profile import Profile
+from plimsoll.tools.picture.files import Tick, read_files, silent
+from plimsoll.tools.picture.live import read_live
+from plimsoll.tools.picture.objects import Objects
+from plimsoll.tools.picture.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files if there are any, else a cluster."""
+
+    files: tuple[str, ...] = ()
+    config: ClientConfig | None = None
+
+    @property
+    def origin(self) -> str:
+        """For people."""
+        if self.files or self.config is None:
+            return ", ".join("standard input" if name == "-" else name for name in self.files)
+        return self.config.server
+
+
+def read_picture(
+    source: Source, gates: Gates | None = None, profile: Profile | None = None, tick: Tick = silent
+) -> Picture:
+    """Read everything, once."""
+    if source.files or source.config is None:
+        objects = read_files(source.files, tick)
+    else:
+        objects = asyncio.run(_read(source.config, tick))
+    return Picture(objects, gates, profile, origin=source.origin)
+
+
+async def _read(config: ClientConfig, tick: Tick) -> Objects:
+    async with Client.connect(config) as client:
+        return await read_live(client, tick)

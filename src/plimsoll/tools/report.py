@@ -1,0 +1,24 @@
+"""What a command has to say, in whichever form it is wanted.
+
+Owns the `Report` protocol: every answer of the tools is a value that can be written as lines for people or as
+a tree for programs. `-o` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from plimsoll.tools.paint import Paint
+
+
+class Report(Protocol):
+    """An answer."""
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        """For people: what matters first; `wide` with the columns that are seldom wanted."""
+        ...
+
+    def as_json(self) -> Any:
+        """For programs: plain dicts, lists, texts, whole numbers; quantities as Kubernetes writes them."""
+        ...
