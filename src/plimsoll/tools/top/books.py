@@ -1,0 +1,286 @@
+"""The books of nodes as rows of numbers: the line, what requests, claims and overhead take, what is left.
+
+Owns `NodeBook` and `Holder`. Every number comes from the scheduler's own ledger and adds up to it: the three
+columns of a row are exactly what the ledger has booked, and so are the holders of a node. Amounts are whole
+units as nodes are booked in (`ledger/units.py`): milli for cpu, units for everything else. The ledger rounds
+up once for each pod and resource; here the parts of a pod are rounded so that they come to the same.
+
+A column is by rule:
+
+    requests   what containers and pods request, less what they draw from the pool of a claim (ConsumeFrom)
+               and less what is charged for a claim as a whole instead
+    claims     what claims add to that, by their policies, and pools as a whole
+    overhead   that of pods by their runtime classes, and that of devices per pod and per container
+
+Document 000, "Scheduler Internal Cache Update".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.errors import InputError
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.claims import effective_policy
+from plimsoll.ledger.lines import Entry, Line, Rule
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.units import PLAIN, PODS, is_counted, quantity_of, unit_of
+from plimsoll.tools.picture import Picture
+
+REQUESTS, CLAIMS, OVERHEAD = range(3)
+_COLUMNS = {
+    Rule.REQUESTS: REQUESTS,
+    Rule.POD_LEVEL: REQUESTS,
+    Rule.HELD: REQUESTS,
+    Rule.ADD_PER_CLAIM: CLAIMS,
+    Rule.ADD_PER_REFERENCE: CLAIMS,
+    Rule.MAX: CLAIMS,
+    Rule.OVERHEAD: OVERHEAD,
+    Rule.PER_POD: OVERHEAD,
+    Rule.PER_CONTAINER: OVERHEAD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BookRow:
+    """One resource of a node, in whole units; `free` below zero is past the line."""
+
+    resource: str
+    line: int
+    requests: int
+    claims: int
+    overhead: int
+    free: int
+
+    @property
+    def used(self) -> int:
+        return self.requests + self.claims + self.overhead
+
+    def as_json(self) -> dict[str, str]:
+        return {
+            "resource": self.resource,
+            "allocatable": text_of(self.resource, self.line),
+            "requests": text_of(self.resource, self.requests),
+            "claims": text_of(self.resource, self.claims),
+            "overhead": text_of(self.resource, self.overhead),
+            "free": text_of(self.resource, self.free),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBook:
+    """The book of one node; rows of what it has or has promised, the usual resources first."""
+
+    name: str
+    ready: bool
+    unschedulable: bool
+    pods: int  #: on the books
+    rows: tuple[BookRow, ...]
+    pod_line: int = 0  #: how many pods it may carry; 0 if it does not say
+
+    @property
+    def past(self) -> tuple[str, ...]:
+        """The resources that are past their line."""
+        return tuple(row.resource for row in self.rows if row.free < 0)
+
+    def row(self, resource: str) -> BookRow:
+        """The row of a resource; all zero if the node has nothing of it."""
+        return next((row for row in self.rows if row.resource == resource), BookRow(resource, 0, 0, 0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds how much of a node's resource, and by which rule.
+
+    A pool of a claim has no pod: it belongs to all that draw from it. A negative amount is what a pod does
+    not take from the node because it draws it from such a pool.
+    """
+
+    resource: str
+    amount: int
+    rule: str  #: `requests`, `overhead`, `AddPerClaim`, ...; the words of `ledger.lines.Rule`
+    namespace: str
+    pod: str
+    claim: str
+    devices: tuple[DeviceId, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "resource": self.resource,
+            "amount": text_of(self.resource, self.amount),
+            "rule": self.rule,
+            "namespace": self.namespace,
+            "pod": self.pod or None,
+            "claim": self.claim or None,
+            "devices": [str(device) for device in self.devices],
+        }
+
+
+def text_of(resource: str, units: int) -> str:
+    """A whole number of a resource as Kubernetes writes it."""
+    return str(units) if resource == PODS else str(quantity_of(resource, units))
+
+
+def order_of(resource: str) -> tuple[int, str]:
+    """Where a resource stands among others: cpu, memory, ephemeral-storage, huge pages, the rest by name."""
+    if resource in PLAIN:
+        return PLAIN.index(resource), ""
+    return (len(PLAIN) if is_huge_page(resource) else len(PLAIN) + 1), resource
+
+
+# -- books
+
+
+def node_books(picture: Picture, *, names: Iterable[str] | None = None) -> list[NodeBook]:
+    """The books of all nodes, or of those named (unknown names are passed by), by name."""
+    snapshot = picture.snapshot
+    wanted = sorted((node.metadata.name for node in picture.nodes) if names is None else set(names))
+    books = []
+    for name in wanted:
+        place = snapshot.place_of(name)
+        if place is not None:
+            books.append(book_of(snapshot.ledger(place)))
+    return books
+
+
+def book_of(ledger: NodeLedger) -> NodeBook:
+    """The book of one ledger."""
+    columns = _claims_and_overhead(ledger)
+    rows = []
+    booked = (name for name, amount in ledger.requested.items() if amount)
+    for name in sorted({*ledger.allocatable, *booked, *columns} - {PODS}, key=order_of):
+        _, claims, overhead = columns.get(name, (0, 0, 0))
+        line, taken = ledger.allocatable.get(name, 0), ledger.requested.get(name, 0)
+        rows.append(BookRow(name, line, taken - claims - overhead, claims, overhead, line - taken))
+    node = ledger.node
+    return NodeBook(
+        ledger.name,
+        is_ready(node),
+        node.spec.unschedulable,
+        len(ledger),
+        tuple(rows),
+        ledger.allocatable.get(PODS, 0),
+    )
+
+
+def is_ready(node: Node) -> bool:
+    """Whether a node says that it is; one that says nothing is taken at its word."""
+    return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
+
+
+def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
+    """By resource, what claims and overhead take: only pods that have either are looked at."""
+    total: dict[str, list[int]] = {}
+    for entry in ledger.entries.values():
+        if entry.bills or entry.pod.spec.overhead:
+            for resource, parts in entry_columns(entry).items():
+                column = total.setdefault(resource, [0, 0, 0])
+                for place, amount in enumerate(parts):
+                    column[place] += amount
+    for resource, amount in _wholes(ledger):
+        total.setdefault(resource, [0, 0, 0])[CLAIMS] += amount
+    return total
+
+
+def _wholes(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
+    for state in ledger.claims.values():
+        for resource, holding in state.holdings.items():
+            if is_counted(resource):
+                yield resource, holding.units(resource)
+
+
+def entry_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
+    """What a pod takes by itself: requests, claims and overhead of each resource, in whole units."""
+    if not entry.bills and not entry.pod.spec.overhead:
+        return {name: (amount, 0, 0) for name, amount in entry.units.items()}
+    sums: dict[str, list[Quantity]] = {}
+    for line in entry.lines:
+        if line.counted and is_counted(line.resource):
+            column = sums.setdefault(line.resource, [ZERO, ZERO, ZERO])
+            place = column_of(line)
+            column[place] = column[place] + line.amount
+    return {name: tuple(_round(name, amounts)) for name, amounts in sums.items()}  # type: ignore[misc]
+
+
+def column_of(line: Line) -> int:
+    """In which column a line is told; what is drawn from a pool is no longer requested of the node."""
+    if line.rule is Rule.CONSUME_FROM:
+        return REQUESTS if line.pod else CLAIMS
+    return _COLUMNS[line.rule]
+
+
+def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
+    """Amounts as whole numbers that come to their sum, rounded up once."""
+    so_far, before = ZERO, 0
+    for amount in amounts:
+        so_far = so_far + amount
+        after = unit_of(resource, so_far)
+        yield after - before
+        before = after
+
+
+# -- holders
+
+
+def holders(picture: Picture, node: str, resource: str = "") -> list[Holder]:
+    """Who holds what of a node, the biggest first, resource by resource; InputError if it is not known."""
+    place = picture.snapshot.place_of(node)
+    if place is None:
+        raise InputError(f"there is no node {node}")
+    ledger = picture.snapshot.ledger(place)
+    found = [
+        each
+        for entry in ledger.entries.values()
+        for each in entry_holders(entry, _devices_of(picture, entry))
+    ]
+    for state in ledger.claims.values():
+        for name, holding in state.holdings.items():
+            if is_counted(name):
+                rule = effective_policy(holding.policy).value
+                whole = holding.units(name)
+                found.append(Holder(name, whole, rule, state.namespace, "", state.name, holding.devices))
+    kept = [each for each in found if each.amount and resource in ("", each.resource)]
+    return sorted(kept, key=_biggest_first)
+
+
+def entry_holders(entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None = None) -> list[Holder]:
+    """The charges of one pod, those of the same rule and claim together; they come to what was booked.
+
+    `devices` are those of its claims, for bills from a status, which do not name any.
+    """
+    merged: dict[str, dict[tuple[int, str, str], tuple[Quantity, tuple[DeviceId, ...]]]] = {}
+    for line in entry.lines:
+        if line.counted and is_counted(line.resource):
+            key = (column_of(line), line.rule.value, line.claim)
+            rows = merged.setdefault(line.resource, {})
+            amount, known = rows.get(key, (ZERO, ()))
+            rows[key] = (amount + line.amount, tuple(dict.fromkeys((*known, *line.devices))))
+    found = []
+    meta = entry.pod.metadata
+    for resource, rows in merged.items():
+        whole = _round(resource, [amount for amount, _ in rows.values()])
+        for ((_, rule, claim), (_, named)), units in zip(rows.items(), whole, strict=True):
+            named = named or (devices or {}).get(claim, ())
+            found.append(Holder(resource, units, rule, meta.namespace, meta.name, claim, named))
+    return found
+
+
+def _devices_of(picture: Picture, entry: Entry) -> dict[str, tuple[DeviceId, ...]]:
+    """The devices of a pod's claims, for charges that were written down without them."""
+    found = {}
+    for bill in entry.bills:
+        if bill.parts:
+            continue
+        claim = picture.snapshot.claim(entry.pod.metadata.namespace, bill.claim)
+        if claim is not None and claim.status.allocation is not None:
+            results = claim.status.allocation.devices.results
+            found[bill.claim] = tuple(dict.fromkeys(map(DeviceId.of, results)))
+    return found
+
+
+def _biggest_first(holder: Holder) -> tuple[object, ...]:
+    return order_of(holder.resource), -holder.amount, holder.namespace, holder.pod, holder.claim, holder.rule
