@@ -1,0 +1,63 @@
+// Owns: numbers as people read them. Amounts come as whole units (milli-CPUs, bytes, pieces); exact texts come
+// from the server and are shown where there is room, these shortened ones where there is not.
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+export function isBytes(resource) {
+  return resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-");
+}
+
+/** At most three significant digits after which nothing is lost that matters in a list. */
+function short(value) {
+  const size = Math.abs(value);
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  return String(Number(value.toFixed(digits)));
+}
+
+/** An amount of a resource, short: 3500 of cpu is 3.5, 34359738368 of memory is 32Gi. */
+export function amount(resource, units) {
+  if (units == null) return "-";
+  if (resource === "cpu") return short(units / 1000);
+  if (!isBytes(resource)) return count(units);
+  let power = 0;
+  let value = units;
+  while (Math.abs(value) >= 1024 && power < BINARY.length - 1) {
+    value /= 1024;
+    power += 1;
+  }
+  return short(value) + BINARY[power];
+}
+
+const grouped = new Intl.NumberFormat("en-US");
+
+/** A count: 5000 is 5,000. */
+export function count(value) {
+  return typeof value === "number" ? grouped.format(value) : "-";
+}
+
+/** 1 pod, 2 pods. */
+export function plural(value, one, many = `${one}s`) {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+export function percent(part, whole) {
+  if (!whole) return part ? "over" : "-";
+  const value = (100 * part) / whole;
+  return `${value > 0 && value < 1 ? "<1" : Math.round(value)}%`;
+}
+
+/** Names and numbers in the order people expect: n2 before n10. */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
+
+/** Ranges of a list of numbers: [0,1,2,5] is 0-2,5. */
+export function ranges(numbers) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const out = [];
+  for (let i = 0; i < sorted.length; ) {
+    let j = i;
+    while (j + 1 < sorted.length && sorted[j + 1] === sorted[j] + 1) j += 1;
+    out.push(i === j ? `${sorted[i]}` : `${sorted[i]}-${sorted[j]}`);
+    i = j + 1;
+  }
+  return out.join(",");
+}

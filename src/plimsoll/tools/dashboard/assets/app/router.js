@@ -1,0 +1,61 @@
+// Owns: hash routes. A page has an address of its own (#/nodes/n1?sort=name), the back button works, and a
+// change of the query alone replaces the entry instead of adding one.
+import { useEffect, useState } from "./ui.js";
+
+/** The parts of the current address: path pieces and query. */
+export function parse(hash) {
+  const text = (hash || "").replace(/^#\/?/, "");
+  const cut = text.indexOf("?");
+  const path = cut < 0 ? text : text.slice(0, cut);
+  const parts = path.split("/").filter((part) => part !== "").map(decode);
+  return { parts, path, query: new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)) };
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch (_) {
+    return part; // A lone % typed by hand.
+  }
+}
+
+/** An address of path pieces, and a query of what is not empty. */
+export function to(parts, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== "" && value != null);
+  const tail = given.length ? `?${new URLSearchParams(given)}` : "";
+  return `#/${parts.map(encodeURIComponent).join("/")}${tail}`;
+}
+
+export const links = {
+  node: (name) => to(["nodes", name]),
+  pod: (namespace, name) => to(["explain", "pod", namespace, name]),
+  claim: (namespace, name) => to(["explain", "claim", namespace, name]),
+};
+
+/** The route, and a new drawing whenever it changes. */
+export function useRoute() {
+  const [hash, setHash] = useState(location.hash);
+  useEffect(() => {
+    const read = () => setHash(location.hash);
+    addEventListener("hashchange", read);
+    addEventListener("popstate", read);
+    return () => {
+      removeEventListener("hashchange", read);
+      removeEventListener("popstate", read);
+    };
+  }, []);
+  return parse(hash);
+}
+
+/** Change the query of the current address without a new entry in the history. */
+export function replaceQuery(changes) {
+  const { parts, query } = parse(location.hash);
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === "" || value == null) query.delete(key);
+    else query.set(key, value);
+  }
+  const next = to(parts, Object.fromEntries(query));
+  if (next === location.hash) return;
+  history.replaceState(history.state, "", next);
+  dispatchEvent(new PopStateEvent("popstate"));
+}

@@ -1,0 +1,92 @@
+// Owns: what has been fetched. One entry per address; while a newer answer is on its way the old one stays on
+// the page, so nothing flickers. A change of the cluster (live.js) marks the entries it touches; those on the
+// page are fetched again, the others when they are next looked at.
+import { useEffect, useReducer } from "./ui.js";
+
+const entries = new Map();
+const KEPT = 60; // Entries nobody looks at are forgotten beyond this.
+
+function entry(path) {
+  let found = entries.get(path);
+  if (!found) {
+    found = { path, data: null, error: "", stale: true, loading: null, watchers: new Set(), kinds: null, node: null };
+    entries.set(path, found);
+    forget();
+  }
+  return found;
+}
+
+function forget() {
+  if (entries.size <= KEPT) return;
+  for (const [path, found] of entries) {
+    if (!found.watchers.size && !found.loading) entries.delete(path);
+    if (entries.size <= KEPT) return;
+  }
+}
+
+/** Ask the server; its own one-line error is the message of what is thrown. */
+export async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, { cache: "no-cache", credentials: "same-origin", ...options });
+  } catch (_) {
+    throw new Error("The dashboard's server does not answer.");
+  }
+  let body = null;
+  try {
+    body = await answer.json();
+  } catch (_) {
+    // An answer without JSON; the status says what there is to say.
+  }
+  if (!answer.ok) throw new Error((body && body.error) || `The server answered ${answer.status}.`);
+  return body;
+}
+
+async function load(found) {
+  if (found.loading) return;
+  found.stale = false;
+  found.loading = ask(found.path);
+  try {
+    found.data = await found.loading;
+    found.error = "";
+  } catch (problem) {
+    found.error = problem.message;
+  }
+  found.loading = null;
+  for (const watcher of found.watchers) watcher();
+  if (found.stale && found.watchers.size) load(found);
+}
+
+/**
+ * The answer at this address: {data, error}; data is null until the first one is there.
+ * `kinds` and `node` say which changes matter to it; without them every change does.
+ */
+export function useApi(path, { kinds = null, node = null } = {}) {
+  const [, redraw] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    if (!path) return undefined;
+    const found = entry(path);
+    found.kinds = kinds;
+    found.node = node;
+    found.watchers.add(redraw);
+    if (found.stale) load(found);
+    return () => found.watchers.delete(redraw);
+  }, [path]);
+  const found = path ? entries.get(path) : null;
+  return { data: found ? found.data : null, error: found ? found.error : "" };
+}
+
+/** The cluster changed: `{nodes: names or null, kinds: [...]}`; without an argument anything may have. */
+export function changed(change = {}) {
+  for (const found of entries.values()) {
+    if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) continue;
+    if (change.nodes && found.node && !change.nodes.includes(found.node)) continue;
+    found.stale = true;
+    if (found.watchers.size) load(found);
+  }
+}
+
+/** Try again what went wrong. */
+export function retry() {
+  changed();
+}
