@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -52,18 +53,40 @@ async def follow_live(client: Client, picture: Picture, changed: Callable[[], No
 
     `changed` is called after each change, and once when everything has been listed.
     """
-    informers = []
+    async with asyncio.TaskGroup() as group:
+        for informer in await live_informers(client, picture, changed):
+            group.create_task(informer.run())
+
+
+async def live_informers(
+    client: Client, picture: Picture, changed: Callable[[], None]
+) -> list[Informer[Any]]:
+    """What keeps a picture up to date, one for each kind that can be read; somebody has to run them.
+
+    Kinds that cannot be read become gaps of the picture, or InputError if nothing can be said without them.
+    """
+    informers: list[Informer[Any]] = []
+    gaps = Objects()
     for kind, endpoint in await _served(client):
         if endpoint is None:
+            gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster"))
+            continue
+        try:
+            async with aclosing(client.pages(endpoint, limit=1)) as pages:
+                await anext(pages)
+        except UnreachableError:
+            raise
+        except ApiError as error:
+            _note(gaps, kind, error)
             continue
         informer: Informer[Any] = Informer(
             client, endpoint, partial(_decode, view=kind.view), optional=not kind.needed
         )
         informer.add_handler(_Ear(picture, changed))
         informers.append(informer)
-    async with asyncio.TaskGroup() as group:
-        for informer in informers:
-            group.create_task(informer.run())
+    known = {gap.kind for gap in picture.objects.gaps}
+    picture.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
+    return informers
 
 
 def _decode(raw: bytes, view: type[Any]) -> Any:
