@@ -1,0 +1,42 @@
+"""Every example does what its page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.transcripts import check_transcripts, run, steps_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGES = sorted(path for path in EXAMPLES.rglob("README.md") if path.parent != EXAMPLES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.parent.relative_to(EXAMPLES)))
+def test_an_example_prints_what_its_page_says(page: Path) -> None:
+    assert check_transcripts(page) > 0
+
+
+def test_every_example_is_on_the_list() -> None:
+    text = (EXAMPLES / "README.md").read_text()
+    for page in PAGES:
+        first = page.relative_to(EXAMPLES).parts[0]
+        assert f"[{first}/]" in text, f"examples/README.md does not name {first}/"
+
+
+def test_an_output_that_differs_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ plimsoll gates --feature-gates Nonsense=true\nall is well\n```\n")
+    assert [step.output for step in steps_of(page.read_text())] == ["all is well\n"]
+    with pytest.raises(AssertionError, match="Nonsense"):
+        check_transcripts(page)
+
+
+def test_what_differs_from_run_to_run_may_be_left_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    first = run("plimsoll gates").partition("\n")[0]
+    page.write_text(f"```console\n$ plimsoll gates\n{first}\n...\n```\n")
+    assert check_transcripts(page) == 1
+    page.write_text(f"```console\n$ plimsoll gates\n{first}\n...\nno such line\n```\n")
+    with pytest.raises(AssertionError):
+        check_transcripts(page)

@@ -1,0 +1,87 @@
+"""Commands and their outputs in Markdown, run and compared.
+
+A block marked `console` holds commands after `$ ` and what each printed, standard output and error together
+as at a terminal; `[exit N]` stands last where the exit code is not 0. A line `...` stands for lines that
+differ from run to run. `PLIMSOLL_GOLDEN=write pytest ...` writes the outputs anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.cli.main import main
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ANY = "..."
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and what it is expected to print."""
+
+    command: str
+    output: str
+
+
+def steps_of(text: str) -> list[Step]:
+    """The steps of a Markdown text, in order."""
+    return [step for block in _BLOCK.findall(text) for step in _read(block)]
+
+
+def check_transcripts(path: Path, folder: Path | None = None) -> int:
+    """Run the steps of a file in its folder and compare; how many there were."""
+    text = path.read_text()
+    with contextlib.chdir(folder or path.parent):
+        made = _BLOCK.sub(lambda block: f"```console\n{_played(block.group(1))}```", text)
+    if os.environ.get("PLIMSOLL_GOLDEN") == "write":
+        path.write_text(made)
+    elif made != text:
+        differing = next((a, b) for a, b in zip(steps_of(text), steps_of(made), strict=True) if a != b)
+        assert differing[1].output == differing[0].output, f"{path}: $ {differing[0].command}"
+        raise AssertionError(f"{path}: the blocks are not laid out as they would be written")
+    return len(steps_of(text))
+
+
+def _played(block: str) -> str:
+    return "".join(f"$ {step.command}\n{_settle(run(step.command), step.output)}" for step in _read(block))
+
+
+def _settle(output: str, expected: str) -> str:
+    """The output as it is to be written: what was expected, if it differs only where it may."""
+    parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", expected, flags=re.MULTILINE)]
+    if len(parts) > 1 and re.fullmatch(r"(?:.*\n)*?".join(parts), output):
+        return expected
+    return output
+
+
+def run(command: str) -> str:
+    """Run one of our commands in this process; what it printed, with its exit code if that is not 0."""
+    words = shlex.split(command)
+    assert words[0] == "plimsoll", f"only plimsoll can be run here, not {words[0]}"
+    said = io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            main(words[1:])
+        except SystemExit as end:
+            code = end.code
+    lines = [line.rstrip() for line in said.getvalue().splitlines()]
+    if code:
+        lines.append(f"[exit {code}]")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _read(block: str) -> Iterator[Step]:
+    for piece in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = piece.partition("\n")
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            command = f"{command}\n{more}"
+        yield Step(command, output)
