@@ -19,9 +19,9 @@ from tests.deploy.templates import Chart
 
 HOME = Path(__file__).parents[2]
 DEPLOY = HOME / "deploy"
-CHART = DEPLOY / "helm" / "plimsoll-cpu-driver"
+CHART = DEPLOY / "helm" / "plimsoll"
 MANIFESTS = DEPLOY / "manifests"
-RELEASE = {"Name": "plimsoll-cpu-driver", "Namespace": "kube-system", "Service": "manifest"}
+RELEASE = {"Name": "plimsoll", "Namespace": "kube-system", "Service": "manifest"}
 _HEAD = "# Made from the chart by `python -m tests.deploy.render`.\n"
 _VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
@@ -33,8 +33,10 @@ def values() -> dict[str, Any]:
 
 
 def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The manifests by file name, with some values changed; empty ones are left out."""
-    files = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
+    """The manifests by file, as `cpu-driver/daemonset.yaml`, with some values changed; no empty ones."""
+    folder = CHART / "templates"
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): path.read_text() for path in paths}
     meta = yaml.safe_load((CHART / "Chart.yaml").read_text())
     root = {
         "Values": _merge(values(), changes or {}),
@@ -46,9 +48,10 @@ def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
     return {name: _HEAD + text for name, text in made.items() if text.strip()}
 
 
-def objects(changes: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The same as trees."""
-    return [tree for text in render(changes).values() for tree in yaml.safe_load_all(text) if tree]
+def objects(changes: Mapping[str, Any] | None = None, part: str = "") -> list[dict[str, Any]]:
+    """The same as trees, of all parts or of one: cpu-driver, scheduler, dashboard."""
+    texts = [text for name, text in render(changes).items() if name.startswith(part)]
+    return [tree for text in texts for tree in yaml.safe_load_all(text) if tree]
 
 
 def runtime_lock() -> str:
@@ -104,11 +107,13 @@ def _required(name: str) -> Iterator[str]:
 def main() -> None:
     MANIFESTS.mkdir(exist_ok=True)
     made = render()
-    for old in MANIFESTS.glob("*.yaml"):
-        if old.name not in made:
+    for old in MANIFESTS.rglob("*.yaml"):
+        if old.relative_to(MANIFESTS).as_posix() not in made:
             old.unlink()
     for name, text in made.items():
-        (MANIFESTS / name).write_text(text)
+        path = MANIFESTS / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     (DEPLOY / "requirements.lock").write_text(runtime_lock())
 
 

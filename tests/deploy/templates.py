@@ -105,6 +105,8 @@ class Chart:
                 return left == right
             case "ne", [left, right]:
                 return left != right
+            case "and", [first, *others]:
+                return next((each for each in (first, *others) if not each), [first, *others][-1])
             case "sha256sum", [str(text)]:
                 return hashlib.sha256(text.encode()).hexdigest()
         raise AssertionError(f"no such function: {function} of {len(arguments)}")

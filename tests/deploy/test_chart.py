@@ -11,10 +11,15 @@ import pytest
 import yaml
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
+from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, GroupBy
 from plimsoll.run.driver.settings import read_flags
+from plimsoll.run.scheduler.feed import FOLLOWED
+from plimsoll.run.scheduler.settings import read_settings as scheduler_settings
+from plimsoll.tools.picture.kinds import KINDS
 from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, runtime_lock, values
 from tests.deploy.schema import problems
 from tests.deploy.templates import Chart
@@ -25,13 +30,24 @@ def schema() -> dict[str, Any]:
     return tree
 
 
+def driver(changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The objects of the driver, with some of its own values changed."""
+    return objects({"driver": changes or {}}, "cpu-driver")
+
+
 def daemon(changes: dict[str, Any] | None = None) -> dict[str, Any]:
-    return next(tree for tree in objects(changes) if tree["kind"] == "DaemonSet")
+    return one(driver(changes), "DaemonSet")
+
+
+def one(trees: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = [tree for tree in trees if tree["kind"] == kind]
+    return found
 
 
 def test_the_manifests_are_the_chart_with_its_own_values() -> None:
     made = render()
-    assert {path.name: path.read_text() for path in MANIFESTS.iterdir()} == made
+    paths = [path for path in MANIFESTS.rglob("*") if path.is_file()]
+    assert {path.relative_to(MANIFESTS).as_posix(): path.read_text() for path in paths} == made
 
 
 def test_the_image_has_a_part_of_the_lock() -> None:
@@ -84,14 +100,15 @@ def test_the_schema_knows_every_value_and_the_values_fit_it() -> None:
 )
 def test_the_schema_refuses_nonsense(changes: dict[str, Any], where: str) -> None:
     tree = values()
+    part = tree["driver"]
     for name, value in changes.items():
-        tree[name] = {**tree[name], **value} if isinstance(value, dict) else value
-    assert [line.partition(":")[0] for line in problems(tree, schema())] == [where]
+        part[name] = {**part[name], **value} if isinstance(value, dict) else value
+    assert [line.partition(":")[0] for line in problems(tree, schema())] == [f"driver.{where}"]
 
 
 def read_config(tree: dict[str, Any], tmp_path: Path) -> CpuSettings:
     """The settings that the driver would have, of the manifests' own arguments and file."""
-    config = next(each for each in objects(tree) if each["kind"] == "ConfigMap")
+    config = one(driver(tree), "ConfigMap")
     file = tmp_path / "config.yaml"
     file.write_text(config["data"]["config.yaml"])
     container = daemon(tree)["spec"]["template"]["spec"]["containers"][0]
@@ -136,7 +153,7 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
 def test_every_setting_of_a_file_is_in_the_schema_and_the_other_way_round() -> None:
     from plimsoll.drivers.cpu.config_file import _READERS, FLAGS_ONLY  # noqa: PLC0415
 
-    known = set(schema()["properties"]["config"]["properties"]) - {"apiVersion"}
+    known = set(schema()["properties"]["driver"]["properties"]["config"]["properties"]) - {"apiVersion"}
     assert known == set(_READERS) - set(FLAGS_ONLY)
 
 
@@ -164,9 +181,8 @@ def test_no_more_rights_than_needed() -> None:
     assert "privileged" not in security
     assert pod["hostNetwork"]
     assert "hostPID" not in pod
-    role = next(tree for tree in objects() if tree["kind"] == "ClusterRole")
-    granted = {(res, verb) for rule in role["rules"] for res in rule["resources"] for verb in rule["verbs"]}
-    assert granted == {
+    role = one(driver(), "ClusterRole")
+    assert granted(role) == {
         ("nodes", "get"),
         ("resourceclaims", "get"),
         ("resourceclaims/status", "patch"),
@@ -175,12 +191,69 @@ def test_no_more_rights_than_needed() -> None:
     }
     (driver,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
     assert driver["resourceNames"] == ["dra.cpu"]
-    silent = next(
-        tree for tree in objects({"config": {"reportCPUs": False}}) if tree["kind"] == "ClusterRole"
-    )
+    silent = one(driver({"config": {"reportCPUs": False}}), "ClusterRole")
     told = {res for rule in silent["rules"] for res in rule["resources"]}
     assert told == {"nodes", "resourceclaims", "resourceslices"}
-    assert [tree["kind"] for tree in objects({"rbac": {"create": False}})].count("ClusterRole") == 0
+    assert [tree["kind"] for tree in driver({"rbac": {"create": False}})].count("ClusterRole") == 0
+
+
+def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(res, verb) for rule in role["rules"] for res in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_the_dashboard_only_reads_and_no_secrets() -> None:
+    role = one(objects(part="dashboard"), "ClusterRole")
+    assert {verb for _, verb in granted(role)} == {"list", "watch"}
+    assert {endpoint.plural for endpoint in (kind.endpoint for kind in KINDS)} == {
+        resource for resource, _ in granted(role)
+    }
+
+
+def test_the_scheduler_may_not_touch_what_it_does_not_schedule() -> None:
+    role = one(objects(part="scheduler"), "ClusterRole")
+    rights = granted(role)
+    assert {resource for resource, verb in rights if verb in ("create", "update", "patch", "delete")} == {
+        "pods",
+        "pods/binding",
+        "pods/status",
+        "resourceclaims",
+        "resourceclaims/status",
+        "resourceclaims/binding",
+        "events",
+    }
+    read = {resource for resource, verb in rights if verb == "watch"}
+    assert read == {kind.endpoint.plural for kind in FOLLOWED}
+
+
+@pytest.mark.parametrize("part", ["scheduler", "dashboard"])
+def test_the_other_parts_are_nobody_and_can_be_left_out(part: str) -> None:
+    pod = one(objects(part=part), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    security = container["securityContext"]
+    assert security["runAsNonRoot"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["readOnlyRootFilesystem"]
+    assert {each["mountPath"] for each in container.get("volumeMounts", [])} <= {"/etc/plimsoll"}
+    assert container["ports"][0]["containerPort"] == values()[part]["port"]
+    assert objects({part: {"enabled": False}}, part) == []
+    assert {tree["kind"] for tree in objects({"driver": {"enabled": False}}, "cpu-driver")} == set()
+
+
+def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
+    own = {"profiles": [{"schedulerName": "mine", "weights": {"DeviceWaste": 1}}], "wireForm": "annotation"}
+    trees = objects({"scheduler": {"config": own, "schedulerName": "mine"}}, "scheduler")
+    file = tmp_path / "config.yaml"
+    file.write_text(one(trees, "ConfigMap")["data"]["config.yaml"])
+    assert [profile.name for profile in scheduler_settings(file).profiles] == ["mine"]
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(one(objects(part="scheduler"), "ConfigMap")["data"]["config.yaml"])
+    assert scheduler_settings(plain).profiles
+    (container,) = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["args"][0] == "scheduler"
+    run_scheduler.make_context("scheduler", container["args"][1:]).close()
+    (page,) = one(objects(part="dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert page["args"][0] == "dashboard"
+    run_dashboard.make_context("dashboard", page["args"][1:]).close()
 
 
 def test_liveness_does_not_depend_on_others_but_readiness_does() -> None:

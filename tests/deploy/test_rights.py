@@ -44,7 +44,7 @@ from tests.deploy.render import RELEASE, objects
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
-NAME, NAMESPACE, NODE = RELEASE["Name"], RELEASE["Namespace"], "n1"
+NAME, NAMESPACE, NODE = f"{RELEASE['Name']}-cpu-driver", RELEASE["Namespace"], "n1"
 SECONDS = 30.0
 
 
@@ -69,7 +69,7 @@ def root() -> Iterator[Path]:
 async def install(admin: Client) -> None:
     """The manifests, and a pod of the driver on its node."""
     served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
-    for tree in objects():
+    for tree in objects(part="cpu-driver"):
         group, _, version = str(tree["apiVersion"]).rpartition("/")
         endpoint = served[group, tree["kind"]].at(version)
         place = NAMESPACE if endpoint.namespaced else ""
