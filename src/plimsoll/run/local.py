@@ -23,11 +23,11 @@ from plimsoll.api.gates import Gates
 from plimsoll.cluster.client import Client, ClientConfig, Endpoint
 from plimsoll.cluster.client.blocking import BlockingClient, Kind, Tree
 from plimsoll.cluster.client.endpoints import NAMESPACES
-from plimsoll.cluster.controllers.discovery import Served, discover
 from plimsoll.cluster.dump import parse_objects, read_objects
 from plimsoll.cluster.kubeconfig import find_config
 from plimsoll.cluster.server.security.users import SCHEDULER
 from plimsoll.errors import ApiError, InputError
+from plimsoll.run.manifests.apply import Applier, namespace_of
 from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
@@ -86,7 +86,7 @@ class LocalCluster:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: RunningServer | None = None
         self._client: BlockingClient | None = None
-        self._served: list[Served] = []
+        self._applier: Applier | None = None
 
     # -- life
 
@@ -128,7 +128,7 @@ class LocalCluster:
         if self._folder is not None:
             self._folder.cleanup()
         self._loop = self._thread = self._server = self._folder = self._client = None
-        self._scheduler = self._scheduling = None
+        self._scheduler = self._scheduling = self._applier = None
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -234,31 +234,14 @@ class LocalCluster:
 
     def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
         """Create or change objects (server-side apply); what the server made of them, status included."""
-        made = []
-        for tree in _read(manifests):
-            endpoint = self._endpoint_of(tree)
-            metadata = tree.get("metadata")
-            name = metadata.get("name") if isinstance(metadata, dict) else None
-            if not name:
-                made.append(self.client.create(endpoint, tree, _namespace(tree, namespace)))
-                continue
-            status = tree.get("status")
-            bare = {key: value for key, value in tree.items() if key != "status"}
-            place = _namespace(tree, namespace)
-            options: dict[str, Any] = {"type": "apply", "field_manager": _MANAGER, "force": True}
-            result = self.client.patch(endpoint, str(name), bare, place, **options)
-            if status:
-                body = {key: tree[key] for key in ("apiVersion", "kind", "status")}
-                result = self.client.patch(endpoint, str(name), body, place, subresource="status", **options)
-            made.append(result)
-        return made
+        return [self._wait(self._applies().apply(tree, namespace)) for tree in _read(manifests)]
 
     def delete(self, *manifests: Manifest, namespace: str = "default") -> None:
         """Delete objects; those that are not there are no mistake."""
         for tree in reversed(list(_read(manifests))):
             try:
                 self.client.delete(
-                    self._endpoint_of(tree), str(tree["metadata"]["name"]), _namespace(tree, namespace)
+                    self._endpoint_of(tree), str(tree["metadata"]["name"]), namespace_of(tree, namespace)
                 )
             except ApiError as error:
                 if error.code != 404:
@@ -286,28 +269,17 @@ class LocalCluster:
 
     def find(self, word: str) -> Endpoint:
         """The kind behind a word: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
-        for attempt in (1, 2):
-            for item in self._served:
-                endpoint = item.endpoint
-                names = (endpoint.plural, endpoint.kind, f"{endpoint.plural}.{endpoint.group}")
-                if word.lower() in (each.lower() for each in names):
-                    return endpoint
-            if attempt == 1:
-                self._served = self._wait(discover(self._running().client()))
-        raise InputError(f"{word}: the cluster serves no such kind")
+        return self._wait(self._applies().find(word))
 
     # -- inside
 
     def _endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
-        api_version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
-        group, _, version = api_version.rpartition("/")
-        for attempt in (1, 2):
-            for item in self._served:
-                if (item.endpoint.group, item.endpoint.kind) == (group, kind) and version in item.versions:
-                    return item.endpoint.at(version)
-            if attempt == 1:
-                self._served = self._wait(discover(self._running().client()))
-        raise InputError(f"{api_version} {kind}: the cluster serves no such kind")
+        return self._wait(self._applies().endpoint_of(tree))
+
+    def _applies(self) -> Applier:
+        if self._applier is None:
+            self._applier = Applier(self._running().client(), _MANAGER)
+        return self._applier
 
     async def _await_state(
         self,
@@ -423,9 +395,3 @@ def _read(manifests: tuple[Manifest, ...]) -> Iterator[Tree]:
         else:
             found = parse_objects(textwrap.dedent(manifest), "manifest")
         yield from (each.tree for each in found)
-
-
-def _namespace(tree: Mapping[str, Any], namespace: str) -> str:
-    metadata = tree.get("metadata")
-    own = metadata.get("namespace") if isinstance(metadata, dict) else None
-    return str(own or namespace)
