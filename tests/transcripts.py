@@ -1,8 +1,8 @@
 """Commands and their outputs in Markdown, run and compared.
 
-A block marked `console` holds commands after `$ ` and what each printed, standard output and error together
-as at a terminal; `[exit N]` stands last where the exit code is not 0. A line `...` stands for lines that
-differ from run to run. `PLIMSOLL_GOLDEN=write pytest ...` writes the outputs anew.
+A block that begins with `$ ` holds commands and what each printed, standard output and error together as at a
+terminal. `cat FILE` shows a file, or makes it where there is none. A line `...` stands for lines that are
+left out or differ from run to run. `PLIMSOLL_GOLDEN=write pytest ...` writes the outputs anew.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from pathlib import Path
 
 from plimsoll.cli.main import main
 
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ANY = "..."
+_BLOCK = re.compile(r"^```(console)?\n(\$ .*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,14 @@ class Step:
 
 def steps_of(text: str) -> list[Step]:
     """The steps of a Markdown text, in order."""
-    return [step for block in _BLOCK.findall(text) for step in _read(block)]
+    return [step for _, block in _BLOCK.findall(text) for step in _read(block)]
 
 
 def check_transcripts(path: Path, folder: Path | None = None) -> int:
     """Run the steps of a file in its folder and compare; how many there were."""
     text = path.read_text()
     with contextlib.chdir(folder or path.parent):
-        made = _BLOCK.sub(lambda block: f"```console\n{_played(block.group(1))}```", text)
+        made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2])}```", text)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.write_text(made)
     elif made != text:
@@ -50,7 +49,19 @@ def check_transcripts(path: Path, folder: Path | None = None) -> int:
 
 
 def _played(block: str) -> str:
-    return "".join(f"$ {step.command}\n{_settle(run(step.command), step.output)}" for step in _read(block))
+    return "".join(f"$ {step.command}\n{_settle(_play(step), step.output)}" for step in _read(block))
+
+
+def _play(step: Step) -> str:
+    program, *arguments = shlex.split(step.command.replace("\\\n", " "))
+    if program == "cat":
+        (name,) = arguments
+        path = Path(name)
+        if not path.exists():
+            path.write_text(step.output)
+        return path.read_text()
+    assert program == "plimsoll", f"a page may show cat and plimsoll, not {program}"
+    return run(arguments)
 
 
 def _settle(output: str, expected: str) -> str:
@@ -61,21 +72,12 @@ def _settle(output: str, expected: str) -> str:
     return output
 
 
-def run(command: str) -> str:
-    """Run one of our commands in this process; what it printed, with its exit code if that is not 0."""
-    words = shlex.split(command)
-    assert words[0] == "plimsoll", f"only plimsoll can be run here, not {words[0]}"
+def run(arguments: list[str]) -> str:
+    """Run a command of ours in this process; what it printed."""
     said = io.StringIO()
-    code: object = 0
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        try:
-            main(words[1:])
-        except SystemExit as end:
-            code = end.code
-    lines = [line.rstrip() for line in said.getvalue().splitlines()]
-    if code:
-        lines.append(f"[exit {code}]")
-    return "".join(f"{line}\n" for line in lines)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+        main(arguments)
+    return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
 
 
 def _read(block: str) -> Iterator[Step]:

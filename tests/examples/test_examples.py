@@ -34,7 +34,7 @@ def test_an_output_that_differs_is_noticed(tmp_path: Path) -> None:
 
 def test_what_differs_from_run_to_run_may_be_left_out(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    first = run("plimsoll gates").partition("\n")[0]
+    first = run(["gates"]).partition("\n")[0]
     page.write_text(f"```console\n$ plimsoll gates\n{first}\n...\n```\n")
     assert check_transcripts(page) == 1
     page.write_text(f"```console\n$ plimsoll gates\n{first}\n...\nno such line\n```\n")

@@ -1,4 +1,4 @@
-"""The examples in docs/accounting.md are run, and its table of one pod under four policies is checked."""
+"""The examples in docs/ledger.md are run, and its table of one pod under four policies is checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.ledger.books import World, claim, container, device, piece, pod, result
 
-TEXT = (Path(__file__).parents[3] / "docs" / "accounting.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
