@@ -1,7 +1,7 @@
 """Commands and their outputs in Markdown, run and compared.
 
 A block that begins with `$ ` holds commands and what each printed, standard output and error together as at a
-terminal. `cat FILE` shows a file, or makes it where there is none. A line `...` stands for lines that are
+terminal. `cat FILE` shows a file, or makes it in a scratch folder. A line `...` stands for lines that are
 left out or differ from run to run. `PLIMSOLL_GOLDEN=write pytest ...` writes the outputs anew.
 """
 
@@ -35,10 +35,10 @@ def steps_of(text: str) -> list[Step]:
 
 
 def check_transcripts(path: Path, folder: Path | None = None) -> int:
-    """Run the steps of a file in its folder and compare; how many there were."""
-    text = path.read_text()
+    """Run the steps of a file in its folder, or in a scratch one, and compare; how many there were."""
+    text, scratch = path.read_text(), folder is not None
     with contextlib.chdir(folder or path.parent):
-        made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2])}```", text)
+        made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2], scratch)}```", text)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.write_text(made)
     elif made != text:
@@ -48,16 +48,16 @@ def check_transcripts(path: Path, folder: Path | None = None) -> int:
     return len(steps_of(text))
 
 
-def _played(block: str) -> str:
-    return "".join(f"$ {step.command}\n{_settle(_play(step), step.output)}" for step in _read(block))
+def _played(block: str, scratch: bool) -> str:
+    return "".join(f"$ {step.command}\n{_settle(_play(step, scratch), step.output)}" for step in _read(block))
 
 
-def _play(step: Step) -> str:
+def _play(step: Step, scratch: bool) -> str:
     program, *arguments = shlex.split(step.command.replace("\\\n", " "))
     if program == "cat":
         (name,) = arguments
         path = Path(name)
-        if not path.exists():
+        if scratch:
             path.write_text(step.output)
         return path.read_text()
     assert program == "plimsoll", f"a page may show cat and plimsoll, not {program}"
