@@ -6,11 +6,11 @@ the next inventory and keeps everything computed for the slices that did not cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.allocate.devices.node import NodeDevices
-from plimsoll.allocate.devices.pools import gather_pools
+from plimsoll.allocate.devices.pools import gather_pools, whole_pool
 from plimsoll.allocate.devices.slices import SliceView, tainted_view
 from plimsoll.allocate.faults import Fault
 from plimsoll.allocate.features import Features
@@ -111,6 +111,23 @@ class Inventory:
             known = _Known(dict(labels), candidates, pools, devices)
         self._keep(name, known)
         return known.devices
+
+    def whole_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
+        """Every pool as a whole, by name: its devices wherever they are, and all slices there are of it.
+
+        The devices are of no node: `Usage` tells what is left of them, selectors say nothing of them.
+        """
+        for pool in sorted(self._by_pool):
+            yield self.whole_pool(pool), self.slices_of(pool)
+
+    def slices_of(self, pool: PoolId) -> Sequence[SliceView]:
+        """All slices there are of a pool, of whichever generation."""
+        return self._by_pool.get(pool, ())
+
+    def whole_pool(self, pool: PoolId) -> NodeDevices:
+        """One pool as a whole, which must be known."""
+        whole = whole_pool(self._by_pool[pool], self.features)
+        return NodeDevices(Node(), [whole], self.features, self._programs)
 
     def _keep(self, name: str, known: _Known) -> None:
         """Remember a node's devices."""

@@ -71,6 +71,16 @@ def gather_pools(
     return plain + binding
 
 
+def whole_pool(views: Sequence[SliceView], features: Features) -> Pool:
+    """A pool as a whole, seen from no node: the newest generation of all slices there are of it."""
+    newest: list[SliceView] = []
+    for view in views:
+        _keep_newest(newest, view)
+    pool = _build(views[0].pool, newest, features, list(views))
+    assert pool is not None, "no generation is newer than the newest"
+    return pool
+
+
 def _is_relevant(view: SliceView, node: Node) -> bool | SelectorProblem:
     # DIFF: Kubernetes 1.36 takes every counter slice for every node; 1.37 and this follow its node selection.
     # Test: test_counter_slices_of_other_nodes_stay_there

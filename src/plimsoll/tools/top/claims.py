@@ -1,0 +1,247 @@
+"""Claims: whether they are free, what they hold, and what they charge to which node, by which rule.
+
+Owns `ClaimRow`. What a claim charges is what the ledgers have booked for it. A claim that no pod on the books
+uses charges nothing; what it would charge is told beside, priced as the scheduler prices it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api.core import NodeSelector
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.node_selection import NAME_FIELD
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import effective_policy, price_claim, requested_class
+from plimsoll.ledger.lines import Rule
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.texts import render
+from plimsoll.ledger.units import is_counted, unit_of
+from plimsoll.ledger.verdict import Reason
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import entry_holders, text_of
+from plimsoll.tools.top.holdings import DeviceHolder, holder_of, results_of
+
+FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
+STATES = (FREE, ALLOCATED, RESERVED, DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCharge:
+    """What a claim takes of a resource, by one rule. `drawn` is what pods draw from it if it is a pool."""
+
+    resource: str
+    amount: int  #: in whole units; what is on the books, or what would be
+    rule: str
+    drawn: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        tree = {"resource": self.resource, "amount": text_of(self.resource, self.amount), "rule": self.rule}
+        if self.drawn is not None:
+            tree["drawn"] = text_of(self.resource, self.drawn)
+        return tree
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """One claim."""
+
+    namespace: str
+    claim: str
+    state: str  #: free, allocated (to nobody yet), reserved, being deleted
+    node: str  #: "" if it is free, or could be used on several
+    devices: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
+    classes: tuple[str, ...] = ()
+    charges: tuple[ClaimCharge, ...] = ()
+    booked: bool = False  #: whether the charges are on the books; else they are what they would be
+    problem: Reason | None = None  #: why it cannot be priced
+    inside: tuple[str, ...] = ()  #: resources that pod-level requests of its pods have in them already
+    reserved_for: tuple[str, ...] = ()
+    cpus: Mapping[DeviceId, str] = field(default_factory=dict)  #: what drivers say of the CPUs they pinned
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "name": self.claim,
+            "state": self.state,
+            "node": self.node or None,
+            "classes": list(self.classes),
+            "devices": [
+                {
+                    "device": str(device),
+                    "request": holder.request,
+                    "shareID": holder.share or None,
+                    "consumed": {name: str(amount) for name, amount in holder.consumed},
+                    "adminAccess": holder.admin,
+                    "cpus": self.cpus.get(device),
+                }
+                for device, holder in self.devices
+            ],
+            "charges": [charge.as_json() for charge in self.charges],
+            "booked": self.booked,
+            "problem": None if self.problem is None else render(self.problem),
+            "insidePodLevelRequests": list(self.inside),
+            "reservedFor": list(self.reserved_for),
+        }
+
+
+def claim_rows(picture: Picture, namespace: str = "") -> list[ClaimRow]:
+    """Every claim, or those of a namespace, by name."""
+    claims = [
+        claim for claim in picture.objects.all(ResourceClaim) if namespace in ("", claim.metadata.namespace)
+    ]
+    claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
+    return [claim_row(picture, claim) for claim in claims]
+
+
+def claim_row(picture: Picture, claim: ResourceClaim) -> ClaimRow:
+    """One claim."""
+    meta = claim.metadata
+    node, charges, inside = _booked(picture, claim)
+    problem: Reason | None = None
+    booked = bool(charges or inside)
+    node = node or _node_of(picture, claim)
+    if not booked:
+        charges, problem = _price(picture, claim, node)
+    results = results_of(claim)
+    return ClaimRow(
+        meta.namespace,
+        meta.name,
+        state_of(claim),
+        node,
+        tuple((DeviceId.of(result), holder_of(claim, result)) for result in results),
+        tuple(dict.fromkeys(_classes(claim))),
+        charges,
+        booked,
+        problem,
+        inside,
+        tuple(user.name for user in claim.status.reserved_for),
+        _cpus(claim),
+    )
+
+
+def state_of(claim: ResourceClaim) -> str:
+    if claim.metadata.deletion_timestamp is not None:
+        return DELETED
+    if claim.status.allocation is None:
+        return FREE
+    return RESERVED if claim.status.reserved_for else ALLOCATED
+
+
+def _classes(claim: ResourceClaim) -> Iterator[str]:
+    """The classes of what was given, or else of what is asked for."""
+    results = results_of(claim)
+    if results:
+        yield from (requested_class(claim, result.request) for result in results)
+        return
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.exactly.device_class_name
+        yield from (each.device_class_name for each in request.first_available)
+
+
+def _booked(picture: Picture, claim: ResourceClaim) -> tuple[str, tuple[ClaimCharge, ...], tuple[str, ...]]:
+    """The node where pods use a claim, what is booked for it there, and what pod-level requests cover."""
+    snapshot = picture.snapshot
+    namespace, name = claim.metadata.namespace, claim.metadata.name
+    places: dict[int, list[str]] = {}
+    for key in sorted(snapshot.users(namespace, name)):
+        found = snapshot.booked(key)
+        if found is not None:
+            places.setdefault(found[0], []).append(key)
+    total: dict[tuple[str, str], int] = {}
+    drawn: dict[str, int] = {}
+    inside: set[str] = set()
+    nodes = []
+    for place in sorted(places):
+        ledger = snapshot.ledger(place)
+        nodes.append(ledger.name)
+        for resource, rule, amount in _by_pods(ledger, name, places[place]):
+            total[resource, rule] = total.get((resource, rule), 0) + amount
+        state = ledger.claim_state(namespace, name, claim.metadata.uid)
+        for resource, holding in state.holdings.items() if state is not None else ():
+            if is_counted(resource):
+                kind = (resource, effective_policy(holding.policy).value)
+                total[kind] = total.get(kind, 0) + holding.units(resource)
+                drawn[resource] = drawn.get(resource, 0) + unit_of(resource, holding.pool.consumed)
+        for pod in places[place]:
+            lines = ledger.entries[pod].lines
+            inside |= {line.resource for line in lines if line.claim == name and not line.counted}
+    charges = tuple(
+        ClaimCharge(resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None)
+        for (resource, rule), amount in sorted(total.items())
+        if amount or rule == Rule.MAX.value
+    )
+    return nodes[0] if len(nodes) == 1 else "", charges, tuple(sorted(inside))
+
+
+def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[str, str, int]]:
+    """What pods are charged for a claim; what they draw from it is told elsewhere."""
+    for pod in pods:
+        for holder in entry_holders(ledger.entries[pod]):
+            if holder.claim == claim and holder.rule != Rule.CONSUME_FROM.value:
+                yield holder.resource, holder.rule, holder.amount
+
+
+def _price(
+    picture: Picture, claim: ResourceClaim, node: str
+) -> tuple[tuple[ClaimCharge, ...], Reason | None]:
+    """What a claim that is on no books would charge for one pod, or why that cannot be told."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return (), None
+    place = picture.snapshot.place_of(node) if node else None
+    priced = price_claim(claim, allocation, (), picture.snapshot.pricing(place))
+    if isinstance(priced, Reason):
+        return (), priced
+    charges = []
+    for resource, charge in sorted(priced.charge.resources.items()) if priced is not None else ():
+        if not is_counted(resource):
+            continue
+        if charge.quantity is not None:
+            rule = effective_policy(charge.policy).value
+            charges.append(ClaimCharge(resource, unit_of(resource, charge.quantity), rule))
+        if charge.per_pod is not None:
+            charges.append(ClaimCharge(resource, unit_of(resource, charge.per_pod), Rule.PER_POD.value))
+        if charge.per_container is not None:
+            amount = unit_of(resource, charge.per_container)
+            charges.append(ClaimCharge(resource, amount, Rule.PER_CONTAINER.value))
+    return tuple(charges), None
+
+
+def _node_of(picture: Picture, claim: ResourceClaim) -> str:
+    """The only node where the devices of a claim are, as its allocation says."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return ""
+    named = _named_node(allocation.node_selector)
+    if named:
+        return named
+    nodes = {
+        view.slice.spec.node_name or ""
+        for result in allocation.devices.results
+        for view in picture.snapshot.inventory.slices_of(DeviceId.of(result).pool_id)
+    }
+    return nodes.pop() if len(nodes) == 1 else ""
+
+
+def _named_node(selector: NodeSelector | None) -> str:
+    """The node that a selector names, if it is one and nothing else."""
+    for term in selector.node_selector_terms if selector is not None else ():
+        for field_ in term.match_fields:
+            if field_.key == NAME_FIELD and field_.operator == "In" and len(field_.values) == 1:
+                return field_.values[0]
+    return ""
+
+
+def _cpus(claim: ResourceClaim) -> dict[DeviceId, str]:
+    """The CPUs that drivers say they gave (`status.devices[].data.cpuset`)."""
+    found: dict[DeviceId, str] = {}
+    for status in claim.status.devices:
+        cpus = status.data.get("cpuset") if isinstance(status.data, dict) else None
+        if isinstance(cpus, str) and cpus:
+            id = DeviceId(status.driver, status.pool, status.device)
+            found[id] = f"{found[id]},{cpus}" if id in found else cpus
+    return found

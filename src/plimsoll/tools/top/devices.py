@@ -1,0 +1,258 @@
+"""Devices one by one: free or not, who holds them, and what is left of what they share.
+
+Owns `DeviceRow`. Whether a device is free is asked of the allocator's own inventory and state: nothing is
+counted by other rules here. A device is listed once, however many claims share it (upstream's pool status
+counted a device once for each share of it, kubernetes/kubernetes 140170).
+
+    free      can be had
+    taken     nobody else can have any of it: held whole, or its shares have used up a capacity
+    partly    some of its capacity is taken by shares, the rest can be had
+    shared    in use, and any number of claims may share it: it has no capacity that could run out
+    blocked   free, but others have drawn the counters it needs: a partition of something that is in use
+    tainted   free, but a taint keeps claims off that do not tolerate it
+    stale     not offered: its pool is incomplete or contradicts itself, or nobody publishes it any more
+
+Sections 1, 2, 7 and 8 of the allocator semantics; document 001.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.allocate.devices.capacity import value_of
+from plimsoll.allocate.devices.node import Entry, NodeDevices
+from plimsoll.allocate.devices.pools import Standing
+from plimsoll.allocate.devices.slices import SliceView
+from plimsoll.allocate.devices.taints import untolerated
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocate.faults import Fault
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
+from plimsoll.errors import InputError
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.holdings import DeviceHolder, DeviceHolders
+
+FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"
+BLOCKED, TAINTED, STALE = "blocked", "tainted", "stale"
+STATES = (FREE, PARTLY, SHARED, TAKEN, BLOCKED, TAINTED, STALE)
+#: Nobody who asks today gets one of these, although nobody holds it.
+UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One device as allocations leave it."""
+
+    driver: str
+    pool: str
+    device: str
+    node: str  #: its only node; "" if it is for several
+    state: str
+    holders: tuple[DeviceHolder, ...] = ()
+    capacity: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)  #: name -> whole, used
+    shareable: bool = False
+    counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, what it draws when it is in use)
+    taints: tuple[str, ...] = ()
+    why: str = ""  #: what makes it blocked, tainted or stale, or that it is held twice
+
+    @property
+    def id(self) -> DeviceId:
+        return DeviceId(self.driver, self.pool, self.device)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "driver": self.driver,
+            "pool": self.pool,
+            "device": self.device,
+            "node": self.node or None,
+            "state": self.state,
+            "why": self.why or None,
+            "shareable": self.shareable,
+            "holders": [holder.as_json() for holder in self.holders],
+            "capacity": {
+                name: {"whole": str(whole), "used": str(used), "free": str(whole - used)}
+                for name, (whole, used) in self.capacity.items()
+            },
+            "counters": [
+                {"set": group, "counter": name, "draws": str(amount)} for group, name, amount in self.counters
+            ],
+            "taints": list(self.taints),
+        }
+
+
+def device_rows(picture: Picture, node: str = "") -> list[DeviceRow]:
+    """Every device there is, or those that a node may use; by driver, pool and name."""
+    snapshot = picture.snapshot
+    known = snapshot.index(DeviceHolders)
+    rows: list[DeviceRow] = []
+    if node:
+        rows = list(_of_node(picture, node, known))
+    else:
+        for devices, views in snapshot.inventory.whole_pools():
+            rows += rows_of(devices, Usage(devices, snapshot.state), known)
+            rows += stale_rows(devices, views, known)
+        rows += missing_rows(known, {row.id for row in rows})
+    return sorted(rows, key=lambda row: row.id)
+
+
+def _of_node(picture: Picture, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
+    snapshot = picture.snapshot
+    place = snapshot.place_of(name)
+    if place is None:
+        raise InputError(f"there is no node {name}")
+    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    if isinstance(devices, Fault):
+        return
+    yield from rows_of(devices, Usage(devices, snapshot.state), known, name)
+    for pool in devices.pools:
+        if pool.standing is not Standing.COMPLETE:
+            whole = snapshot.inventory.whole_pool(pool.id)
+            for row in stale_rows(whole, snapshot.inventory.slices_of(pool.id), known):
+                if row.node in ("", name):
+                    yield row
+
+
+def rows_of(devices: NodeDevices, usage: Usage, known: DeviceHolders, node: str = "") -> Iterator[DeviceRow]:
+    """The rows of the devices that are offered."""
+    for number, entry in enumerate(devices.entries):
+        if node and devices.elsewhere >> number & 1:
+            continue
+        device = entry.device
+        holders = known.of(entry.id)
+        state, why = _state(devices, usage, number)
+        holding = [holder for holder in holders if not holder.admin]
+        if state == TAKEN and sum(not holder.share for holder in holding) and len(holding) > 1:
+            why = f"held {len(holding)} times"
+        yield DeviceRow(
+            *entry.id,
+            _node_of(entry.view.slice, device),
+            state,
+            holders,
+            _capacity(entry, usage, number),
+            entry.shareable,
+            _draws(device),
+            _taints(device),
+            why,
+        )
+
+
+def _state(devices: NodeDevices, usage: Usage, number: int) -> tuple[str, str]:
+    entry = devices.entries[number]
+    flag = 1 << number
+    if usage.taken & flag:
+        return TAKEN, ""
+    if usage.shared & flag:
+        capacity = entry.device.capacity
+        if not is_room(capacity, usage.free(number)):
+            return TAKEN, ""
+        return (PARTLY if capacity else SHARED), ""
+    if usage.blocked & flag:
+        return BLOCKED, _short_of(devices, usage, entry)
+    taint = untolerated(entry.device.taints, ())
+    if taint is not None:
+        return TAINTED, f"{taint.key}:{taint.effect}"
+    return FREE, ""
+
+
+def _short_of(devices: NodeDevices, usage: Usage, entry: Entry) -> str:
+    """Which counters a blocked device lacks."""
+    formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
+    lacks = []
+    for pool in devices.counter_pools:
+        if pool.pool != entry.id.pool_id:
+            continue
+        for counter, amount in entry.draw:
+            if amount > usage.available[counter]:
+                group, name = pool.names[counter - pool.first]
+                form = formats.get((group, name), Format.DECIMAL_SI)
+                left = Quantity(max(0, usage.available[counter]), form)
+                lacks.append(f"{group}/{name}: needs {Quantity(amount, form)}, {left} left")
+    return ", ".join(lacks) or "counters of its pool are overdrawn"
+
+
+def is_room(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
+    """Whether one more share fits, if it asks for as little as the request policies allow."""
+    return all(_least(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
+
+
+def _least(entry: DeviceCapacity) -> int:
+    """The least that a share can consume of a capacity, in billionths."""
+    policy = entry.request_policy
+    if policy is None or not (policy.valid_range or policy.valid_values):
+        return 1 if value_of(entry) > ZERO else 0
+    allowed = [*policy.valid_values]
+    if policy.valid_range is not None:
+        allowed.append(policy.valid_range.min or Quantity(1))
+    if policy.default is not None:
+        allowed.append(policy.default)
+    return min(amount.nano for amount in allowed)
+
+
+def _capacity(entry: Entry, usage: Usage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
+    """What a device has of each capacity and what is used: all of it if it is held whole."""
+    whole = usage.taken >> number & 1
+    consumed = usage.consumed.get(number, {})
+    found = {}
+    for name, each in entry.device.capacity.items():
+        value = value_of(each)
+        used = value if whole else Quantity(consumed.get(name, 0), value.format)
+        found[name] = (value, used)
+    return found
+
+
+def _draws(device: Device) -> tuple[tuple[str, str, Quantity], ...]:
+    return tuple(
+        (part.counter_set, name, counter.value or ZERO)
+        for part in device.consumes_counters
+        for name, counter in part.counters.items()
+    )
+
+
+def _taints(device: Device) -> tuple[str, ...]:
+    return tuple(
+        f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}" for taint in device.taints
+    )
+
+
+def _node_of(slice: ResourceSlice, device: Device | None = None) -> str:
+    return (device.node_name if device is not None else None) or slice.spec.node_name or ""
+
+
+# -- devices that are not offered
+
+
+def stale_rows(whole: NodeDevices, views: Iterable[SliceView], known: DeviceHolders) -> Iterator[DeviceRow]:
+    """The devices of slices that do not count: of older generations, or of pools that cannot be used."""
+    (pool,) = whole.pools
+    offered = whole.index.get(pool.id, {})
+    newest = max((view.slice.spec.pool.generation for view in views), default=0)
+    seen = Counter(offered.keys())
+    for view in sorted(views, key=lambda view: -view.slice.spec.pool.generation):
+        generation = view.slice.spec.pool.generation
+        for device in view.devices:
+            if seen[device.name]:
+                continue
+            seen[device.name] += 1
+            id = DeviceId(*pool.id, device.name)
+            why = pool.reason if generation == newest else f"of generation {generation}, not {newest}"
+            yield DeviceRow(
+                *id,
+                _node_of(view.slice, device),
+                STALE,
+                known.of(id),
+                {name: (value_of(each), ZERO) for name, each in device.capacity.items()},
+                bool(device.allow_multiple_allocations),
+                _draws(device),
+                _taints(device),
+                why,
+            )
+
+
+def missing_rows(known: DeviceHolders, published: Set[DeviceId]) -> Iterator[DeviceRow]:
+    """Devices that claims hold and nobody publishes."""
+    for id in known.devices() - published:
+        yield DeviceRow(*id, "", STALE, known.of(id), why="nobody publishes it")

@@ -1,0 +1,130 @@
+"""Pods: where they are, what they take of their nodes and by what, and the devices of their claims.
+
+Owns `PodRow`. The rows come to what the ledgers have booked: what is charged for a claim as a whole, for all
+pods that draw from it together, has a row of its own, named after the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.api.identity import DeviceId
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.lines import make_entry
+from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.ledger.qos import pod_qos
+from plimsoll.ledger.units import is_counted, unit_of
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import entry_columns, order_of, text_of
+from plimsoll.tools.top.holdings import results_of
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """What one pod takes: resource -> requests, claims, overhead, in whole units."""
+
+    namespace: str
+    pod: str  #: "" for what is charged for a claim as a whole
+    node: str  #: "" while it is pending: then the amounts are what its spec asks for
+    amounts: Mapping[str, tuple[int, int, int]]
+    qos: str = ""
+    claims: tuple[str, ...] = ()
+    devices: tuple[DeviceId, ...] = ()
+    assumed: bool = False
+    drawn: Mapping[str, int] = field(default_factory=dict)  #: what it draws from pools instead of the node
+
+    @property
+    def name(self) -> str:
+        return self.pod or f"claim/{self.claims[0]}"
+
+    def total(self, resource: str) -> int:
+        return sum(self.amounts.get(resource, (0, 0, 0)))
+
+    def as_json(self) -> dict[str, Any]:
+        resources = []
+        for name in sorted(self.amounts, key=order_of):
+            requests, claims, overhead = self.amounts[name]
+            row = {"requests": requests, "claims": claims, "overhead": overhead, "total": self.total(name)}
+            tree = {"resource": name, **{key: text_of(name, units) for key, units in row.items()}}
+            if name in self.drawn:
+                tree["drawn"] = text_of(name, self.drawn[name])
+            resources.append(tree)
+        return {
+            "namespace": self.namespace,
+            "pod": self.pod or None,
+            "node": self.node or None,
+            "qosClass": self.qos or None,
+            "claims": list(self.claims),
+            "devices": [str(device) for device in self.devices],
+            "resources": resources,
+        }
+
+
+def pod_rows(picture: Picture, namespace: str = "") -> list[PodRow]:
+    """The pods that have not ended, and pools of claims, by namespace and name."""
+    snapshot = picture.snapshot
+    rows = []
+    for place in snapshot.places():
+        for row in rows_on(picture, snapshot.ledger(place)):
+            if namespace in ("", row.namespace):
+                rows.append(row)
+    booked = snapshot.booked_keys()
+    for pod in picture.pods:
+        if pod_key(pod) not in booked and namespace in ("", pod.metadata.namespace):
+            rows.append(_unbooked(picture, pod))
+    return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.name))
+
+
+def rows_on(picture: Picture, ledger: NodeLedger) -> Iterator[PodRow]:
+    """The rows of one node: its pods, then what is charged for claims as a whole."""
+    for entry in ledger.entries.values():
+        pod = entry.pod
+        drawn: dict[str, int] = {}
+        for hold in entry.holds:
+            if hold.drawn and is_counted(hold.resource):
+                drawn[hold.resource] = drawn.get(hold.resource, 0) + unit_of(hold.resource, hold.drawn)
+        yield PodRow(
+            pod.metadata.namespace,
+            pod.metadata.name,
+            ledger.name,
+            entry_columns(entry),
+            pod_qos(pod, entry.options.form, pod_level=not entry.options.skip_pod_level),
+            *_claims(picture, pod),
+            entry.assumed,
+            drawn,
+        )
+    for state in ledger.claims.values():
+        wholes = {
+            resource: (0, holding.units(resource), 0)
+            for resource, holding in state.holdings.items()
+            if is_counted(resource)
+        }
+        if wholes:
+            devices = dict.fromkeys(d for holding in state.holdings.values() for d in holding.devices)
+            yield PodRow(state.namespace, "", ledger.name, wholes, "", (state.name,), tuple(devices))
+
+
+def _unbooked(picture: Picture, pod: Pod) -> PodRow:
+    """A pod that is pending, or bound to a node that is not known: what its spec asks for."""
+    snapshot = picture.snapshot
+    options = snapshot.options
+    entry = make_entry(pod, (), options, picture.profile)
+    qos = pod_qos(pod, options.form, pod_level=not options.skip_pod_level)
+    meta = pod.metadata
+    return PodRow(meta.namespace, meta.name, "", entry_columns(entry), qos, *_claims(picture, pod))
+
+
+def _claims(picture: Picture, pod: Pod) -> tuple[tuple[str, ...], tuple[DeviceId, ...]]:
+    """The claims of a pod and their devices."""
+    if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        return (), ()
+    names = tuple(dict.fromkeys(claim_names(pod).values()))
+    devices: dict[DeviceId, None] = {}
+    for name in names:
+        claim = picture.snapshot.claim(pod.metadata.namespace, name)
+        for result in results_of(claim) if claim is not None else ():
+            devices[DeviceId.of(result)] = None
+    return names, tuple(devices)

@@ -1,0 +1,174 @@
+"""Pools: how many devices there are, how many can be had, and what is left of counters and shares.
+
+Owns `PoolRow`. It sums up the rows of the pool's devices, so that free, used and unavailable devices are all
+there are, each counted once. Counters are the allocator's own numbers, drawn once per device however many
+share it. What shares have left is summed over the devices that can be shared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.pools import Standing
+from plimsoll.allocate.devices.slices import SliceView
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.quantity import Format, Quantity
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.devices import (
+    FREE,
+    PARTLY,
+    SHARED,
+    STALE,
+    TAKEN,
+    UNAVAILABLE,
+    DeviceRow,
+    missing_rows,
+    rows_of,
+    stale_rows,
+)
+from plimsoll.tools.top.holdings import DeviceHolders
+
+#: What there is, and what is left of it.
+Stock = tuple[Quantity, Quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """One pool. `all` is `free` + `partly` + `taken` + `unavailable`."""
+
+    driver: str
+    pool: str
+    node: str  #: its only node; "" if it is for several
+    all: int
+    free: int
+    partly: int  #: shared, and others can have a part of them still
+    taken: int
+    unavailable: int  #: blocked, tainted or stale
+    partitions: int = 0  #: devices that draw on counters
+    counters: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  #: (set, counter)
+    shares: Mapping[str, Stock] = field(default_factory=dict)  #: capacity of devices that can be shared
+    generation: int = 0
+    slices: int = 0  #: of this generation
+    expected: int = 0  #: slices that the generation should have
+    standing: str = Standing.COMPLETE.value  #: complete, incomplete, invalid, or `missing`: not published
+    why: str = ""
+
+    @property
+    def complete(self) -> bool:
+        return self.standing == Standing.COMPLETE.value
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "driver": self.driver,
+            "pool": self.pool,
+            "node": self.node or None,
+            "devices": {
+                "all": self.all,
+                "free": self.free,
+                "partly": self.partly,
+                "taken": self.taken,
+                "unavailable": self.unavailable,
+            },
+            "partitions": self.partitions,
+            "counters": [
+                {"set": group, "counter": name, "whole": str(whole), "left": str(left)}
+                for (group, name), (whole, left) in self.counters.items()
+            ],
+            "shares": {
+                name: {"whole": str(whole), "left": str(left)} for name, (whole, left) in self.shares.items()
+            },
+            "generation": self.generation,
+            "slices": self.slices,
+            "expectedSlices": self.expected,
+            "standing": self.standing,
+            "why": self.why or None,
+        }
+
+
+def pool_rows(picture: Picture) -> list[PoolRow]:
+    """Every pool there is, by driver and name; also one of which claims hold devices that nobody offers."""
+    snapshot = picture.snapshot
+    known = snapshot.index(DeviceHolders)
+    pools = []
+    published: set[DeviceId] = set()
+    for devices, views in snapshot.inventory.whole_pools():
+        usage = Usage(devices, snapshot.state)
+        found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
+        pools.append((devices, usage, views, found))
+        published.update(row.id for row in found)
+    missing: dict[PoolId, list[DeviceRow]] = {}
+    for each in missing_rows(known, published):
+        missing.setdefault(each.id.pool_id, []).append(each)
+    rows = [
+        _row(devices, usage, views, [*found, *missing.pop(devices.pools[0].id, ())])
+        for devices, usage, views, found in pools
+    ]
+    rows += [
+        PoolRow(*pool, "", *_counts(found), standing="missing", why="nobody publishes it")
+        for pool, found in missing.items()
+    ]
+    return sorted(rows, key=lambda row: (row.driver, row.pool))
+
+
+def _row(devices: NodeDevices, usage: Usage, views: Iterable[SliceView], found: list[DeviceRow]) -> PoolRow:
+    (pool,) = devices.pools
+    newest = max(view.slice.spec.pool.generation for view in views)
+    specs = [view.slice.spec for view in views if view.slice.spec.pool.generation == newest]
+    nodes = {spec.node_name or "" for spec in specs}
+    return PoolRow(
+        *pool.id,
+        nodes.pop() if len(nodes) == 1 else "",
+        *_counts(found),
+        sum(bool(row.counters) for row in found),
+        _counters(devices, usage, views),
+        _shares(found),
+        newest,
+        len(specs),
+        specs[0].pool.resource_slice_count,
+        pool.standing.value,
+        pool.reason,
+    )
+
+
+def _counts(found: list[DeviceRow]) -> tuple[int, int, int, int, int]:
+    states = Counter(row.state for row in found)
+    unavailable = sum(states[state] for state in UNAVAILABLE)
+    return len(found), states[FREE], states[PARTLY] + states[SHARED], states[TAKEN], unavailable
+
+
+def _counters(devices: NodeDevices, usage: Usage, views: Iterable[SliceView]) -> dict[tuple[str, str], Stock]:
+    formats = {
+        (group.name, name): counter.value.format
+        for view in views
+        for group in view.slice.spec.shared_counters or ()
+        for name, counter in group.counters.items()
+        if counter.value is not None
+    }
+    found = {}
+    for pool in devices.counter_pools:
+        for number, key in enumerate(pool.names, pool.first):
+            form = formats.get(key, Format.DECIMAL_SI)
+            whole, left = devices.base_counters[number], usage.available[number]
+            found[key] = (Quantity(whole, form), Quantity(left, form))
+    return dict(sorted(found.items()))
+
+
+def _shares(found: Iterable[DeviceRow]) -> dict[str, Stock]:
+    """What devices that can be shared have, and have left; what cannot be had today is not left."""
+    total: dict[str, Stock] = {}
+    for row in found:
+        if not row.shareable or row.state == STALE:
+            continue
+        for name, (whole, used) in row.capacity.items():
+            left = Quantity(0, whole.format) if row.state in UNAVAILABLE else whole - used
+            if name in total:
+                before = total[name]
+                total[name] = (before[0] + whole, before[1] + left)
+            else:
+                total[name] = (whole, left)
+    return dict(sorted(total.items()))
