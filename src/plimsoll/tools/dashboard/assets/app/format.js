@@ -61,3 +61,12 @@ export function ranges(numbers) {
   }
   return out.join(",");
 }
+
+const POWERS = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
+for (let i = 1; i < BINARY.length; i += 1) POWERS[BINARY[i]] = 1024 ** i;
+
+/** The size of a quantity text, near enough for the width of a bar. */
+export function sizeOf(text) {
+  const found = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?$/.exec(String(text));
+  return found ? Number(found[1]) * POWERS[found[2] || ""] : 0;
+}

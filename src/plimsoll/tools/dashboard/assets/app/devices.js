@@ -1,0 +1,79 @@
+// Owns: devices in a table: state in words, who holds them, shares as a stacked bar of the consumed capacity,
+// and the counters that partitions draw on.
+import { html, cx } from "./ui.js";
+import { ClaimLink, NodeLink } from "./pieces.js";
+import { Table } from "./table.js";
+import { sizeOf } from "./format.js";
+
+const TONES = { free: "good", taken: "", partly: "info", shared: "info", blocked: "warn", tainted: "warn", stale: "bad" };
+const SHADES = 6;
+
+export function State({ of }) {
+  return html`<span class=${cx("badge", TONES[of] && `tone-${TONES[of]}`)}>${of}</span>`;
+}
+
+/** How much of one capacity is used, holder by holder. */
+export function Share({ name, capacity, holders = [] }) {
+  const whole = sizeOf(capacity.whole);
+  const used = sizeOf(capacity.used);
+  const parts = holders.filter((one) => one.consumed && one.consumed[name]);
+  const words = `${name}: ${capacity.used} of ${capacity.whole} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${one.consumed[name]}`).join("")}`;
+  const width = (size) => ({ width: `${whole > 0 ? Math.min(100, (100 * size) / whole).toFixed(2) : 0}%` });
+  return html`<div class="share" role="img" aria-label=${words} title=${words}>
+    <span class="share-name">${name}</span>
+    <span class="share-track" aria-hidden="true">
+      ${parts.length
+        ? parts.map((one, i) => html`<span class=${`share-part shade-${i % SHADES}`} style=${width(sizeOf(one.consumed[name]))}></span>`)
+        : used > 0 && html`<span class="share-part shade-0" style=${width(used)}></span>`}
+    </span>
+    <span class="share-text">${capacity.used}<span class="of"> of ${capacity.whole}</span></span>
+  </div>`;
+}
+
+/** A counter of a pool: what is left of it. */
+export function Counter({ of }) {
+  const whole = sizeOf(of.whole);
+  const left = sizeOf(of.left);
+  const words = `${of.set}/${of.counter}: ${of.left} of ${of.whole} left`;
+  return html`<div class="share" role="img" aria-label=${words} title=${words}>
+    <span class="share-name">${of.set}/${of.counter}</span>
+    <span class="share-track" aria-hidden="true">
+      <span class="share-part shade-3" style=${{ width: `${whole > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / whole)).toFixed(2) : 0}%` }}></span>
+    </span>
+    <span class=${cx("share-text", left < 0 && "past-text")}>${of.left}<span class="of"> of ${of.whole} left</span></span>
+  </div>`;
+}
+
+function Holders({ of }) {
+  if (!of.length) return html`<span class="muted">-</span>`;
+  return html`<ul class="plain">
+    ${of.map(
+      (one) => html`<li key=${one.shareID || `${one.namespace}/${one.claim}/${one.request}`}>
+        <${ClaimLink} namespace=${one.namespace} name=${one.claim} />
+        ${one.adminAccess && html` <span class="badge">admin access</span>`}
+        ${Object.entries(one.consumed || {}).map(([name, text]) => html` <span class="muted">${name} ${text}</span>`)}
+      </li>`,
+    )}
+  </ul>`;
+}
+
+/** What a device is made of: shares if it can be shared, what it draws on if it is a partition. */
+function Inside({ of }) {
+  const capacity = Object.entries(of.capacity || {});
+  const counters = of.counters || [];
+  if (!capacity.length && !counters.length) return html`<span class="muted">-</span>`;
+  return html`${capacity.map(([name, one]) => html`<${Share} key=${name} name=${name} capacity=${one} holders=${of.holders} />`)}
+  ${counters.length > 0 &&
+  html`<div class="draws"><span class="muted">partition, draws</span> ${counters.map((one, i) => html`${i > 0 && ", "}<span>${one.counter} ${one.draws}</span>`)}</div>`}`;
+}
+
+export function DeviceTable({ label, rows, node = true, empty }) {
+  const columns = [
+    { title: "Device", value: (r) => `${r.driver} ${r.pool} ${r.device}`, cell: (r) => html`<span class="device-name">${r.device}</span><span class="under">${r.driver} / ${r.pool}</span>` },
+    { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${r.why && html`<span class="under">${r.why}</span>`}` },
+    { title: "Held by", cell: (r) => html`<${Holders} of=${r.holders || []} />` },
+    { title: "Capacity and counters", cls: "wide-cell", cell: (r) => html`<${Inside} of=${r} />` },
+  ];
+  if (node) columns.splice(2, 0, { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) });
+  return html`<${Table} label=${label} empty=${empty} rows=${rows} keyOf=${(r) => `${r.driver}/${r.pool}/${r.device}`} columns=${columns} />`;
+}

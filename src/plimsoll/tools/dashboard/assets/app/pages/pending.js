@@ -1,0 +1,87 @@
+// Owns: pending pods with one line of why each, and the page that explains one pod or claim as a tree.
+import { html, useState } from "../ui.js";
+import { useApi } from "../store.js";
+import { replaceQuery } from "../router.js";
+import { Answer, Badge, Head, NodeLink, Search } from "../pieces.js";
+import { Pager } from "../table.js";
+import { Branch, Group, Numbers } from "../tree.js";
+import { count } from "../format.js";
+
+const LIMIT = 50;
+
+export function Pending({ query }) {
+  const q = query.get("q") || "";
+  const offset = Math.max(0, Number(query.get("offset")) || 0);
+  const answer = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit: LIMIT })}`);
+  return html`<${Head} title="Pending pods" />
+    <div class="controls">
+      <${Search} label="Find a pod" value=${q} placeholder="name or namespace" />
+      <p class="found" role="status">${answer.data ? `${count(answer.data.total)} pending` : ""}</p>
+    </div>
+    <${Answer} of=${answer} what="The list of pending pods">
+      ${(data) =>
+        data.items.length === 0
+          ? html`<p class="empty">${q ? "No pending pod is like that." : "Nothing is pending."}</p>`
+          : html`<ul class="pending-list" aria-label="Pending pods" onKeyDown=${listKeys}>
+                ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} />`)}
+              </ul>
+              <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+    <//>`;
+}
+
+function listKeys(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const own = event.target.closest(".pending-pod");
+  if (!step || !own || !event.target.matches(".pending-pod > details > summary")) return;
+  const all = [...event.currentTarget.querySelectorAll(".pending-pod > details > summary")];
+  const next = all[all.indexOf(event.target) + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+function PendingPod({ pod }) {
+  const [open, setOpen] = useState(false);
+  return html`<li class="pending-pod card">
+    <details onToggle=${(event) => setOpen(event.currentTarget.open)}>
+      <summary><span class="pod-name"><span class="ns">${pod.namespace}/</span>${pod.name}</span><span class="why">${pod.why}</span></summary>
+      ${open && html`<${Explained} kind="pod" namespace=${pod.namespace} name=${pod.name} inside=${true} />`}
+    </details>
+  </li>`;
+}
+
+function Explained({ kind, namespace, name, inside = false }) {
+  const answer = useApi(`api/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+  return html`<${Answer} of=${answer} what="The reason">${(data) => html`<${Explanation} of=${data} inside=${inside} />`}<//>
+    ${inside && html`<p class="small"><a href=${`#/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>This explanation on a page of its own</a></p>`}`;
+}
+
+const SAID = new Set(["revision", "subject", "verdict", "summary", "fix", "groups", "children", "tree", "node", "kind", "nodes"]);
+
+/** An explanation: the verdict, the fix, then the tree. */
+export function Explanation({ of, inside }) {
+  const groups = of.groups || [];
+  const branches = of.children || of.tree || [];
+  const rest = Object.fromEntries(Object.entries(of).filter(([key, value]) => !SAID.has(key) && (typeof value === "string" || typeof value === "number") && value !== ""));
+  const fixes = Array.isArray(of.fix) ? of.fix : of.fix ? [of.fix] : [];
+  const tone = /^(placed|allocated|bound|running|fits|yes|ready)/i.test(of.verdict || "") ? "good" : "warn";
+  return html`<div class="explanation">
+    <p class="verdict">${of.verdict && html`<${Badge} tone=${tone}>${of.verdict}<//>`} <span>${of.summary}</span> ${of.node && html`on <${NodeLink} name=${of.node} />`}</p>
+    ${fixes.map((fix) => html`<p class="fix"><b>Nearest fix</b> <span>${typeof fix === "string" ? fix : fix.text || fix.reason || JSON.stringify(fix)}</span></p>`)}
+    <${Numbers} of=${rest} beside=${of.summary || ""} />
+    ${groups.length > 0 &&
+    html`<div class="groups" role="group" aria-label="Why, by node">
+      ${!inside && html`<h2>Why, by node</h2>`}
+      ${groups.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === 0} />`)}
+    </div>`}
+    ${branches.length > 0 && html`<ul class="tree tree-top">${branches.map((one, i) => html`<${Branch} key=${`${one.rule}${i}`} of=${one} open=${true} />`)}</ul>`}
+  </div>`;
+}
+
+/** The page of one pod or claim. */
+export function Explain({ kind, namespace, name }) {
+  const what = kind === "claim" ? "Claim" : "Pod";
+  return html`<p class="crumbs">${kind === "claim" ? html`<a href="#/claims">Claims</a>` : html`<a href="#/pending">Pending pods</a>`}</p>
+    <${Head} title=${html`<span class="kind">${what}</span> <span class="ns">${namespace}/</span>${name}`} tab=${`${what} ${namespace}/${name}`} />
+    <${Explained} key=${`${kind} ${namespace}/${name}`} kind=${kind} namespace=${namespace} name=${name} />`;
+}

@@ -1,0 +1,86 @@
+// Owns: tables that fit in a page: heads with scope, sorting by a click or key on a head, arrow keys from row
+// to row, and the pager below those that come in parts.
+import { html, cx, useState } from "./ui.js";
+import { byName, count as number } from "./format.js";
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return byName(String(a ?? ""), String(b ?? ""));
+}
+
+/** Down and up go to the first link or button of the next row, Home and End to the ends. */
+export function rowKeys(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+  if (step === undefined || event.target.closest("input, textarea, select")) return;
+  const row = event.target.closest("tr");
+  if (!row) return;
+  const rows = [...row.parentElement.children].filter((one) => one.querySelector("a, button, summary"));
+  const at = rows.indexOf(row);
+  const next = rows[Math.max(0, Math.min(rows.length - 1, step === -Infinity ? 0 : step === Infinity ? rows.length - 1 : at + step))];
+  if (!next) return;
+  event.preventDefault();
+  next.querySelector("a, button, summary").focus();
+}
+
+/**
+ * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the head of its row.
+ */
+export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, order }) {
+  const [sort, setSort] = useState(order || null);
+  let shown = rows;
+  if (sort && columns[sort.column] && columns[sort.column].value) {
+    const { value } = columns[sort.column];
+    shown = rows
+      .map((row, i) => [value(row), i, row])
+      .sort((a, b) => (compare(a[0], b[0]) || (a[1] - b[1]) * sort.way) * sort.way)
+      .map((three) => three[2]);
+  }
+  if (!rows.length) return html`<p class="empty">${empty}</p>`;
+  const press = (column) => {
+    const same = sort && sort.column === column;
+    if (same && sort.way === (columns[column].num ? 1 : -1)) setSort(null);
+    else setSort({ column, way: same ? -sort.way : columns[column].num ? -1 : 1 });
+  };
+  return html`<div class="scroller" role="region" aria-label=${label} tabindex="0">
+    <table>
+      <caption class="unseen">${label}</caption>
+      <thead>
+        <tr>
+          ${columns.map((column, i) => {
+            const mine = sort && sort.column === i;
+            const way = mine ? (sort.way > 0 ? "ascending" : "descending") : undefined;
+            return html`<th scope="col" class=${cx(column.num && "num", column.cls)} aria-sort=${way}>
+              ${column.value
+                ? html`<button type="button" class="head-button" onClick=${() => press(i)}>
+                    ${column.title}<span class="arrow" aria-hidden="true">${mine ? (sort.way > 0 ? "▲" : "▼") : "↕"}</span>
+                  </button>`
+                : column.title}
+            </th>`;
+          })}
+        </tr>
+      </thead>
+      <tbody onKeyDown=${rowKeys}>
+        ${shown.map(
+          (row, n) => html`<tr key=${keyOf ? keyOf(row) : n} class=${rowClass ? rowClass(row) : undefined}>
+            ${columns.map((column, i) =>
+              i === 0
+                ? html`<th scope="row" class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</th>`
+                : html`<td class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</td>`,
+            )}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** Which part of a long answer is shown, and the way to its neighbours. */
+export function Pager({ total, offset, limit, go }) {
+  if (total <= limit && !offset) return null;
+  const last = Math.min(total, offset + limit);
+  return html`<nav class="pager" aria-label="Pages of the list">
+    <button type="button" disabled=${offset === 0} onClick=${() => go(Math.max(0, offset - limit))}>Previous</button>
+    <span aria-live="polite">${number(Math.min(offset + 1, total))}-${number(last)} of ${number(total)}</span>
+    <button type="button" disabled=${last >= total} onClick=${() => go(offset + limit)}>Next</button>
+  </nav>`;
+}

@@ -1,0 +1,129 @@
+// Owns: the map of a node's CPUs: sockets > NUMA nodes > L3 caches > cores > CPUs. A claim is a letter, a
+// colour and a pattern, so that colour is never the only sign. One CPU is in the tab order; arrow keys move.
+import { html, cx, useRef, useState } from "./ui.js";
+import { ranges } from "./format.js";
+import { Ref } from "./pieces.js";
+
+const TONES = 8;
+const STATES = { claimed: "claimed", shared: "shared pool", reserved: "reserved", offline: "offline" };
+
+function letters(n) {
+  const last = String.fromCharCode(65 + (n % 26));
+  return n < 26 ? last : letters(Math.floor(n / 26) - 1) + last;
+}
+
+/** All CPUs of the tree, each with where it is. */
+export function flatten(topology) {
+  const all = [];
+  for (const socket of topology.sockets || [])
+    for (const numa of socket.numa || [])
+      for (const l3 of numa.l3 || [])
+        for (const core of l3.cores || [])
+          for (const cpu of core.cpus || []) all.push({ ...cpu, core: core.id, l3: l3.id, numa: numa.id, socket: socket.id });
+  return all;
+}
+
+export function describe(cpu) {
+  const held = cpu.claim ? `claim ${cpu.claim}` : STATES[cpu.state] || cpu.state;
+  return `CPU ${cpu.id}, core ${cpu.core}, NUMA ${cpu.numa}, ${held}`;
+}
+
+/** Claims in the order of their first CPU: letter, tone and CPUs. */
+function claimsOf(cpus) {
+  const found = new Map();
+  for (const cpu of cpus) {
+    if (!cpu.claim) continue;
+    if (!found.has(cpu.claim)) found.set(cpu.claim, { claim: cpu.claim, letter: letters(found.size), tone: found.size % TONES, cpus: [] });
+    found.get(cpu.claim).cpus.push(cpu.id);
+  }
+  return found;
+}
+
+export function Topology({ of }) {
+  const cpus = flatten(of);
+  const claims = claimsOf(cpus);
+  const [at, setAt] = useState(cpus.length ? cpus[0].id : null);
+  const [told, setTold] = useState(null);
+  const [lit, setLit] = useState("");
+  const box = useRef(null);
+  const places = new Map(cpus.map((cpu, i) => [cpu.id, i]));
+
+  const onKeyDown = (event) => {
+    const place = places.get(at) ?? 0;
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 8, ArrowUp: -8, Home: -Infinity, End: Infinity }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = cpus[Math.max(0, Math.min(cpus.length - 1, place + step))];
+    setAt(next.id);
+    box.current.querySelector(`[data-cpu="${next.id}"]`).focus();
+  };
+  const show = (cpu) => setTold(cpu);
+  const lightUp = lit || (told && told.claim) || "";
+  const core = (coreOf, l3, numa, socket) => html`<div class="core" key=${`${socket.id}/${coreOf.id}`}>
+    ${(coreOf.cpus || []).map((raw) => {
+      const cpu = { ...raw, core: coreOf.id, l3: l3.id, numa: numa.id, socket: socket.id };
+      const claim = claims.get(cpu.claim);
+      return html`<button
+        type="button"
+        key=${cpu.id}
+        data-cpu=${cpu.id}
+        class=${cx("cpu", claim ? `tone tone-${claim.tone}` : `cpu-${cpu.state}`, lightUp && cpu.claim !== lightUp && "is-dim")}
+        tabindex=${cpu.id === at ? 0 : -1}
+        aria-label=${describe(cpu)}
+        aria-pressed=${cpu.claim ? lit === cpu.claim : undefined}
+        title=${describe(cpu)}
+        onFocus=${() => {
+          setAt(cpu.id);
+          show(cpu);
+        }}
+        onMouseEnter=${() => show(cpu)}
+        onClick=${() => cpu.claim && setLit(lit === cpu.claim ? "" : cpu.claim)}
+      >
+        <span class="cpu-letter" aria-hidden="true">${claim ? claim.letter : cpu.state === "reserved" ? "R" : cpu.state === "offline" ? "x" : ""}</span>
+        <span class="cpu-id" aria-hidden="true">${cpu.id}</span>
+      </button>`;
+    })}
+  </div>`;
+  const counts = new Map();
+  for (const cpu of cpus) if (!cpu.claim) counts.set(cpu.state, [...(counts.get(cpu.state) || []), cpu.id]);
+  return html`<div class="topology">
+    <div class="cpu-map" role="group" aria-label="CPU map; arrow keys move between CPUs" ref=${box} onKeyDown=${onKeyDown} onMouseLeave=${() => show(null)}>
+      ${(of.sockets || []).map(
+        (socket) => html`<section class="socket" aria-label=${`Socket ${socket.id}`}>
+          <h4>Socket ${socket.id}</h4>
+          <div class="socket-body">
+            ${(socket.numa || []).map(
+              (numa) => html`<section class="numa" aria-label=${`NUMA ${numa.id}`}>
+                <h5>NUMA ${numa.id}</h5>
+                <div class="numa-body">
+                  ${(numa.l3 || []).map(
+                    (l3) => html`<div class="l3">
+                      <span class="l3-name">L3 ${l3.id}</span>
+                      <div class="cores">${(l3.cores || []).map((one) => core(one, l3, numa, socket))}</div>
+                    </div>`,
+                  )}
+                </div>
+              </section>`,
+            )}
+          </div>
+        </section>`,
+      )}
+    </div>
+    <p class="cpu-told" aria-hidden="true">${told ? describe(told) : "Point at a CPU, or move with the arrow keys; a click keeps its claim lit."}</p>
+    <ul class="legend cpu-legend" aria-label="Who has which CPUs">
+      ${[...claims.values()].map(
+        (one) => html`<li class=${cx(lightUp === one.claim && "is-lit")}>
+          <span class=${`cpu swatch-cpu tone tone-${one.tone}`} aria-hidden="true"><span class="cpu-letter">${one.letter}</span></span>
+          <${Ref} kind="claim" of=${one.claim} /> <span class="muted">${one.cpus.length} CPUs: ${ranges(one.cpus)}</span>
+        </li>`,
+      )}
+      ${[...counts].map(
+        ([state, ids]) => html`<li>
+          <span class=${`cpu swatch-cpu cpu-${state}`} aria-hidden="true"><span class="cpu-letter">${state === "reserved" ? "R" : state === "offline" ? "x" : ""}</span></span>
+          ${STATES[state] || state} <span class="muted">${ids.length} CPUs: ${ranges(ids)}</span>
+        </li>`,
+      )}
+    </ul>
+    ${of.source && html`<p class="muted small">Told by: ${of.source}</p>`}
+  </div>`;
+}

@@ -1,0 +1,67 @@
+// Owns: the tree of an explanation, as nested <details>: keyboard and screen readers know them, and what is
+// open stays open while the numbers in it change.
+import { html } from "./ui.js";
+import { NodeLink, Several } from "./pieces.js";
+import { count, plural } from "./format.js";
+
+function words(value) {
+  if (value == null) return "";
+  if (Array.isArray(value)) return value.map(words).join(", ");
+  if (typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${words(v)}`).join(", ");
+  if (typeof value === "number") return count(value);
+  return String(value);
+}
+
+/** Name and number pairs, if they say more than the sentence above them. */
+export function Numbers({ of, beside = "" }) {
+  const pairs = Object.entries(of || {}).filter(([, value]) => {
+    const text = words(value);
+    return text !== "" && !beside.includes(text);
+  });
+  if (!pairs.length) return null;
+  return html`<dl class="facts">
+    ${pairs.map(([key, value]) => html`<div><dt>${key}</dt><dd>${words(value)}</dd></div>`)}
+  </dl>`;
+}
+
+/** One statement and what lies beneath it. */
+export function Branch({ of, open = false, depth = 0 }) {
+  const children = of.children || [];
+  const reason = of.reason || of.summary || of.rule || "";
+  const label = html`<span class="reason">${reason}</span>`;
+  if (!children.length && !Object.keys(of.numbers || {}).length) return html`<li class="leaf">${label}</li>`;
+  if (!children.length) {
+    return html`<li class="leaf">${label}<${Numbers} of=${of.numbers} beside=${reason} /></li>`;
+  }
+  return html`<li>
+    <details open=${open}>
+      <summary>${label}</summary>
+      <${Numbers} of=${of.numbers} beside=${reason} />
+      <ul class="tree">${children.map((child, i) => html`<${Branch} key=${`${child.rule}${i}`} of=${child} depth=${depth + 1} open=${depth < 1} />`)}</ul>
+    </details>
+  </li>`;
+}
+
+/** Nodes that refuse for the same reason. */
+export function Group({ of, open = false }) {
+  const children = of.children || [];
+  const names = of.nodes || [];
+  const more = (of.count || 0) - names.length;
+  return html`<details class="group" open=${open}>
+    <summary>
+      <span class="group-count">${plural(of.count || names.length, "node")}</span>
+      <span class="reason">${of.reason}</span>
+      ${of.rule && html`<code class="rule">${of.rule}</code>`}
+    </summary>
+    <div class="group-body">
+      ${names.length > 0 &&
+      html`<p class="group-nodes">
+        ${of.nearest && names.length > 1 ? "Nearest first: " : ""}
+        <${Several} items=${names} most=${8} draw=${(name) => html`<${NodeLink} name=${name} />`} />${more > 0 && html`<span class="muted"> and ${count(more)} more</span>`}
+      </p>`}
+      ${children.length
+        ? html`<ul class="tree">${children.map((child, i) => html`<${Branch} key=${`${child.rule}${i}`} of=${child} open=${true} />`)}</ul>`
+        : html`<${Numbers} of=${of.numbers} beside=${of.reason || ""} />`}
+    </div>
+  </details>`;
+}
