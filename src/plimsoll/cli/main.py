@@ -16,6 +16,7 @@ import click
 
 from plimsoll.api.gates import Gates
 from plimsoll.cli.cgroups import show_cgroups
+from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.doctor import run_doctor
 from plimsoll.cli.driver import driver_commands
 from plimsoll.cli.node import run_node
@@ -179,6 +180,7 @@ def run_gates(gates: str) -> None:
 
 
 plimsoll.add_command(run_up)
+plimsoll.add_command(run_dashboard)
 plimsoll.add_command(run_server)
 plimsoll.add_command(run_scheduler)
 plimsoll.add_command(run_node)

@@ -1,0 +1,69 @@
+"""`plimsoll dashboard`: the cluster's ledger on a page.
+
+Owns its arguments. What it needs is imported when it runs.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from plimsoll.cli.options import Where, cluster_options
+
+
+@click.command(name="dashboard")
+@cluster_options
+@click.option(
+    "--listen",
+    default="127.0.0.1:6480",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where the page is. Port 0: any free one.",
+)
+@click.option("--open", "opened", is_flag=True, help="Open it in a browser.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A name that the page may be asked by, besides addresses and localhost. Repeatable.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Answer only who has the token in this file.",
+)
+def run_dashboard(
+    where: Where, listen: str, opened: bool, names: tuple[str, ...], token_file: Path | None
+) -> None:
+    """Show a cluster, or a dump of one, on a page. It only reads.
+
+    \b
+    plimsoll dashboard
+    plimsoll dashboard --kubeconfig ~/.kube/config --open
+    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml
+    plimsoll dashboard -f dump.yaml
+    """
+    from plimsoll.tools.dashboard.process import DashboardSettings, serve_dashboard
+
+    source = where.source()
+    picture = where.picture() if source.files else None
+    settings = DashboardSettings(
+        listen=listen,
+        names=names,
+        token_file=token_file,
+        picture=picture,
+        cluster=None if picture is not None else source.config,
+    )
+
+    def ready(url: str) -> None:
+        click.echo(f"the dashboard is at {url}")
+        if opened:
+            click.launch(url)
+
+    asyncio.run(serve_dashboard(settings, ready, lambda text: click.echo(text, err=True)))

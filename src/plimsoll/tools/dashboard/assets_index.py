@@ -1,0 +1,71 @@
+"""The files of the page: all of them are part of the program, none comes from elsewhere.
+
+Owns `Assets`, read once. Only what was found then is ever served, so that no path leads anywhere else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "mjs": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "ico": "image/x-icon",
+    "woff2": "font/woff2",
+    "txt": "text/plain; charset=utf-8",
+    "webmanifest": "application/manifest+json",
+}
+_PACKED = {"html", "css", "js", "mjs", "json", "svg", "txt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file."""
+
+    body: bytes
+    kind: str
+    tag: str
+    packed: bytes | None
+
+
+class Assets:
+    """Files by path, below `/assets/`; the page itself is `index.html`."""
+
+    def __init__(self, found: dict[str, Asset]) -> None:
+        self._found = found
+
+    @staticmethod
+    @lru_cache(maxsize=1)
+    def load() -> Assets:
+        """All files of this installation."""
+        return Assets(dict(_read(files("plimsoll.tools.dashboard") / "assets", "")))
+
+    def find(self, path: str) -> Asset | None:
+        if path == "favicon.ico":
+            path = "favicon.svg"
+        return self._found.get(path or "index.html")
+
+
+def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        path = f"{prefix}{entry.name}"
+        ending = entry.name.rpartition(".")[2]
+        if entry.is_dir():
+            yield from _read(entry, path + "/")
+        elif ending in _KINDS:
+            body = entry.read_bytes()
+            packed = gzip.compress(body, 9) if ending in _PACKED and len(body) > 1000 else None
+            yield path, Asset(body, _KINDS[ending], f'"{hashlib.sha256(body).hexdigest()[:16]}"', packed)

@@ -1,0 +1,255 @@
+"""What the dashboard knows, and its answers.
+
+Owns `Board`: two desks with the same picture. Short questions go to the first, long ones (explain, what-if,
+audit) to the second, so that nobody who turns a page waits for somebody's what-if. Changes of a live cluster
+are entered at both, a few times a second; each time the picture has a new revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.dashboard import lists, nodes
+from plimsoll.tools.dashboard.changes import Change, Touched
+from plimsoll.tools.dashboard.desk import Answer, Desk
+from plimsoll.tools.dashboard.lists import Wish
+from plimsoll.tools.dashboard.metrics import show_metrics
+from plimsoll.tools.dashboard.notices import APART, Notices
+from plimsoll.tools.picture import Picture
+
+
+def _part(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(f"plimsoll.tools.{module}"), name)
+    except (ImportError, AttributeError):
+        raise ApiError(503, "ServiceUnavailable", f"{module} is not there yet") from None
+
+
+def audit(*given: Any, **named: Any) -> Any:
+    return _part("audit", "audit")(*given, **named)
+
+
+def explain_pod(*given: Any, **named: Any) -> Any:
+    return _part("explain", "explain_pod")(*given, **named)
+
+
+def explain_claim(*given: Any, **named: Any) -> Any:
+    return _part("explain", "explain_claim")(*given, **named)
+
+
+def summarize_pending(picture: Any, pods: Any = None) -> Any:
+    try:
+        return _part("explain", "summarize_pending")(picture)
+    except ApiError:
+        return []
+
+
+def run_whatif(*given: Any, **named: Any) -> Any:
+    return _part("whatif", "run_whatif")(*given, **named)
+
+
+def read_plan(*given: Any, **named: Any) -> Any:
+    return _part("whatif", "read_plan")(*given, **named)
+
+
+#: Seconds after which a long question is answered with an apology (it ends, or is given up, by itself).
+PATIENCE = 30.0
+#: An audit for the overview runs again so many times its own duration later, and not sooner than this.
+_AUDIT_PART, _AUDIT_SECONDS = 10.0, 5.0
+
+
+class Board:
+    """Everything the page can ask."""
+
+    def __init__(self, picture: Picture, *, live: bool = False, patience: float = PATIENCE) -> None:
+        self.revision = 1
+        self.live = live
+        self.notices = Notices()
+        #: What cannot be read at the moment.
+        self.troubles: Callable[[], list[str]] = list
+        self._patience = patience
+        self._front = Desk(picture)
+        self._back: Desk | None = None
+        self._books = nodes.NodeBooks()
+        self._changed = asyncio.Event()
+        self._making = asyncio.Lock()
+        self._findings: dict[str, int] | None = None
+        self._audit_due = 0.0
+        self._auditing: asyncio.Task[None] | None = None
+
+    @property
+    def picture(self) -> Picture:
+        return self._front.picture
+
+    # -- as time goes by
+
+    def hear(self, change: Change) -> None:
+        """Something has changed."""
+        self._front.hear(change)
+        if self._back is not None:
+            self._back.hear(change)
+        self._changed.set()
+
+    async def keep_up(self) -> None:
+        """Enter changes until cancelled, and tell who listens."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self.catch_up()
+            await asyncio.sleep(APART)
+
+    async def catch_up(self) -> None:
+        """Enter what has been heard of."""
+        touched = Touched()
+
+        def note(found: Touched) -> None:
+            touched.merge(found)
+            self._books.touch(found)
+
+        await self._front.catch_up(self.revision + 1, note)
+        if touched:
+            self.revision = self._front.revision
+            self.notices.tell(self.revision, touched)
+        else:
+            self._front.revision = self.revision
+        if self._back is not None and not self._back.busy:
+            await self._back.catch_up(self.revision)
+            self._back.revision = self.revision
+
+    async def close(self) -> None:
+        self.notices.end()
+        if self._auditing is not None:
+            self._auditing.cancel()
+
+    # -- short questions
+
+    async def overview(self) -> Answer:
+        self._refresh_findings()
+        findings, troubles = self._findings, self.troubles()
+
+        def question() -> dict[str, Any]:
+            extra = {"live": self.live, "findings": findings, "troubles": troubles}
+            return {**nodes.overview(self.picture, self._books), **extra}
+
+        key = ("overview", tuple((findings or {}).items()), tuple(troubles))
+        return await self._front.ask(key, question)
+
+    async def nodes(self) -> Answer:
+        return await self._front.ask("nodes", lambda: nodes.all_nodes(self.picture, self._books))
+
+    async def node(self, name: str) -> Answer:
+        return await self._front.ask(("node", name), lambda: nodes.one_node(self.picture, name))
+
+    async def devices(self, wish: Wish) -> Answer:
+        return await self._front.ask(("devices", wish), lambda: lists.list_devices(self.picture, wish))
+
+    async def pools(self) -> Answer:
+        return await self._front.ask("pools", lambda: lists.list_pools(self.picture))
+
+    async def claims(self, wish: Wish) -> Answer:
+        return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.picture, wish))
+
+    async def namespaces(self) -> Answer:
+        return await self._front.ask("namespaces", lambda: lists.list_namespaces(self.picture))
+
+    async def metrics(self) -> Answer:
+        return await self._front.ask("metrics", lambda: show_metrics(self.picture, self._books))
+
+    # -- long ones
+
+    async def pods(self, wish: Wish) -> Answer:
+        if wish.state != "pending":
+            return await self._front.ask(("pods", wish), lambda: lists.list_pods(self.picture, wish)[0])
+        return await self._ask_long(("pods", wish), lambda picture: _pending(picture, wish))
+
+    async def explain_pod(self, namespace: str, name: str) -> Answer:
+        def question(picture: Picture) -> Any:
+            return explain_pod(picture, _named(picture.pod, name, namespace)).as_json()
+
+        return await self._ask_long(("explain pod", namespace, name), question)
+
+    async def explain_claim(self, namespace: str, name: str) -> Answer:
+        def question(picture: Picture) -> Any:
+            return explain_claim(picture, _named(picture.claim, name, namespace)).as_json()
+
+        return await self._ask_long(("explain claim", namespace, name), question)
+
+    async def audit(self) -> Answer:
+        return await self._ask_long("audit", lambda picture: audit(picture).as_json())
+
+    async def whatif(self, plan: Any) -> Answer:
+        return await self._ask_long(None, lambda picture: run_whatif(picture, read_plan(plan)).as_json())
+
+    async def _ask_long(self, key: object, question: Callable[[Picture], Any]) -> Answer:
+        desk = await self._second_desk()
+        asked = asyncio.ensure_future(desk.ask(key, lambda: question(desk.picture)))
+        asked.add_done_callback(_look)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await asyncio.shield(asked)
+        except TimeoutError:
+            text = f"no answer within {self._patience:g} s: ask about less, or with the command line"
+            raise ApiError(503, "ServiceUnavailable", text) from None
+
+    async def _second_desk(self) -> Desk:
+        async with self._making:
+            if self._back is None:
+                made = await self._front.copy()
+                self._back = made
+            elif self._back.behind and not self._back.busy:
+                await self._back.catch_up(self.revision)
+            return self._back
+
+    def _refresh_findings(self) -> None:
+        """Have the audit run again, now and then, while somebody looks at the overview."""
+        running = self._auditing is not None and not self._auditing.done()
+        if not running and time.monotonic() >= self._audit_due:
+            self._auditing = asyncio.create_task(self._count_findings())
+
+    async def _count_findings(self) -> None:
+        began = time.monotonic()
+        counted: dict[str, int] = {}
+
+        def count(picture: Picture) -> None:
+            counted.update({"error": 0, "warning": 0, "info": 0})
+            for finding in audit(picture).findings:
+                counted[str(finding.severity.value)] += 1
+
+        try:
+            desk = await self._second_desk()
+            await desk.ask(None, lambda: count(desk.picture))
+        except InputError:
+            counted = {}
+        took = time.monotonic() - began
+        self._audit_due = time.monotonic() + max(_AUDIT_SECONDS, _AUDIT_PART * took)
+        if counted != self._findings:
+            self._findings = counted or None
+            self.notices.tell(self.revision, Touched(kinds={"Finding"}))
+
+
+def _pending(picture: Picture, wish: Wish) -> dict[str, Any]:
+    page, pods = lists.list_pods(picture, wish)
+    told = {
+        (pod.metadata.namespace, pod.metadata.name): why for pod, why in summarize_pending(picture, pods=pods)
+    }
+    for row in page["items"]:
+        row["why"] = told.get((row["namespace"], row["name"])) or row["why"]
+    return page
+
+
+def _named(find: Callable[[str, str], Any], name: str, namespace: str) -> Any:
+    try:
+        return find(name, namespace)
+    except InputError as error:
+        raise ApiError(404, "NotFound", str(error)) from None
+
+
+def _look(asked: asyncio.Future[Answer]) -> None:
+    """Somebody has seen how it ended, even if nobody waits any more."""
+    if not asked.cancelled():
+        asked.exception()

@@ -1,0 +1,107 @@
+"""What a change of an object touches: whose books, and which lists.
+
+Owns `enter`, which brings a picture up to date and says what looks different now. Promises: a node whose book
+may have changed is named, and one that only sent a sign of life is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.tools.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object is there as it is now, or (`gone`) is no more."""
+
+    thing: Any
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Touched:
+    """What looks different: nodes by name (`everywhere`: all), and kinds."""
+
+    nodes: set[str] = field(default_factory=set)
+    everywhere: bool = False
+    kinds: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    def merge(self, other: Touched) -> None:
+        self.nodes |= other.nodes
+        self.everywhere |= other.everywhere
+        self.kinds |= other.kinds
+
+
+def enter(picture: Picture, change: Change, touched: Touched) -> None:
+    """Bring a picture up to date, and note what that touches."""
+    thing = change.thing
+    meta = thing.metadata
+    old = picture.objects.find(type(thing), meta.namespace, meta.name)
+    if change.gone:
+        if old is None:
+            return
+    elif old is not None and _looks_the_same(old, thing):
+        picture.set(thing)
+        return
+    touched.kinds.add(type(thing).__name__)
+    _note(picture, old, touched)
+    if change.gone:
+        picture.remove(thing)
+    else:
+        picture.set(thing)
+        _note(picture, thing, touched)
+
+
+def _note(picture: Picture, thing: Any | None, touched: Touched) -> None:
+    if isinstance(thing, Pod):
+        if thing.spec.node_name:
+            touched.nodes.add(thing.spec.node_name)
+    elif isinstance(thing, Node):
+        touched.nodes.add(thing.metadata.name)
+    elif isinstance(thing, ResourceClaim):
+        touched.nodes |= _nodes_of_claim(picture, thing)
+    elif isinstance(thing, ResourceSlice):
+        if thing.spec.node_name:
+            touched.nodes.add(thing.spec.node_name)
+        else:
+            touched.everywhere = True
+    elif isinstance(thing, DeviceClass | DeviceTaintRule):
+        touched.everywhere = True
+
+
+def _nodes_of_claim(picture: Picture, claim: ResourceClaim) -> set[str]:
+    """The nodes of the pods that use a claim, and of the pools that its devices are of."""
+    snapshot, namespace = picture.snapshot, claim.metadata.namespace
+    found = set()
+    for key in snapshot.users(namespace, claim.metadata.name):
+        if (booked := snapshot.booked(key)) is not None:
+            found.add(snapshot.node(booked[0]).metadata.name)
+    for consumer in claim.status.reserved_for:
+        pod = picture.objects.find(Pod, namespace, consumer.name)
+        if pod is not None and pod.spec.node_name:
+            found.add(pod.spec.node_name)
+    allocation = claim.status.allocation
+    for result in allocation.devices.results if allocation is not None else ():
+        found.add(result.pool)  # most pools are of one node and have its name; others are nobody's book
+    return found
+
+
+def _looks_the_same(old: Any, new: Any) -> bool:
+    """Whether nothing that is shown differs: kubelets write to their nodes all the time."""
+    was, is_now = old.metadata, new.metadata
+    if was.resource_version and (was.uid, was.resource_version) == (is_now.uid, is_now.resource_version):
+        return True
+    return isinstance(new, Node) and _shown(old) == _shown(new)
+
+
+def _shown(node: Node) -> tuple[object, ...]:
+    conditions = [(each.type, each.status) for each in node.status.conditions]
+    meta, status = node.metadata, node.status
+    return meta.labels, meta.annotations, node.spec, status.capacity, status.allocatable, conditions

@@ -1,0 +1,82 @@
+"""A live cluster, heard of change by change.
+
+Owns `Follower`: runs what follows the kinds of a cluster and hands every change on. Promises: the first
+listing is complete when `start` returns; a cluster that goes away is looked for again, and what cannot be
+read at the moment is told (`troubles`); nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.informer import Informer
+from plimsoll.errors import InputError
+from plimsoll.tools.dashboard.changes import Change
+from plimsoll.tools.picture import Gap, Objects, Picture
+from plimsoll.tools.picture.live import live_informers
+
+
+class Follower:
+    """Hears of a cluster and tells `hear` of each change."""
+
+    def __init__(self, client: Client, hear: Callable[[Change], None]) -> None:
+        self._client = client
+        self._ear = _Ear(hear)
+        self._informers: list[Informer[Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What is not followed, and why."""
+        return self._ear.objects.gaps
+
+    @property
+    def troubles(self) -> list[str]:
+        """What cannot be read at the moment: what is shown of it is old."""
+        found = [
+            f"{informer.endpoint.plural}: {informer.error}"
+            for informer in self._informers
+            if informer.error is not None
+        ]
+        return sorted(found)
+
+    async def start(self) -> None:
+        """Follow, and return when everything has been heard of once; InputError if it cannot be."""
+        self._informers = await live_informers(self._client, self._ear, _nothing)
+        self._tasks = [asyncio.create_task(informer.run()) for informer in self._informers]
+        try:
+            for informer in self._informers:
+                await informer.synced()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError, InputError):
+                await task
+
+
+class _Ear(Picture):
+    """What informers take for a picture: it keeps nothing."""
+
+    def __init__(self, hear: Callable[[Change], None]) -> None:
+        super().__init__(Objects())
+        self._hear = hear
+
+    def set(self, thing: Any) -> None:
+        self._hear(Change(thing))
+
+    def remove(self, thing: Any) -> None:
+        self._hear(Change(thing, gone=True))
+
+
+def _nothing() -> None:
+    """Changes are told one by one."""

@@ -1,0 +1,96 @@
+"""Who may ask the dashboard, and what browsers are told about its answers. Pure.
+
+Owns the rules. The dashboard has no login: it listens on loopback unless told otherwise, and these keep web
+pages of others from reaching it through somebody's browser:
+
+- the `Host` of a request is an address, `localhost`, or a name that was allowed. A page of a foreign name
+  that is made to point to loopback (DNS rebinding) is refused;
+- questions with a body are JSON from the page itself: forms of other pages cannot send that, and scripts of
+  other pages are stopped by their origin;
+- the page runs only its own scripts and styles, and is shown in nobody's frame.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+
+#: Bytes that a question may have.
+MOST_BODY = 1 << 20
+COOKIE = "plimsoll-token"
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or `localhost`, is reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def host_of(header: str) -> str:
+    """The name or address in a `Host` header, without the port; "" if it is none."""
+    text = header.strip().lower()
+    if text.startswith("["):
+        inner, bracket, rest = text[1:].partition("]")
+        return inner if bracket and (not rest or _is_port(rest)) else ""
+    name, colon, port = text.partition(":")
+    return name.rstrip(".") if not colon or _is_port(":" + port) else ""
+
+
+def _is_port(text: str) -> bool:
+    return text[0] == ":" and text[1:].isascii() and text[1:].isdigit() and len(text) <= 6
+
+
+def refuse_host(header: str, allowed: frozenset[str]) -> str:
+    """Why a request with this `Host` is not answered, or ""."""
+    host = host_of(header)
+    if host in allowed or host == "localhost" or host.endswith(".localhost") or is_address(host):
+        return ""
+    shown = host[:100] or "no name"
+    return f"this dashboard is not known as {shown!r}: ask by address, or allow the name with --allow-host"
+
+
+def refuse_question(headers: Mapping[str, str]) -> str:
+    """Why a request with a body is not answered, or ""."""
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        return "send the question as Content-Type: application/json"
+    site = headers.get("Sec-Fetch-Site", "same-origin")
+    if site not in ("same-origin", "none"):
+        return "questions are taken from the dashboard's own page only"
+    origin = headers.get("Origin")
+    if origin is not None:
+        _, found, where = origin.partition("://")
+        if not found or where.lower() != headers.get("Host", "").strip().lower():
+            return "questions are taken from the dashboard's own page only"
+    return ""
+
+
+def knows_token(token: str, header: str, cookie: str) -> bool:
+    """Whether a request has the token, in either place."""
+    scheme, _, bearer = header.partition(" ")
+    given = bearer.strip() if scheme.lower() == "bearer" else cookie
+    return hmac.compare_digest(given.encode(), token.encode())

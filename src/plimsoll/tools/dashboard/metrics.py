@@ -1,0 +1,96 @@
+"""The books as metrics, so that monitoring sees the same numbers as the scheduler.
+
+Owns `show_metrics`, in Prometheus' text form, made from the books that the page shows. How many series there
+are: for each node five for each of cpu, memory and huge page sizes, two for each pool, and a few in all; a
+cluster of 5,000 nodes has about 60,000. docs/dashboard.md, "Metrics".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.tools.dashboard.devices import count_pools
+from plimsoll.tools.dashboard.nodes import NodeBooks
+from plimsoll.tools.picture import Picture
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_COLUMNS = (
+    ("allocatable", "line", "What a node offers (its line)."),
+    ("requests", "requests", "What pod requests take of a node, less what they draw from claims."),
+    ("claims", "claims", "What claims take of a node besides."),
+    ("overhead", "overhead", "What overhead of pods and devices takes of a node."),
+    ("free", "free", "What is left of a node; below zero it is past its line."),
+)
+
+
+def show_metrics(picture: Picture, nodes: NodeBooks) -> bytes:
+    """All of it."""
+    return "".join(_lines(picture, nodes)).encode()
+
+
+def _lines(picture: Picture, nodes: NodeBooks) -> Iterator[str]:
+    books = nodes.books(picture)
+    rows = [
+        (f'{{node="{_escape(book.name)}",resource="{row.resource}"}}', row)
+        for book in books
+        for row in book.rows
+        if row.resource in ("cpu", "memory") or is_huge_page(row.resource)
+    ]
+    for name, column, help in _COLUMNS:
+        yield _head(f"plimsoll_node_{name}", help + " cpu in cores, everything else in bytes.")
+        for labels, row in rows:
+            amount = getattr(row, column)
+            yield f"plimsoll_node_{name}{labels} {_cores(amount) if row.resource == 'cpu' else amount}\n"
+    yield _head("plimsoll_node_past_line", "Resources of a node that are past their line.")
+    for book in books:
+        yield f'plimsoll_node_past_line{{node="{_escape(book.name)}"}} {len(book.past)}\n'
+    pools = sorted(count_pools(picture).items())
+    for place, (name, help) in enumerate(_POOLS):
+        yield _head(f"plimsoll_pool_devices{name}", help)
+        for (driver, pool), counts in pools:
+            labels = f'{{driver="{_escape(driver)}",pool="{_escape(pool)}"}}'
+            yield f"plimsoll_pool_devices{name}{labels} {counts[place]}\n"
+    yield _head("plimsoll_pods", "Pods that have not ended, by whether they have a node.")
+    waiting = len(picture.waiting)
+    yield f'plimsoll_pods{{state="bound"}} {len(picture.pods) - waiting}\n'
+    yield f'plimsoll_pods{{state="pending"}} {waiting}\n'
+    yield _head("plimsoll_pending_pods", "Pods without a node, by what their scheduler says of them.")
+    for reason, count in sorted(Counter(map(_reason, picture.waiting)).items()):
+        yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'
+    yield _head("plimsoll_claims", "ResourceClaims by state.")
+    for state, count in sorted(Counter(map(_state, picture.objects.all(ResourceClaim))).items()):
+        yield f'plimsoll_claims{{state="{state}"}} {count}\n'
+
+
+_POOLS = (("", "Devices of a pool."), ("_taken", "Devices of a pool that claims hold, whole or in part."))
+
+
+def _reason(pod: object) -> str:
+    for condition in pod.status.conditions:  # type: ignore[attr-defined]
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
+            return str(condition.reason)
+    return "NotTriedYet"
+
+
+def _state(claim: ResourceClaim) -> str:
+    if claim.metadata.deletion_timestamp is not None:
+        return "deleting"
+    if claim.status.allocation is None:
+        return "pending"
+    return "reserved" if claim.status.reserved_for else "allocated"
+
+
+def _head(name: str, help: str) -> str:
+    return f"# HELP {name} {help}\n# TYPE {name} gauge\n"
+
+
+def _cores(milli: int) -> str:
+    return str(Decimal(milli).scaleb(-3).normalize() + 0) if milli % 1000 else str(milli // 1000)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,220 @@
+"""The cluster's ledger and its nodes, as the page wants them.
+
+Owns `NodeBooks`, which computes books again only where something has changed, and the answers to
+`/api/overview`, `/api/nodes` and `/api/nodes/NAME` (docs/dashboard.md, "The JSON"). Numbers are whole units
+as nodes are booked in: milli for cpu, units for the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.errors import ApiError
+from plimsoll.ledger.claims import claim_names
+from plimsoll.tools.dashboard.changes import Touched
+from plimsoll.tools.dashboard.devices import DeviceCount, count_devices, newest_slices
+from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import BookRow, NodeBook, holders, node_books, order_of, text_of
+from plimsoll.tools.top.devices import device_rows
+
+COLUMNS = ("line", "requests", "claims", "overhead", "free")
+
+
+class NodeBooks:
+    """The books of all nodes and the devices on them, kept until something touches them."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, NodeBook] = {}
+        self._stale: set[str] = set()
+        self._all_stale = True
+        self._devices: DeviceCount | None = None
+
+    def touch(self, touched: Touched) -> None:
+        """What is told of these nodes and devices is to be computed again."""
+        self._stale |= touched.nodes
+        self._all_stale |= touched.everywhere
+        if touched.kinds & {"ResourceSlice", "ResourceClaim"}:
+            self._devices = None
+
+    def books(self, picture: Picture) -> list[NodeBook]:
+        """The books of all nodes, by name."""
+        if self._all_stale:
+            self._books = {book.name: book for book in node_books(picture)}
+        elif self._stale:
+            fresh = {book.name: book for book in node_books(picture, names=self._stale)}
+            for name in self._stale:
+                if name in fresh:
+                    self._books[name] = fresh[name]
+                else:
+                    self._books.pop(name, None)
+        self._stale, self._all_stale = set(), False
+        return [self._books[name] for name in sorted(self._books)]
+
+    def devices(self, picture: Picture) -> DeviceCount:
+        if self._devices is None:
+            self._devices = count_devices(picture)
+        return self._devices
+
+
+# -- the whole cluster
+
+
+def overview(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
+    """Counts and totals; the server adds what only it knows."""
+    books, devices = nodes.books(picture), nodes.devices(picture)
+    totals: dict[str, list[int]] = {}
+    for book in books:
+        for row in book.rows:
+            total = totals.setdefault(row.resource, [0] * len(COLUMNS))
+            for place, amount in enumerate(_amounts(row)):
+                total[place] += amount
+    resources = sorted(totals, key=order_of)
+    return {
+        "origin": picture.origin,
+        "profile": picture.profile.name,
+        "counts": {
+            "nodes": len(books),
+            "nodesReady": sum(book.ready for book in books),
+            "nodesPast": sum(bool(book.past) for book in books),
+            "pods": len(picture.pods),
+            "pending": len(picture.waiting),
+            "claims": len(picture.objects.all(ResourceClaim)),
+            "devices": devices.whole,
+            "devicesTaken": devices.taken,
+        },
+        "resources": resources,
+        "totals": {name: _with_texts(name, totals[name]) for name in resources},
+        "gaps": [str(gap) for gap in picture.objects.gaps],
+    }
+
+
+def _amounts(row: BookRow) -> tuple[int, int, int, int, int]:
+    return row.line, row.requests, row.claims, row.overhead, row.free
+
+
+def _with_texts(resource: str, amounts: Iterable[int]) -> dict[str, Any]:
+    numbers = dict(zip(COLUMNS, amounts, strict=True))
+    return {**numbers, "text": {name: text_of(resource, amount) for name, amount in numbers.items()}}
+
+
+# -- all nodes
+
+
+def all_nodes(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
+    """Column by column, so that thousands of nodes are small; what a node does not have is 0."""
+    books, devices = nodes.books(picture), nodes.devices(picture)
+    resources = sorted({row.resource for book in books for row in book.rows}, key=order_of)
+    columns: dict[str, dict[str, list[int]]] = {
+        name: {column: [0] * len(books) for column in COLUMNS[:-1]} for name in resources
+    }
+    for place, book in enumerate(books):
+        for row in book.rows:
+            column = columns[row.resource]
+            column["line"][place] = row.line
+            column["requests"][place] = row.requests
+            column["claims"][place] = row.claims
+            column["overhead"][place] = row.overhead
+    names = [book.name for book in books]
+    return {
+        "names": names,
+        "ready": [book.ready for book in books],
+        "unschedulable": [book.unschedulable for book in books],
+        "pods": [book.pods for book in books],
+        "resources": resources,
+        "columns": columns,
+        "devices": {
+            driver: {
+                "all": [devices.by_driver[driver].get(name, 0) for name in names],
+                "taken": [devices.taken_by_driver[driver].get(name, 0) for name in names],
+            }
+            for driver in sorted(devices.by_driver)
+            if any(name in devices.by_driver[driver] for name in names)
+        },
+    }
+
+
+# -- one node
+
+
+def one_node(picture: Picture, name: str) -> dict[str, Any]:
+    """Everything about a node; ApiError 404 if there is none of this name."""
+    found = node_books(picture, names=[name])
+    node = picture.objects.find(Node, "", name)
+    if not found or node is None:
+        raise ApiError(404, "NotFound", f"there is no node {name}")
+    book = found[0]
+    pods = sorted(_pods_on(picture, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    claims = _claims_on(picture, name, pods)
+    tree = codec.to_tree(node)
+    spec, status = tree.get("spec", {}), tree.get("status", {})
+    return {
+        "name": name,
+        "ready": book.ready,
+        "unschedulable": book.unschedulable,
+        "labels": dict(sorted(node.metadata.labels.items())),
+        "taints": spec.get("taints", []),
+        "conditions": status.get("conditions", []),
+        "podLine": book.pod_line,
+        "rows": [{"resource": row.resource, **_with_texts(row.resource, _amounts(row))} for row in book.rows],
+        "holders": [
+            {
+                "resource": each.resource,
+                "amount": each.amount,
+                "text": text_of(each.resource, each.amount),
+                "rule": each.rule,
+                "namespace": each.namespace,
+                "pod": each.pod or None,
+                "claim": each.claim or None,
+                "devices": [str(device) for device in each.devices],
+            }
+            for each in holders(picture, name)
+        ],
+        "devices": [row.as_json() for row in device_rows(picture, name)],
+        "pods": [
+            {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "phase": pod.status.phase}
+            for pod in pods
+        ],
+        "claims": [_claim(claim, pods) for claim in claims],
+        "topology": read_topology(picture, name, claims),
+    }
+
+
+def _pods_on(picture: Picture, name: str) -> list[Pod]:
+    place = picture.snapshot.place_of(name)
+    return [] if place is None else picture.snapshot.pods_at(place)
+
+
+def _claims_on(picture: Picture, name: str, pods: list[Pod]) -> list[ResourceClaim]:
+    """The claims that pods of a node use, and those that hold devices of its pools, by name."""
+    pools = {(each.spec.driver, each.spec.pool.name) for each in newest_slices(picture, node=name)}
+    used = {(pod.metadata.namespace, claim) for pod in pods for claim in claim_names(pod).values()}
+    found = []
+    for claim in picture.objects.all(ResourceClaim):
+        allocation = claim.status.allocation
+        results = allocation.devices.results if allocation is not None else ()
+        here = any((result.driver, result.pool) in pools for result in results)
+        if here or (claim.metadata.namespace, claim.metadata.name) in used:
+            found.append(claim)
+    return sorted(found, key=lambda each: (each.metadata.namespace, each.metadata.name))
+
+
+def _claim(claim: ResourceClaim, pods: list[Pod]) -> dict[str, Any]:
+    allocation = claim.status.allocation
+    names = Counter(
+        f"{result.driver}/{result.pool}/{result.device}"
+        for result in (allocation.devices.results if allocation is not None else ())
+    )
+    uids = {consumer.uid for consumer in claim.status.reserved_for}
+    return {
+        "namespace": claim.metadata.namespace,
+        "name": claim.metadata.name,
+        "devices": sorted(names),
+        "cpus": str(cpus_of_claim(claim)) or None,
+        "pods": [pod.metadata.name for pod in pods if pod.metadata.uid in uids],
+    }

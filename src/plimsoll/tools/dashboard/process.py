@@ -1,0 +1,99 @@
+"""The process behind `plimsoll dashboard`.
+
+Owns starting and stopping: it runs until a signal asks it to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.errors import ConfigError
+from plimsoll.tools.dashboard.guard import is_loopback
+from plimsoll.tools.dashboard.server import Dashboard
+from plimsoll.tools.picture import Picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardSettings:
+    """What is shown, and where: a picture, or else a cluster."""
+
+    listen: str = "127.0.0.1:6480"
+    names: tuple[str, ...] = ()
+    token_file: Path | None = None
+    picture: Picture | None = None
+    cluster: ClientConfig | None = None
+
+
+async def serve_dashboard(
+    settings: DashboardSettings,
+    ready: Callable[[str], None],
+    warn: Callable[[str], None],
+    stopped: asyncio.Event | None = None,
+) -> None:
+    """Run until a signal (or `stopped`) asks to stop; `ready` is told the address once it answers."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    host, port = read_address(settings.listen)
+    token = read_token(settings.token_file)
+    if not is_loopback(host) and not token:
+        warn(
+            f"warning: {settings.listen} can be reached from other machines, and the dashboard has no login: "
+            "whoever reaches it sees the names of all pods and claims (--token-file asks for a token)"
+        )
+    if stopped is None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+    async with AsyncExitStack() as stack:
+        shown: Picture | Client
+        origin = ""
+        if settings.picture is not None:
+            shown = settings.picture
+        elif settings.cluster is not None:
+            origin = settings.cluster.server
+            shown = await stack.enter_async_context(Client.connect(settings.cluster))
+        else:
+            raise ConfigError("there is nothing to show: give a kubeconfig or files")
+        dashboard = Dashboard(shown, host=host, port=port, origin=origin, names=settings.names, token=token)
+        starting = asyncio.ensure_future(dashboard.start())
+        waiting = asyncio.ensure_future(stopped.wait())
+        stack.callback(waiting.cancel)
+        stack.push_async_callback(dashboard.stop)
+        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        starting.result()
+        ready(dashboard.url)
+        await waiting
+
+
+def read_address(listen: str) -> tuple[str, int]:
+    """HOST:PORT; ConfigError if it is none."""
+    host, separator, port = listen.rpartition(":")
+    if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:6480")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def read_token(path: Path | None) -> str:
+    """The token in a file; ConfigError if there is none."""
+    if path is None:
+        return ""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"--token-file: {path}: {why}") from None
+    if not token:
+        raise ConfigError(f"--token-file: {path}: there is no token in it")
+    return token

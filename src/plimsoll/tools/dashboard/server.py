@@ -1,0 +1,254 @@
+"""The dashboard over HTTP.
+
+Owns `Dashboard`: a cluster or a dump, shown at one address. Promises: it reads and never writes; every answer
+of `/api/` is JSON, also one that refuses (`{"error": "one line"}`); no trace of the program's insides reaches
+anybody. The rules of who may ask are in `guard.py`, the answers in `board.py`, their form in
+docs/dashboard.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+
+from plimsoll.api import codec
+from plimsoll.cluster.client import Client
+from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
+from plimsoll.tools.dashboard import guard
+from plimsoll.tools.dashboard.assets_index import Assets
+from plimsoll.tools.dashboard.board import PATIENCE, Board
+from plimsoll.tools.dashboard.desk import Answer
+from plimsoll.tools.dashboard.follower import Follower
+from plimsoll.tools.dashboard.lists import read_wish
+from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
+from plimsoll.tools.picture import Objects, Picture
+
+_log = logging.getLogger("plimsoll.dashboard")
+DEFAULT_PORT = 6480
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Dashboard:
+    """A page about one cluster; `start` it, tell people its `url`, `stop` it.
+
+    Given a picture it shows that; given a client it follows the cluster.
+    """
+
+    def __init__(
+        self,
+        shown: Picture | Client,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        origin: str = "",
+        names: Iterable[str] = (),
+        token: str = "",
+        patience: float = PATIENCE,
+    ) -> None:
+        """`origin` is where a client's cluster is, for people; `names` are those the page may be asked by.
+
+        Port 0 is any that is free. With a `token` only those who have it are answered.
+        """
+        self.url = ""
+        self._host, self._port = host, port
+        self._names = frozenset(name.lower() for name in (*names, host) if name)
+        self._token = token
+        self._follower: Follower | None = None
+        if isinstance(shown, Picture):
+            self.board = Board(shown, patience=patience)
+        else:
+            self.board = Board(Picture(Objects(), origin=origin), live=True, patience=patience)
+            self._follower = Follower(shown, self.board.hear)
+            self.board.troubles = self._tell_troubles
+        self._assets = Assets.load()
+        #: Answers of an earlier run are not those of this one, whatever their revision.
+        self._run = secrets.token_hex(4)
+        self._keeping: asyncio.Task[None] | None = None
+        self._runner: web.AppRunner | None = None
+
+    # -- running
+
+    async def start(self) -> None:
+        """Read the cluster, and listen; InputError or ConfigError if either cannot be done."""
+        if self._follower is not None:
+            await self._follower.start()
+            self.board.picture.objects.gaps += self._follower.gaps
+            await self.board.catch_up()
+        try:
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        self._keeping = asyncio.create_task(self.board.keep_up(), name="dashboard")
+
+    async def stop(self) -> None:
+        """End everything; what is being answered may end first."""
+        await self.board.close()
+        if self._keeping is not None:
+            keeping, self._keeping = self._keeping, None
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+        if self._follower is not None:
+            await self._follower.stop()
+
+    async def _listen(self) -> None:
+        runner = web.AppRunner(
+            self._application(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except OSError as error:
+            await runner.cleanup()
+            where = f"{self._host}:{self._port}"
+            raise ConfigError(f"--listen: cannot listen on {where}: {error.strerror or error}") from None
+        self._runner = runner
+        shown = "localhost" if self._host in ("0.0.0.0", "::") else self._host
+        shown = f"[{shown}]" if ":" in shown else shown
+        self.url = f"http://{shown}:{runner.addresses[0][1]}/"
+
+    def _tell_troubles(self) -> list[str]:
+        return self._follower.troubles if self._follower is not None else []
+
+    # -- routes
+
+    def _application(self) -> web.Application:
+        app = web.Application(middlewares=[self._guarded], client_max_size=guard.MOST_BODY)
+        board, get = self.board, app.router.add_get
+        get("/", self._asset)
+        get("/assets/{path:.+}", self._asset)
+        get("/favicon.ico", self._asset)
+        get("/api/overview", self._answer(lambda _: board.overview()))
+        get("/api/nodes", self._answer(lambda _: board.nodes()))
+        get("/api/nodes/{name}", self._answer(lambda r: board.node(r.match_info["name"])))
+        get("/api/devices", self._answer(lambda r: board.devices(read_wish(r.query))))
+        get("/api/pools", self._answer(lambda _: board.pools()))
+        get("/api/claims", self._answer(lambda r: board.claims(read_wish(r.query))))
+        get("/api/pods", self._answer(lambda r: board.pods(read_wish(r.query))))
+        get("/api/namespaces", self._answer(lambda _: board.namespaces()))
+        get("/api/audit", self._answer(lambda _: board.audit()))
+        get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
+        get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))
+        app.router.add_post("/api/whatif", self._whatif)
+        get("/api/events", self._events)
+        get("/metrics", self._metrics)
+        for path in ("/healthz", "/livez", "/readyz"):
+            get(path, self._well)
+        return app
+
+    def _explain_pod(self, request: web.Request) -> Awaitable[Answer]:
+        return self.board.explain_pod(request.match_info["namespace"], request.match_info["name"])
+
+    def _explain_claim(self, request: web.Request) -> Awaitable[Answer]:
+        return self.board.explain_claim(request.match_info["namespace"], request.match_info["name"])
+
+    def _answer(self, ask: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return self._respond(request, await ask(request), "application/json")
+
+        return answer
+
+    def _respond(self, request: web.Request, answer: Answer, kind: str) -> web.Response:
+        tag = f'"{self._run}-{answer.revision}-{len(answer.body):x}"'
+        headers = {"Content-Type": kind, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if tag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        if answer.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
+            headers["Content-Encoding"] = "gzip"
+            return web.Response(body=answer.packed, headers=headers)
+        return web.Response(body=answer.body, headers=headers)
+
+    async def _whatif(self, request: web.Request) -> web.StreamResponse:
+        plan: Any = codec.decode_tree(await request.read())
+        if not isinstance(plan, dict):
+            raise ApiError(400, "BadRequest", "the question is no JSON object")
+        answer = await self.board.whatif(plan)
+        return web.Response(body=answer.body, content_type="application/json")
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        return await self.board.notices.serve(request, {"Cache-Control": "no-cache"})
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        return self._respond(request, await self.board.metrics(), CONTENT_TYPE)
+
+    async def _well(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        asset = self._assets.find(request.match_info.get("path", "") or request.path.lstrip("/"))
+        if asset is None:
+            raise ApiError(404, "NotFound", f"there is nothing at {request.path[:200]}")
+        headers = {"Content-Type": asset.kind, "ETag": asset.tag, "Cache-Control": "no-cache"}
+        if asset.tag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        headers["Vary"] = "Accept-Encoding"
+        if asset.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
+            headers["Content-Encoding"] = "gzip"
+            return web.Response(body=asset.packed, headers=headers)
+        return web.Response(body=asset.body, headers=headers)
+
+    # -- who may ask, and what goes wrong
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await self._judged(request, handler)
+        if not response.prepared:
+            response.headers.update(guard.HEADERS)
+        return response
+
+    async def _judged(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if why := guard.refuse_host(request.headers.get("Host", ""), self._names):
+            return _refuse(403, why)
+        if request.method == "POST" and (why := guard.refuse_question(request.headers)):
+            return _refuse(403 if "Content-Type" not in why else 415, why)
+        if self._token and not request.path.endswith("z"):
+            answer = self._let_in(request)
+            if answer is not None:
+                return answer
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            return _refuse(404, f"there is nothing at {request.path[:200]}")
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return _refuse(405, f"{request.method[:20]} is not answered here: {allowed}")
+        except web.HTTPRequestEntityTooLarge:
+            return _refuse(413, f"the question has more than {guard.MOST_BODY // 1024} KiB")
+        except web.HTTPException as error:
+            return _refuse(error.status, error.reason)
+        except ApiError as error:
+            return _refuse(error.code if 400 <= error.code < 600 else 503, error.message)
+        except (DecodeError, InputError, PlimsollError) as error:
+            return _refuse(400, str(error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
+            return _refuse(500, "this question broke the dashboard; its log says where")
+
+    def _let_in(self, request: web.Request) -> web.StreamResponse | None:
+        """None if the request has the token. One that has it in its address gets a cookie instead."""
+        given = request.query.get("token", "")
+        if request.path == "/" and given and guard.knows_token(self._token, "", given):
+            found = web.Response(status=303, headers={"Location": "/"})
+            found.set_cookie(guard.COOKIE, self._token, httponly=True, samesite="Strict")
+            return found
+        cookie = request.cookies.get(guard.COOKIE, "")
+        if guard.knows_token(self._token, request.headers.get("Authorization", ""), cookie):
+            return None
+        return _refuse(401, "this dashboard wants a token: open /?token=TOKEN, or send it as a bearer token")
+
+
+def _refuse(status: int, why: str) -> web.Response:
+    line = " ".join(why.split())[:2000]
+    return web.Response(status=status, body=codec.encode({"error": line}), content_type="application/json")
