@@ -86,9 +86,10 @@ ALLOCATE_ARROWS: dict[str, set[str]] = {
 #: way that leads from them to it is the client of a server in the same process).
 CLUSTER_ARROWS: dict[str, set[str]] = {
     "yaml": set(),
+    "yaml_parts": {"yaml"},
     "config_tree": {"yaml"},
     "archives": set(),
-    "dump": {"archives", "yaml"},
+    "dump": {"archives", "yaml", "yaml_parts"},
     "store": set(),
     "kinds": set(),
     "patch": {"kinds"},

@@ -2,14 +2,15 @@
 
 Owns reading files, folders, archives and standard input into objects, `kubectl cluster-info dump` included.
 Promises: lists are unfolded, unknown kinds are passed on, and whatever cannot be read is an InputError that
-names the file (and the file inside an archive), the document and the line.
+names the file (and the file inside an archive), the document and the line. Texts are UTF-8, or UTF-16 with
+its mark, which is what a redirection in PowerShell writes.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,13 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.cluster.archives import SUFFIXES, Bounds, is_wanted, read_texts
 from plimsoll.cluster.yaml import load_documents
+from plimsoll.cluster.yaml_parts import Part, load_parts
 from plimsoll.errors import DecodeError, InputError
 
-__all__ = ["SUFFIXES", "Found", "parse_objects", "read_objects"]
+__all__ = ["SUFFIXES", "Found", "parse_objects", "read_objects", "read_sources"]
+
+#: Hears how many bytes of a text have been read.
+Heard = Callable[[int], None]
 
 _LOGS = ("==== START logs for container ", "==== END logs for container ")
 _scan = json.JSONDecoder().raw_decode
@@ -33,6 +38,7 @@ class Found:
     source: str
     document: int
     line: int
+    place: str = ""  #: which item of a list
 
     @property
     def kind(self) -> str:
@@ -45,60 +51,86 @@ class Found:
 
     @property
     def where(self) -> str:
-        return f"{self.source}, document {self.document}, line {self.line}"
+        return f"{self.source}, document {self.document}, line {self.line}{self.place}"
 
 
 def read_objects(paths: Iterable[str | Path], bounds: Bounds = Bounds()) -> Iterator[Found]:  # noqa: B008
     """The objects of files, folders and archives in order; `-` is standard input."""
+    for source, text in read_sources(paths, bounds):
+        yield from parse_objects(text, source)
+
+
+def read_sources(
+    paths: Iterable[str | Path],
+    bounds: Bounds = Bounds(),  # noqa: B008
+) -> Iterator[tuple[str, bytes]]:
+    """The texts of files, folders and archives, each with the name of its source, in UTF-8."""
     for path in paths:
         if str(path) == "-":
             for source, text in read_texts(sys.stdin.buffer, "standard input", bounds):
-                yield from parse_objects(text, source)
+                yield source, _as_utf8(text, source)
             continue
         for file in _files(Path(path)):
             try:
                 with file.open("rb") as content:
                     for source, text in read_texts(content, str(file), bounds):
-                        yield from parse_objects(text, source)
+                        yield source, _as_utf8(text, source)
             except OSError as error:
                 raise InputError(f"{file}: {error.strerror}") from None
 
 
-def parse_objects(text: bytes | str, source: str) -> Iterator[Found]:
+def _as_utf8(text: bytes, source: str) -> bytes:
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return text.decode("utf-16").encode()
+        except UnicodeError:
+            raise InputError(f"{source}: begins like UTF-16 and is not: write it in UTF-8") from None
+    if b"\0" in text[:4096]:
+        raise InputError(f"{source}: is no text; YAML and JSON are read, plain, compressed or in an archive")
+    return text.removeprefix(b"\xef\xbb\xbf")
+
+
+def parse_objects(text: bytes | str, source: str, heard: Heard = lambda done: None) -> Iterator[Found]:
     """The objects in one YAML or JSON stream; lists are unfolded."""
-    documents = _load(text)
+    parts = _load(text)
     number = 0
     while True:
-        number += 1
         try:
-            line, tree = next(documents)
+            part = next(parts)
         except StopIteration:
             return
         except InputError as error:
-            raise InputError(f"{source}, document {number}: {error}") from None
-        yield from _unfold(tree, source, number, line, "")
+            raise InputError(f"{source}, document {number + 1}: {error}") from None
+        number += part.item <= 0
+        yield from _unfold(part.tree, source, number, part.line, "", part.item)
+        heard(part.end)
 
 
-def _unfold(tree: Any, source: str, document: int, line: int, place: str) -> Iterator[Found]:
+def _unfold(tree: Any, source: str, document: int, line: int, place: str, first: int = -1) -> Iterator[Found]:
+    """`first`: which item of its list the first one is, where the tree has only some of them."""
     where = f"{source}, document {document}, line {line}{place}"
     if not isinstance(tree, dict):
         raise InputError(f"{where}: an object must be a mapping")
     kind = tree.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise InputError(f"{where}: kind is missing")
+        cut = "; has the end of the list been cut off?" if isinstance(tree.get("items"), list) else ""
+        raise InputError(f"{where}: kind is missing{cut}")
     items = tree.get("items")
     if kind.endswith("List") and "items" in tree and (items is None or isinstance(items, list)):
-        for number, item in enumerate(items or ()):
+        for number, item in enumerate(items or (), max(first, 0)):
             if isinstance(item, dict) and "kind" not in item:
                 item = {"apiVersion": tree.get("apiVersion", ""), "kind": kind.removesuffix("List"), **item}
             yield from _unfold(item, source, document, line, f"{place}, items[{number}]")
         return
-    yield Found(tree, source, document, line)
+    yield Found(tree, source, document, line, place)
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(file for file in path.rglob("*") if is_wanted(file.name) and file.is_file())
+        found = sorted(file for file in path.rglob("*") if is_wanted(file.name) and file.is_file())
+        if not found:
+            raise InputError(f"{path}: there is no {', '.join(SUFFIXES)} file in this folder")
+        return found
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     return [path]
@@ -107,15 +139,25 @@ def _files(path: Path) -> list[Path]:
 # -- JSON documents one after the other, as `kubectl cluster-info dump` writes them, with logs in between
 
 
-def _load(text: bytes | str) -> Iterator[tuple[int, Any]]:
+def _load(text: bytes | str) -> Iterator[Part]:
     """The documents of a text, whichever way they are written."""
     whole = _decoded(text)
-    if whole is None or not whole[:200].lstrip().startswith(("{", _LOGS[0])):
-        return load_documents(text)
+    if whole is None:
+        return _wholly(load_documents(text))
+    if not whole[:200].lstrip().startswith(("{", _LOGS[0])):
+        try:
+            return load_parts(text.encode() if isinstance(text, str) else text)
+        except UnicodeEncodeError:
+            return _wholly(load_documents(text))
     try:
-        return iter([(1, codec.decode_tree(text))])
+        return _wholly(iter([(1, codec.decode_tree(text))]))
     except DecodeError:
-        return _load_json_stream(whole) if _goes_on(whole) else load_documents(text)
+        return _wholly(_load_json_stream(whole) if _goes_on(whole) else load_documents(text))
+
+
+def _wholly(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
+    for line, tree in documents:
+        yield Part(line, tree, -1, 0)
 
 
 def _decoded(text: bytes | str) -> str | None:

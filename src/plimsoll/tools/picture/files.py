@@ -1,25 +1,35 @@
 """A cluster from files: what `kubectl get -o yaml|json` wrote, and what people write by hand.
 
 Owns reading files into `Objects`. An object with a UID has been through an API server and is taken as it is;
-one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by.
+one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by. JSON goes
+from bytes to typed objects in one step; YAML is read item by item (`cluster/yaml_parts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from plimsoll.api import codec
-from plimsoll.cluster.dump import Found, read_objects
-from plimsoll.errors import DecodeError
-from plimsoll.tools.picture.kinds import BY_NAME
-from plimsoll.tools.picture.objects import Objects
+from plimsoll.cluster.dump import Found, parse_objects, read_sources
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.picture import versions
+from plimsoll.tools.picture.gaps import find_gaps
+from plimsoll.tools.picture.kinds import BY_NAME, KINDS, Pictured
+from plimsoll.tools.picture.objects import Gap, Objects
 from plimsoll.validate.times import write_time
 from plimsoll.validate.write import settle
 
 #: How far long work is: what is done, how much of it, of how much (0: nobody knows).
 Tick = Callable[[str, int, int], None]
+_MB = 1_000_000
+_EVERY = 500
 
 
 def silent(what: str, done: int, whole: int) -> None:
@@ -28,35 +38,202 @@ def silent(what: str, done: int, whole: int) -> None:
 
 def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
     """The objects of files, folders, archives, or of standard input (`-`)."""
-    objects = Objects()
-    moment = write_time(datetime.now(UTC))
-    for number, found in enumerate(read_objects(paths)):
-        thing = read_thing(found, moment)
-        if thing is not None:
-            objects.set(thing)
-        if number % 500 == 0:
-            tick("reading objects", number, 0)
-    return objects
+    paths = list(paths)
+    reader = _Reader(write_time(datetime.now(UTC)), tick)
+    with without_collection():
+        for source, text in read_sources(paths):
+            reader.read(text, source)
+    reader.finish(", ".join("standard input" if path == "-" else str(path) for path in paths))
+    return reader.objects
 
 
-def read_thing(found: Found, moment: str) -> Any | None:
-    """An object of a kind that is read, or None; DecodeError that says where it stands."""
-    kind = BY_NAME.get(found.kind)
-    if kind is None or not _is_of_group(found, kind.endpoint.group):
-        return None
-    tree: Any = found.tree
-    metadata = tree.get("metadata")
-    made_by_hand = not (isinstance(metadata, dict) and metadata.get("uid"))
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Without looking for cycles meanwhile: what is read is trees, and looking again and again costs most."""
+    was = gc.isenabled()
+    gc.disable()
     try:
-        if made_by_hand:
-            tree = settle(found.kind, tree, kind.view, moment)
-            if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
-                tree["metadata"]["namespace"] = "default"
-        return codec.convert(tree, kind.view)
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _Reader:
+    def __init__(self, moment: str, tick: Tick) -> None:
+        self.objects = Objects()
+        self._moment = moment
+        self._tick = tick
+        self._seen = 0
+        self._repeated: dict[str, list[str]] = {}
+        self._lost: Counter[tuple[str, str]] = Counter()
+
+    def read(self, text: bytes, source: str) -> None:
+        if not text.strip():
+            raise InputError(f"{source}: is empty")
+        items = _json_items(text)
+        if items is not None:
+            for place, raw, head in items:
+                self._count()
+                self._take_raw(raw, head, source, text, place)
+            return
+        size = len(text)
+        told = -1
+
+        def heard(done: int) -> None:
+            nonlocal told
+            if done // _MB != told:
+                told = done // _MB
+                self._tick(f"reading {source}, MB", told, -(-size // _MB))
+
+        for found in parse_objects(text, source, heard):
+            self._seen += 1
+            self._take(found)
+
+    def _count(self) -> None:
+        self._seen += 1
+        if self._seen % _EVERY == 0:
+            self._tick("reading objects", self._seen, 0)
+
+    # -- one object
+
+    def _take(self, found: Found) -> None:
+        kind = _kind_of(found.kind, found.tree.get("apiVersion"))
+        if kind is not None:
+            self._keep(kind, _read_found(found, kind, self._moment))
+
+    def _take_raw(self, raw: msgspec.Raw, head: _Head, source: str, text: bytes, place: str) -> None:
+        kind = _kind_of(head.kind, head.api_version)
+        if kind is None:
+            return
+        try:
+            if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
+                self._keep(kind, codec.decode(raw, kind.view))
+                return
+            given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
+            self._keep(kind, _read_tree(given, kind, self._moment))
+        except DecodeError as error:
+            line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
+            where = f"{source}, document 1, line {line}{place}"
+            raise DecodeError(f"{where}: {head.kind} {head.metadata.name}: {error}") from None
+
+    def _keep(self, kind: Pictured, thing: Any) -> None:
+        if isinstance(thing, versions.Loss):
+            self._lost[kind.endpoint.plural, thing.why] += 1
+            return
+        old = self.objects.find(kind.view, thing.metadata.namespace, thing.metadata.name)
+        if old is not None and old != thing:
+            full = "/".join(filter(None, (thing.metadata.namespace, thing.metadata.name)))
+            self._repeated.setdefault(kind.endpoint.plural, []).append(full)
+        self.objects.set(thing)
+
+    # -- all of them
+
+    def finish(self, origin: str) -> None:
+        """What is to be said of all: nothing to read is an error, something missing is a gap."""
+        if not self.objects and not self._lost:
+            known = ", ".join(kind.endpoint.kind for kind in KINDS if kind.needed)
+            raise InputError(
+                f"there is no {known} or other kind that is read among the {self._seen} objects of {origin}"
+                if self._seen
+                else f"there are no objects in {origin}"
+            )
+        for plural, names in self._repeated.items():
+            what = f"{names[0]} is" if len(names) == 1 else f"{len(names)} ({names[0]}, ...) are"
+            why = f"{what} given more than once, and differently; the last counts"
+            self.objects.gaps.append(Gap(plural, why, whole=False))
+        for (plural, why), number in self._lost.items():
+            self.objects.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+        self.objects.gaps += find_gaps(self.objects, origin)
+
+
+# -- JSON, from bytes
+
+
+class _Meta(msgspec.Struct, gc=False):
+    uid: str = ""
+    name: str = ""
+
+
+class _Head(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    kind: str = ""
+    api_version: str = ""
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Whole(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    kind: str = ""
+    api_version: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_heads = msgspec.json.Decoder(_Head)
+_wholes = msgspec.json.Decoder(_Whole)
+Item = tuple[str, msgspec.Raw, _Head]
+
+
+def _json_items(text: bytes) -> list[Item] | None:
+    """The items of one JSON list with their heads, unread; None if the text is anything else."""
+    if not text[:200].lstrip().startswith(b"{"):
+        return None
+    try:
+        whole = _wholes.decode(text)
+        if not whole.kind.endswith("List") or whole.items is None:
+            return None
+        items: list[Item] = []
+        for number, raw in enumerate(whole.items):
+            head = _heads.decode(raw)
+            if not head.kind:
+                head.kind = whole.kind.removesuffix("List")
+                head.api_version = head.api_version or whole.api_version
+            if not head.kind or head.kind.endswith("List"):
+                return None
+            items.append((f", items[{number}]", raw, head))
+        return items
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # whoever reads carefully says what is wrong
+
+
+def _same_shape(api_version: str) -> bool:
+    return api_version.rpartition("/")[2] in versions.SAME
+
+
+# -- trees
+
+
+def _kind_of(name: str, api_version: Any) -> Pictured | None:
+    kind = BY_NAME.get(name)
+    if kind is None or not isinstance(api_version, str):
+        return None
+    return kind if api_version.rpartition("/")[0] == kind.endpoint.group else None
+
+
+def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
+    tree = versions.to_v1(given)
+    if isinstance(tree, versions.Loss):
+        return tree
+    metadata = tree.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("uid"):
+        return codec.look(tree, kind.view)
+    tree = settle(kind.endpoint.kind, tree, kind.view, moment)
+    if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
+        tree["metadata"]["namespace"] = "default"
+    return codec.convert(tree, kind.view)
+
+
+def _read_found(found: Found, kind: Pictured, moment: str) -> Any | versions.Loss:
+    try:
+        return _read_tree(found.tree, kind, moment)
     except DecodeError as error:
         raise DecodeError(f"{found.where}: {found.kind} {found.name}: {error}") from None
 
 
-def _is_of_group(found: Found, group: str) -> bool:
-    version = found.tree.get("apiVersion", "")
-    return isinstance(version, str) and version.rpartition("/")[0] == group
+def read_thing(found: Found, moment: str) -> Any | None:
+    """An object of a kind that is read, or None; DecodeError that says where it stands."""
+    kind = _kind_of(found.kind, found.tree.get("apiVersion"))
+    if kind is None:
+        return None
+    thing = _read_found(found, kind, moment)
+    if isinstance(thing, versions.Loss):
+        raise DecodeError(f"{found.where}: {found.kind} {found.name}: {thing.why}")
+    return thing

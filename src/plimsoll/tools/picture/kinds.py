@@ -28,6 +28,7 @@ from plimsoll.api.storage import (
 )
 from plimsoll.cluster.client import endpoints as at
 from plimsoll.cluster.client.endpoints import Endpoint
+from plimsoll.tools.picture.versions import GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Pictured:
     view: type[Any]
     endpoint: Endpoint
     needed: bool = False  #: without it there is nothing to say
+
+    @property
+    def versioned(self) -> bool:
+        """Whether older versions of it have another shape (see `versions.py`)."""
+        return self.endpoint.group == GROUP
 
 
 KINDS: tuple[Pictured, ...] = (

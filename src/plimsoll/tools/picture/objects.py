@@ -19,6 +19,7 @@ class Gap:
 
     kind: str  #: the plural, as in `resourceslices`
     why: str
+    whole: bool = True  #: nothing of the kind is there; else only some of it is missing
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}"

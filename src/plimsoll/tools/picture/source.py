@@ -23,6 +23,7 @@ class Source:
 
     files: tuple[str, ...] = ()
     config: ClientConfig | None = None
+    namespace: str = ""  #: what is looked at if not all namespaces may be
 
     @property
     def origin(self) -> str:
@@ -39,10 +40,10 @@ def read_picture(
     if source.files or source.config is None:
         objects = read_files(source.files, tick)
     else:
-        objects = asyncio.run(_read(source.config, tick))
+        objects = asyncio.run(_read(source.config, source.namespace, tick))
     return Picture(objects, gates, profile, origin=source.origin)
 
 
-async def _read(config: ClientConfig, tick: Tick) -> Objects:
+async def _read(config: ClientConfig, namespace: str, tick: Tick) -> Objects:
     async with Client.connect(config) as client:
-        return await read_live(client, tick)
+        return await read_live(client, tick, namespace=namespace)

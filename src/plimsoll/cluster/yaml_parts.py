@@ -1,0 +1,105 @@
+"""Long YAML in parts: one document at a time, and one item of a `kind: List` at a time.
+
+Owns `load_parts`. A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of
+gigabytes, read item by item it is nothing much, every item has its own line, and progress can be told. Texts
+are cut only where YAML itself has no say: at `---` in the first column, and at the dashes of a block list
+below `items:`. Promises: what comes out is what `load_documents` makes of the whole (a property test compares
+them), and what is unusual is given to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from plimsoll.cluster.yaml import load_documents
+from plimsoll.errors import InputError
+
+_MARKER = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
+_UNUSUAL = re.compile(rb"^(?:%|\.\.\.(?:\s|\Z))", re.MULTILINE)
+#: `items:` in the first column and its first dash.
+_ITEMS = re.compile(rb"^items:[ \t]*\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)- ", re.MULTILINE)
+_NEXT_KEY = re.compile(rb"^[^\s#-]", re.MULTILINE)
+_ITEMS_AGAIN = re.compile(rb"^[\"']?items[\"']?[ \t]*:", re.MULTILINE)
+#: Where reading the whole once more costs little, the whole has the last word on what is wrong.
+_SMALL = 4 << 20
+
+
+class Part(NamedTuple):
+    """A document, or one item of a list with the list's own fields around it."""
+
+    line: int
+    tree: Any
+    item: int  #: which item of the list it is; -1: it is a whole document
+    end: int  #: how many bytes have been read with it
+
+
+def load_parts(text: bytes) -> Iterator[Part]:
+    """The documents of a stream, empty ones left out; those that are lists item by item."""
+    if _UNUSUAL.search(text):
+        yield from _whole(text, 0, 1)
+        return
+    starts = [match.start() for match in _MARKER.finditer(text)]
+    if not starts or text[: starts[0]].strip():
+        starts.insert(0, 0)
+    line, counted = 1, 0
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line += text.count(b"\n", counted, start)
+        counted = start
+        yield from _document(text, start, end, line)
+
+
+def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
+    cut = _cut(text, start, end)
+    if cut is None:
+        yield from _whole(text[start:end], start, line)
+        return
+    pieces, head = cut
+    counted = start
+    for number, (begin, stop) in enumerate(pieces):
+        line += text.count(b"\n", counted, begin)
+        counted = begin
+        try:
+            trees = [tree for _, tree in load_documents(text[begin:stop])]
+        except InputError:
+            if len(text) <= _SMALL:
+                # Perhaps it was cut where it should not have been; whoever reads all of it knows.
+                list(load_documents(text[start:end]))
+            list(load_documents(b"\n" * (line - 1) + text[begin:stop]))  # raises, with the right line
+            raise
+        if len(trees) != 1 or not isinstance(trees[0], list) or len(trees[0]) != 1:
+            raise InputError(f"line {line}: not YAML: an item of a list was expected")
+        yield Part(line, {**head, "items": trees[0]}, number, stop)
+
+
+def _cut(text: bytes, start: int, end: int) -> tuple[list[tuple[int, int]], Any] | None:
+    """Where the items of a list are, and the fields beside them; None if it is no list that can be cut."""
+    found = _ITEMS.search(text, start, end)
+    if found is None:
+        return None
+    first = found.start(1)
+    after = _NEXT_KEY.search(text, found.end(), end)
+    stop = after.start() if after else end
+    if _ITEMS_AGAIN.search(text, stop, end):
+        return None
+    dash = re.compile(rb"^" + found[1] + rb"-(?=\s)", re.MULTILINE)
+    begins = [match.start() for match in dash.finditer(text, first, stop)]
+    try:
+        heads = [tree for _, tree in load_documents(text[start : found.start()] + text[stop:end])]
+    except InputError:
+        return None
+    head = heads[0] if heads else {}
+    if len(heads) > 1 or not isinstance(head, dict) or "items" in head or not begins or begins[0] != first:
+        return None
+    return list(zip(begins, [*begins[1:], stop], strict=True)), head
+
+
+def _whole(text: bytes, before: int, line: int) -> Iterator[Part]:
+    try:
+        for at, tree in load_documents(text):
+            yield Part(line + at - 1, tree, -1, before + len(text))
+    except InputError:
+        if line > 1:
+            list(load_documents(b"\n" * (line - 1) + text))  # raises, with the right line
+        raise

@@ -1,0 +1,44 @@
+"""What a dump lacks, told by what is in it.
+
+Owns `find_gaps`, which is pure: pods that use claims that are not there, claims with devices that nobody
+publishes, and a cluster without nodes are signs of a dump that was taken without these kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.tools.picture.objects import Gap, Objects
+
+#: What to ask kubectl for.
+WANTED = ",".join(
+    (
+        "nodes",
+        "pods",
+        "namespaces",
+        "resourceslices",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "deviceclasses",
+        "devicetaintrules",
+    )
+)
+COMMAND = f"kubectl get {WANTED} -A -o yaml"
+
+
+def find_gaps(objects: Objects, origin: str) -> Iterator[Gap]:
+    """The kinds of which there should be some and are none."""
+    pods = objects.all(Pod)
+    claims = objects.all(ResourceClaim)
+    if not objects.all(Node):
+        yield Gap("nodes", f"there are none in {origin}; take all with: {COMMAND}")
+    users = sum(1 for pod in pods if pod.spec.node_name and pod.spec.resource_claims)
+    if users and not claims:
+        yield Gap("resourceclaims", f"there are none in {origin}, and {users} pods with a node use some")
+    held = sum(1 for claim in claims if claim.status.allocation is not None)
+    if held and not objects.all(ResourceSlice):
+        yield Gap("resourceslices", f"there are none in {origin}, and {held} claims have devices of some")
+    if claims and not objects.all(DeviceClass):
+        yield Gap("deviceclasses", f"there are none in {origin}, and {len(claims)} claims name some")
