@@ -8,6 +8,7 @@ Owns its arguments. What it needs is imported when it runs, so that the other co
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,26 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Everything that is kept.",
 )
 @click.option(
-    "--listen", default="127.0.0.1:6443", show_default=True, metavar="HOST:PORT", help="Port 0: any free one."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Apply manifests, or bring up a dump: YAML or JSON file, folder or archive; - is standard input. "
+    "Repeatable.",
+)
+@click.option("--demo", is_flag=True, help="Load a small cluster of many kinds, and tell its story.")
+@click.option("--once", is_flag=True, help="End when all is ready and the story is told; 1 if it went wrong.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Of the API server; port 0 is any free one. "
+    "[default: 127.0.0.1:6443, or any free port if that is taken]",
+)
+@click.option(
+    "--dashboard",
+    metavar="HOST:PORT",
+    help="Of the dashboard; '' for none. [default: 127.0.0.1:6480, or any free port if that is taken]",
 )
 @click.option("--name", default="", metavar="NAME", help="The node's name. [default: the host's name]")
 @click.option(
@@ -67,20 +87,45 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
-def run_up(listen: str, gates: str, driver_config: Path | None, **given: Any) -> None:
-    """Run a cluster on this machine: API server, scheduler, a node, and the CPU driver.
+@click.option("-v", "--verbose", is_flag=True, help="Log more, and to the terminal, not only to FOLDER/log.")
+def run_up(
+    listen: str | None,
+    dashboard: str | None,
+    gates: str,
+    driver_config: Path | None,
+    **given: Any,
+) -> None:
+    """Run a cluster on this machine: API server, scheduler, a node, the CPU driver, and a dashboard.
+
+    Everything is kept in a folder: the same command brings it back as it was. Ctrl-C ends it.
 
     \b
-    plimsoll up
+    plimsoll up --demo
+    plimsoll up --nodes 20 --devices gpus --devices nics
+    plimsoll up -f manifests/
+    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll up -f -
     kubectl --kubeconfig plimsoll-data/kubeconfig get nodes,resourceslices
     """
+    from plimsoll.cli.options import is_colourful
     from plimsoll.run.addresses import read_address
     from plimsoll.run.driver.settings import read_cpu_settings
-    from plimsoll.run.up import UpSettings, serve_up
+    from plimsoll.run.up import UpSettings
+    from plimsoll.run.up.console import Console
+    from plimsoll.run.up.serve import serve_up
+    from plimsoll.tools.paint import Paint
 
-    host, port = read_address(listen)
+    host, port = ("127.0.0.1", None) if listen is None else read_address(listen)
+    page: tuple[str, int | None] | None = ("127.0.0.1", None)
+    if dashboard is not None:
+        page = read_address(dashboard, "--dashboard", "127.0.0.1:6480") if dashboard else None
     settings = UpSettings(
-        host=host, port=port, gates=Gates.parse(gates), cpu=read_cpu_settings(driver_config), **given
+        host=host,
+        port=port,
+        dashboard=page,
+        gates=Gates.parse(gates),
+        cpu=read_cpu_settings(driver_config),
+        **given,
     )
-    asyncio.run(serve_up(settings, click.echo))
+    console = Console(paint=Paint(is_colourful("auto")), live=sys.stdout.isatty())
+    if not asyncio.run(serve_up(settings, console)):
+        sys.exit(1)

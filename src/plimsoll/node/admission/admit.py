@@ -100,6 +100,11 @@ class Admitter:
 
     # -- coming and going
 
+    def remember(self, uids: Iterable[str]) -> None:
+        """Pods that somebody else knows were let in before; to be told before `restore`."""
+        for uid in uids:
+            self._before.setdefault(uid, None)
+
     def restore(self, pods: Iterable[Pod]) -> tuple[Pod, ...]:
         """Book again who was in before; returns the other pods in the order they are to be judged in.
 

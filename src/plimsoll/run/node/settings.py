@@ -62,6 +62,7 @@ class NodeSettings:
 
     name: str = ""  #: "": the host's name
     count: int = 1  #: more than one: NAME-0, NAME-1 ..., simulated in one process
+    listed: tuple[str, ...] = ()  #: so many names instead, of simulated nodes
     root: Path = ROOT
     runtime: Literal["process", "none"] = "process"
     #: States only: no sockets for drivers and monitoring agents, no files. None: if there are many.
@@ -96,6 +97,8 @@ class NodeSettings:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the nodes."""
+        if self.listed:
+            return self.listed
         name = self.name or host_name()
         return (name,) if self.count == 1 else tuple(f"{name}-{place}" for place in range(self.count))
 
@@ -109,7 +112,7 @@ class NodeSettings:
 
     def checked(self) -> NodeSettings:
         """These settings; ConfigError if they contradict each other."""
-        for name in (self.names[0], self.names[-1]):
+        for name in self.listed or (self.names[0], self.names[-1]):
             if not _NAME.fullmatch(name) or len(name) > 253:
                 raise ConfigError(
                     f"name: {name!r} is no name of a node: use small letters, digits, '-' and '.', "

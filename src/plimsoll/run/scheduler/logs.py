@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -19,14 +20,20 @@ FORMATS = ("text", "json")
 _PLAIN = re.compile(r"[^\s\"=\\]+")
 
 
-def set_up_logging(form: str = "text", *, verbose: bool = False, stream: TextIO | None = None) -> None:
-    """Send everything that is logged to a stream (standard error), in one of the `FORMATS`."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+def set_up_logging(
+    form: str = "text",
+    *,
+    verbose: bool = False,
+    stream: TextIO | None = None,
+    handlers: Sequence[logging.Handler] = (),
+) -> None:
+    """Send everything that is logged to a stream (standard error), or elsewhere, in one of the `FORMATS`."""
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
-    root.addHandler(handler)
+    for handler in handlers or (logging.StreamHandler(stream or sys.stderr),):
+        handler.setFormatter(JsonLines() if form == "json" else TextLines())
+        root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("plimsoll").setLevel(logging.DEBUG if verbose else logging.INFO)
 

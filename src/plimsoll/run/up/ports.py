@@ -1,0 +1,75 @@
+"""Which ports a cluster listens on, and that it keeps them.
+
+Owns the choice: the port that was asked for; else the one of last time, else the usual one, else any that is
+free. The ports of last time are in a file of the data folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from plimsoll.errors import ConfigError
+
+API, DASHBOARD = "api", "dashboard"
+USUAL = {API: 6443, DASHBOARD: 6480}
+_MOST = 65535
+
+
+class Ports:
+    """The ports of one data folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = _read(path)
+
+    def choose(self, what: str, host: str, wanted: int | None) -> int:
+        """A port to listen on; 0 is any free one. None: the usual one, if it is free."""
+        if wanted:
+            return wanted
+        before = self._known.get(what, 0)
+        usual = USUAL[what] if wanted is None else 0
+        return first_free(host, [port for port in (before, usual) if port])
+
+    def keep(self, what: str, port: int) -> None:
+        """Remember a port for the next time."""
+        if self._known.get(what) == port:
+            return
+        self._known[what] = port
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            new.write_text(json.dumps(self._known) + "\n")
+            os.replace(new, self._path)
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be written: {error.strerror or error}") from None
+
+
+def _read(path: Path) -> dict[str, int]:
+    """What is remembered; a file that is not as we wrote it counts for nothing."""
+    with suppress(OSError, ValueError):
+        tree = json.loads(path.read_text())
+        if isinstance(tree, dict):
+            return {key: port for key, port in tree.items() if type(port) is int and 0 < port <= _MOST}
+    return {}
+
+
+def first_free(host: str, ports: Iterable[int]) -> int:
+    """The first of these ports that can be listened on, or 0 if none can."""
+    return next((port for port in ports if not is_taken(host, port)), 0)
+
+
+def is_taken(host: str, port: int) -> bool:
+    """Whether somebody listens there already, or we may not; a host that is none is told of later."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        return error.errno in (errno.EADDRINUSE, errno.EACCES)
+    return False
