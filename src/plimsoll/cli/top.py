@@ -1,0 +1,177 @@
+"""`plimsoll top`: what is free and who holds it.
+
+Owns its arguments, and writing again and again with `-w`. What it needs is imported when it runs.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+
+if TYPE_CHECKING:
+    from plimsoll.tools.report import Report
+
+#: What people write -> the view that is meant.
+_VIEWS = {
+    alias: view
+    for view, aliases in {
+        "nodes": "nodes node no",
+        "pods": "pods pod po",
+        "claims": "claims claim resourceclaims resourceclaim",
+        "devices": "devices device dev",
+        "pools": "pools pool",
+        "namespaces": "namespaces namespace ns",
+    }.items()
+    for alias in aliases.split()
+}
+#: Lines that are not rows: headings, totals, notes.
+_AROUND = 9
+
+
+@click.command(name="top")
+@click.argument("view", default="nodes")
+@click.argument("name", default="")
+@click.option(
+    "--resource", "resources", multiple=True, metavar="NAME", help="Only this resource, as cpu. Repeatable."
+)
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "free", "used", "claims"]),
+    default="name",
+    show_default=True,
+    help="Order of nodes, after those past their line: by name, the emptiest, the fullest, or those with "
+    "the most held by claims first.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show so many; 0 is all. [default: what fits the terminal, all in a pipe]",
+)
+@click.option("-w", "--watch", is_flag=True, help="Follow the cluster; Ctrl-C ends.")
+@cluster_options
+@output_options
+def run_top(
+    view: str,
+    name: str,
+    resources: tuple[str, ...],
+    sort: str,
+    limit: int | None,
+    watch: bool,
+    where: Where,
+    form: Form,
+) -> None:
+    """Show what is free and who holds it, on one set of books.
+
+    VIEW is nodes (the default), pods, claims, devices, pools or namespaces; NAME is one of them, or for
+    devices and pools a part of their names, or a node.
+
+    \b
+    plimsoll top                          every node: requests, claims, overhead, free
+    plimsoll top nodes node-17            one node: who holds it, its devices
+    plimsoll top nodes --sort free -w     the emptiest first, followed
+    plimsoll top claims -n ml             what claims hold and charge
+    plimsoll top devices node-17          devices of a node, with shares and holders
+    kubectl get nodes,pods,resourceclaims,resourceslices,deviceclasses -A -o yaml | plimsoll top -f -
+    """
+    from plimsoll.errors import ConfigError
+    from plimsoll.tools.top.top import top
+
+    if view not in _VIEWS:
+        known = ", ".join(dict.fromkeys(_VIEWS.values()))
+        raise ConfigError(f"{view}: there is no such view; there are {known} (plimsoll top nodes {view}?)")
+    what = _VIEWS[view]
+    asked: dict[str, Any] = {"name": name, "resources": resources, "sort": sort}
+    asked["limit"] = _limit(limit, what, form)
+    if watch:
+        _watch(where, form, what, asked)
+        return
+    write_report(top(where.picture(), what, where.namespace, **asked), form)
+
+
+def _limit(given: int | None, what: str, form: Form) -> int:
+    """How many are shown: as many as the terminal has lines for, unless told otherwise."""
+    if given is not None:
+        return given
+    if form.output != "table" or not sys.stdout.isatty():
+        return 0
+    lines = shutil.get_terminal_size((100, 40)).lines - _AROUND
+    return max(3, lines // 2 if what in ("nodes", "pods", "namespaces") else lines)
+
+
+# -- following
+
+
+def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
+    from plimsoll.errors import ConfigError
+
+    if where.files:
+        raise ConfigError("-w follows a running cluster; a dump does not change: leave -w or -f out")
+    try:
+        asyncio.run(_follow(where, form, what, asked))
+    except KeyboardInterrupt:
+        click.echo()
+
+
+async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
+    from plimsoll.cluster.client import Client
+    from plimsoll.tools.picture import Objects, Picture
+    from plimsoll.tools.top.top import top
+    from plimsoll.tools.top.watch import follow
+
+    source = where.source()
+    assert source.config is not None
+    picture = Picture(Objects(), origin=source.origin)
+    writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
+    progress = Progress()
+    progress.tick("reading the cluster", 0, 0)
+
+    def show() -> None:
+        progress.__exit__()
+        writer.write(top(picture, what, where.namespace, **asked))
+
+    def trouble(why: str) -> None:
+        click.echo(f"note: {why or 'the cluster answers again'}", err=True)
+
+    async with Client.connect(source.config) as client:
+        await follow(client, picture, show, namespace=source.namespace, trouble=trouble)
+
+
+class _Writer:
+    """Writes answers one after the other: over the last one on a terminal, below it anywhere else."""
+
+    def __init__(self, form: Form, title: str) -> None:
+        self._form = form
+        self._title = title
+        self._over = sys.stdout.isatty() and form.output in ("table", "wide")
+        self._begun = False
+
+    def write(self, report: Report) -> None:
+        form = self._form
+        moment = datetime.now().strftime("%H:%M:%S")
+        if form.output == "json":
+            click.echo(json.dumps(report.as_json(), separators=(",", ":")))
+        elif self._over:
+            lines = [f"{moment}  {self._title}", "", *report.lines(form.paint, wide=form.output == "wide")]
+            height = shutil.get_terminal_size((100, 40)).lines
+            cut = lines[: height - 1]
+            clear = "\x1b[H" if self._begun else "\x1b[2J\x1b[H"
+            click.echo(clear + "\x1b[K\n".join(cut) + "\x1b[K\x1b[J", color=True)
+        else:
+            if form.output == "yaml":
+                click.echo("---")
+            elif self._begun:
+                click.echo(f"--- {moment}")
+            write_report(report, form)
+        self._begun = True
+        sys.stdout.flush()

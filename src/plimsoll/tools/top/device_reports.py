@@ -1,0 +1,247 @@
+"""Devices, pools and claims for people and programs.
+
+Owns `DevicesReport`, `PoolsReport` and `ClaimsReport`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.ledger.texts import render
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.top import claims as claim_words
+from plimsoll.tools.top.claims import ClaimCharge, ClaimRow
+from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
+from plimsoll.tools.top.holdings import DeviceHolder
+from plimsoll.tools.top.pools import PoolRow
+from plimsoll.tools.top.table import Cell, Table, count, short_of
+
+_COLOURS = {
+    FREE: "green",
+    PARTLY: "yellow",
+    SHARED: "yellow",
+    TAKEN: "",
+    BLOCKED: "dim",
+    TAINTED: "red",
+    STALE: "red",
+}
+
+
+def not_shown(left: int, word: str) -> Iterator[str]:
+    if left > 0:
+        yield f"{count(left, 'more ' + word)} not shown; --limit 0 shows all."
+
+
+# -- devices
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesReport:
+    """Devices one by one."""
+
+    rows: tuple[DeviceRow, ...]
+    limit: int = 0
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "There are no devices: no ResourceSlice lists any."
+            return
+        states = Counter(row.state for row in self.rows)
+        told = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
+        yield f"{count(len(self.rows), 'device')}: {told}"
+        yield ""
+        yield from device_table(self.rows, paint, wide=wide, limit=self.limit)
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {
+            "devices": [row.as_json() for row in shown],
+            "states": {state: sum(row.state == state for row in self.rows) for state in STATES},
+            "notShown": len(self.rows) - len(shown),
+        }
+
+
+def device_table(
+    rows: Sequence[DeviceRow], paint: Paint, *, wide: bool, limit: int = 0, node: str = ""
+) -> Iterator[str]:
+    """Devices, what is left of them and who holds them; without the column of nodes on a node's own page."""
+    shown = rows[:limit] if limit else rows
+    several = len({row.driver for row in rows}) > 1 or wide
+    place = () if node else ("NODE",)
+    table = Table(
+        ("DEVICE", *(("DRIVER",) if several else ()), *place, "STATE", "LEFT", "HELD BY, OR WHY NOT")
+    )
+    for row in shown:
+        table.add(
+            f"{row.pool}/{row.device}",
+            *((row.driver,) if several else ()),
+            *(() if node else (row.node or "several",)),
+            Cell(row.state, _COLOURS[row.state]),
+            ", ".join(_left(row)) or "-",
+            _why(row),
+        )
+    yield from table.lines(paint, wide=wide)
+    yield from not_shown(len(rows) - len(shown), "device")
+
+
+def _left(row: DeviceRow) -> Iterator[str]:
+    """What is left of each capacity of a device that can be shared."""
+    if row.shareable and row.state != STALE:
+        for name, (whole, used) in row.capacity.items():
+            yield f"{_plain(name)} {whole - used} of {whole}"
+
+
+def _why(row: DeviceRow) -> list[str] | str:
+    found = [row.why] if row.why else []
+    found += [_holder(holder) for holder in row.holders]
+    if row.taints and row.state not in (TAINTED, STALE):
+        found.append("taint " + " ".join(row.taints))
+    return found or "-"
+
+
+def _holder(holder: DeviceHolder) -> str:
+    """`ns/claim (memory 4Gi)`."""
+    inside = [f"{_plain(name)} {amount}" for name, amount in holder.consumed]
+    if holder.admin:
+        inside.append("admin access")
+    extra = f" ({' '.join(inside)})" if inside else ""
+    return f"{holder.namespace}/{holder.claim}{extra}"
+
+
+def _plain(name: str) -> str:
+    """A capacity without its domain."""
+    return name.rpartition("/")[2]
+
+
+# -- pools
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsReport:
+    """Pools: what there is and what is left."""
+
+    rows: tuple[PoolRow, ...]
+    limit: int = 0
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "There are no pools: there is no ResourceSlice."
+            return
+        broken = [row for row in self.rows if not row.complete]
+        if broken:
+            yield paint.red(f"{count(len(broken), 'pool')} cannot be used:")
+            for row in broken[:5]:
+                yield paint.red(f"  {row.driver}/{row.pool}: {row.standing}, {row.why}")
+            if len(broken) > 5:
+                yield paint.red(f"  and {len(broken) - 5:,} more")
+            yield ""
+        several = len({row.driver for row in self.rows}) > 1 or wide
+        headings = ["POOL", *(["DRIVER"] if several else []), "NODE"]
+        headings += [">DEVICES", ">FREE", ">PARTLY", ">TAKEN", ">UNAVAIL."]
+        if wide:
+            headings += [">PARTS", ">GEN", ">SLICES"]
+        table = Table((*headings, "LEFT OF SHARES AND COUNTERS"))
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        for row in shown:
+            table.add(*self._cells(row, several, wide))
+        yield from table.lines(paint, wide=wide)
+        yield from not_shown(len(self.rows) - len(shown), "pool")
+        if len(self.rows) > 1:
+            sums = [
+                sum(getattr(row, name) for row in self.rows) for name in ("all", "free", "partly", "taken")
+            ]
+            whole, free, partly, taken = sums
+            rest = sum(row.unavailable for row in self.rows)
+            yield (
+                f"{count(len(self.rows), 'pool')}, {count(whole, 'device')}: {free:,} free, "
+                f"{partly:,} partly, {taken:,} taken, {rest:,} unavailable"
+            )
+
+    def _cells(self, row: PoolRow, several: bool, wide: bool) -> list[Any]:
+        free = Cell(str(row.free), "green" if row.free else "")
+        cells = [Cell(row.pool, "" if row.complete else "red"), *([row.driver] if several else [])]
+        cells += [row.node or "several", str(row.all), free, str(row.partly), str(row.taken)]
+        cells.append(str(row.unavailable))
+        if wide:
+            cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
+        left = [f"{_plain(name)} {rest} of {whole}" for name, (whole, rest) in row.shares.items()]
+        left += [f"{group}/{name} {rest} of {whole}" for (group, name), (whole, rest) in row.counters.items()]
+        return [*cells, left or "-"]
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {"pools": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+# -- claims
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsReport:
+    """Claims: what they hold and what they charge."""
+
+    rows: tuple[ClaimRow, ...]
+    limit: int = 0
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "There are no claims."
+            return
+        states = Counter(row.state for row in self.rows)
+        told = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
+        yield f"{count(len(self.rows), 'claim')}: {told}"
+        yield ""
+        table = Table(("CLAIM", "STATE", "NODE", "CHARGES", "PODS", "DEVICES"))
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        for row in shown:
+            pods = [*row.reserved_for]
+            named = pods if wide else pods[:2]
+            more = f" +{len(pods) - len(named)}" if len(pods) > len(named) else ""
+            table.add(
+                f"{row.namespace}/{row.claim}",
+                Cell(row.state, {"free": "dim", "being deleted": "red"}.get(row.state, "")),
+                row.node or "-",
+                ", ".join(charges_of(row)) or "-",
+                (", ".join(named) + more) or "-",
+                [*_devices(row)] or "-",
+            )
+        yield from table.lines(paint, wide=wide)
+        for row in shown:
+            if row.problem is not None:
+                yield paint.red(f"{row.namespace}/{row.claim} cannot be priced: {render(row.problem)}")
+        yield from not_shown(len(self.rows) - len(shown), "claim")
+        if any(row.charges and not row.booked for row in shown):
+            yield "(...) would be charged: no pod on the books uses the claim."
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def charges_of(row: ClaimRow) -> Iterator[str]:
+    """`cpu 6 AddPerClaim`; in brackets if it is not on the books."""
+    for charge in row.charges:
+        text = _charge(charge)
+        yield text if row.booked else f"({text})"
+    for resource in row.inside:
+        yield f"{resource} in pod-level request"
+
+
+def _charge(charge: ClaimCharge) -> str:
+    drawn = "" if charge.drawn is None else f" ({short_of(charge.resource, charge.drawn)} drawn)"
+    return f"{charge.resource} {short_of(charge.resource, charge.amount)} {charge.rule}{drawn}"
+
+
+def _devices(row: ClaimRow) -> Iterator[str]:
+    for device, holder in row.devices:
+        parts = [f"{_plain(name)} {amount}" for name, amount in holder.consumed]
+        if holder.admin:
+            parts.append("admin access")
+        cpus = row.cpus.get(device)
+        if cpus:
+            parts.append(f"CPUs {cpus}")
+        extra = f" ({'; '.join(parts)})" if parts else ""
+        yield f"{device.pool}/{device.device}{extra}"

@@ -1,0 +1,124 @@
+"""Pods and namespaces for people and programs.
+
+Owns `PodsReport` and `NamespacesReport`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.ledger.units import CPU, MEMORY
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.top.books import order_of
+from plimsoll.tools.top.device_reports import not_shown
+from plimsoll.tools.top.namespaces import NamespaceRow
+from plimsoll.tools.top.pods import PodRow
+from plimsoll.tools.top.table import Cell, Table, count, short_of
+
+Amounts = Mapping[str, tuple[int, int, int]]
+
+
+def told_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: bool) -> tuple[str, ...]:
+    """Which resources are told: those asked for, else cpu and memory; all with claims if there is room."""
+    if wanted:
+        return wanted
+    if not wide:
+        return CPU, MEMORY
+    return tuple(sorted({CPU, MEMORY, *(name for each in amounts for name in each)}, key=order_of))
+
+
+def sums_of(resource: str, amounts: Amounts) -> tuple[str, ...]:
+    """Requests, claims, overhead and all together, short."""
+    parts = amounts.get(resource, (0, 0, 0))
+    return tuple(short_of(resource, each) if each else "0" for each in (*parts, sum(parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReport:
+    """What pods take of their nodes."""
+
+    rows: tuple[PodRow, ...]
+    resources: tuple[str, ...] = ()
+    limit: int = 0
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "There are no pods."
+            return
+        pods = [row for row in self.rows if row.pod]
+        pending = sum(not row.node for row in pods)
+        yield f"{count(len(pods), 'pod')}, {pending:,} pending"
+        yield ""
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        names = told_resources((row.amounts for row in self.rows), self.resources, wide)
+        parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
+        table = Table(("POD", "NODE", "QOS", "RESOURCE", *parts, "DEVICES"))
+        for row in shown:
+            told = [name for name in names if any(row.amounts.get(name, ()))] or [names[0]]
+            for place, name in enumerate(told):
+                first = place == 0 or not paint.colour
+                devices = [f"{each.pool}/{each.device}" for each in row.devices] if place == 0 else []
+                if name in row.drawn:
+                    devices.append(f"draws {short_of(name, row.drawn[name])} {name} of its claim")
+                table.add(
+                    f"{row.namespace}/{row.name}" if first else "",
+                    (Cell(row.node) if row.node else Cell("pending", "yellow")) if first else "",
+                    (row.qos or "-") if first else "",
+                    name,
+                    *sums_of(name, row.amounts),
+                    devices or "-",
+                )
+        yield from table.lines(paint, wide=wide)
+        yield from not_shown(len(self.rows) - len(shown), "pod")
+        if any(not row.pod for row in shown):
+            yield "claim/NAME: the pool of a claim, charged once for all pods that draw from it."
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {"pods": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacesReport:
+    """What namespaces take of the cluster."""
+
+    rows: tuple[NamespaceRow, ...]
+    resources: tuple[str, ...] = ()
+    limit: int = 0
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "There are no pods and no claims in any namespace."
+            return
+        names = told_resources((row.amounts for row in self.rows), self.resources, wide)
+        parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
+        heads = ("NAMESPACE", ">PODS", ">PENDING", "RESOURCE", *parts, "DEVICES BY CLASS")
+        table = Table(heads)
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        for row in shown:
+            for place, name in enumerate(names):
+                first = place == 0 or not paint.colour
+                table.add(
+                    row.namespace if first else "",
+                    str(row.pods) if first else "",
+                    str(row.pending) if first else "",
+                    name,
+                    *sums_of(name, row.amounts),
+                    [*_devices(row)] if place == 0 and row.devices else "-",
+                )
+        yield from table.lines(paint, wide=wide)
+        yield from not_shown(len(self.rows) - len(shown), "namespace")
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {"namespaces": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _devices(row: NamespaceRow) -> Iterator[str]:
+    """`gpu 8`, and how many shares where there are more than devices."""
+    for name, number in row.devices.items():
+        shares = row.shares.get(name, 0)
+        extra = f" ({count(shares, 'share')})" if shares else ""
+        yield f"{name or 'no class'} {number}{extra}"

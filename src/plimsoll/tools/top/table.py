@@ -1,0 +1,127 @@
+"""Columns for people: laid out first, painted after, as wide as the screen.
+
+Owns `Table`. The last column may be a list of words, of which as many are written as fit, with the number of
+the others. `short_of` writes amounts the way people read them: cores, and binary units with one digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.ledger.units import CPU, is_extended
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.top.books import text_of
+
+_GAP = "  "
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+#: A last column gets at least this much, however wide the others are.
+_LEAST = 24
+#: The colour of a bar: each of its marks has its own.
+BAR = "bar"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text in a colour: the name of one of `Paint`'s, or `BAR`."""
+
+    text: str
+    colour: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows under headings; a heading that begins with `>` is of a column that ends evenly."""
+
+    headings: tuple[str, ...]
+    rows: list[tuple[str | Cell | Sequence[str], ...]] = field(default_factory=list)
+
+    def add(self, *cells: str | Cell | Sequence[str]) -> None:
+        self.rows.append(cells)
+
+    def lines(self, paint: Paint, *, wide: bool = False, indent: str = "") -> Iterator[str]:
+        """The table as lines, no blanks at their ends."""
+        right = [heading.startswith(">") for heading in self.headings]
+        head = tuple(Cell(heading.lstrip(">"), "dim") for heading in self.headings)
+        plain = [[_text(cell) for cell in row] for row in (head, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in plain), strict=True)]
+        room = max(_LEAST, paint.width - len(indent) - sum(widths) - len(_GAP) * len(widths))
+        last = [_fit(row[-1], None if wide else room) for row in (head, *self.rows)]
+        widths.append(max(map(len, last)))
+        for row, texts, end in zip((head, *self.rows), plain, last, strict=True):
+            parts = []
+            for place, cell in enumerate(row):
+                text = end if place == len(row) - 1 else texts[place]
+                colour = cell.colour if isinstance(cell, Cell) else ""
+                blank = " " * (widths[place] - len(text))
+                shown = _painted(text, colour, paint)
+                parts.append(blank + shown if right[place] else shown + blank)
+            yield (indent + _GAP.join(parts)).rstrip()
+
+
+def _text(cell: str | Cell | Sequence[str]) -> str:
+    if isinstance(cell, Cell):
+        return cell.text
+    return cell if isinstance(cell, str) else ", ".join(cell)
+
+
+def _painted(text: str, colour: str, paint: Paint) -> str:
+    if colour == BAR:
+        marks = {"=": paint.blue, "#": paint.yellow, "+": paint.green, ".": paint.dim}
+        return "".join(marks[mark]("".join(run)) for mark, run in groupby(text)) if text else ""
+    return getattr(paint, colour)(text) if colour else text
+
+
+def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
+    """A last cell in so many characters."""
+    text = _text(cell)
+    if room is None or len(text) <= room:
+        return text
+    if isinstance(cell, str | Cell):
+        return text[: room - 3] + "..."
+    for count in range(len(cell) - 1, 0, -1):
+        shown = f"{', '.join(cell[:count])}, +{len(cell) - count} more"
+        if len(shown) <= room:
+            return shown
+    return f"{len(cell)}: {cell[0]}"[: room - 3] + "..."
+
+
+def short_of(resource: str, units: int) -> str:
+    """An amount for people: exact in cores and counts, to a tenth in bytes."""
+    if resource == CPU:
+        whole, milli = divmod(abs(units), 1000)
+        text = f"{whole}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(whole)
+        return f"-{text}" if units < 0 else text
+    if is_extended(resource) or "/" in resource:
+        return text_of(resource, units)
+    return short_bytes(units)
+
+
+def short_bytes(units: int) -> str:
+    """To a tenth of the greatest binary unit, cut off rather than rounded up."""
+    size, unit = abs(units), 0
+    while size >= 1024 ** (unit + 1) and unit < len(_UNITS) - 1:
+        unit += 1
+    whole, rest = divmod(size, 1024**unit)
+    tenth = rest * 10 // 1024**unit
+    text = f"{whole}.{tenth}" if tenth else str(whole)
+    return f"{'-' if units < 0 else ''}{text}{_UNITS[unit]}"
+
+
+def percent(part: int, whole: int) -> str:
+    """How much of a line is used; what is used where there is no line is infinitely much."""
+    if whole <= 0:
+        return "-" if part <= 0 else "over"
+    return f"{part * 100 // whole}%"
+
+
+def share_of(whole: Quantity, left: Quantity) -> str:
+    """`6Gi of 10Gi`."""
+    return f"{left} of {whole}"
+
+
+def count(number: int, word: str, plural: str = "") -> str:
+    """`1 node`, `5,000 nodes`."""
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"

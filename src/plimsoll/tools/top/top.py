@@ -1,0 +1,110 @@
+"""`top`: what is free and who holds it, asked of a picture.
+
+Owns `top`, the one call behind the command and the page.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from plimsoll.errors import InputError
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.report import Report
+from plimsoll.tools.top.books import holders, node_books
+from plimsoll.tools.top.claims import claim_row, claim_rows
+from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
+from plimsoll.tools.top.devices import device_rows
+from plimsoll.tools.top.namespaces import namespace_rows
+from plimsoll.tools.top.node_reports import SORTS, NodeReport, NodesReport, sort_books
+from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
+from plimsoll.tools.top.pods import pod_rows
+from plimsoll.tools.top.pools import pool_rows
+
+VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
+
+
+def top(
+    picture: Picture,
+    what: str = "nodes",
+    namespace: str = "",
+    *,
+    name: str = "",
+    resources: tuple[str, ...] = (),
+    sort: str = "name",
+    limit: int = 0,
+) -> Report:
+    """One of `VIEWS`; `name` is one node, pod, claim, namespace, or a part of a device's or pool's name.
+
+    `limit` is how many nodes, pods and so on are told (0: all). InputError if there is nothing of this name.
+    """
+    if what not in VIEWS:
+        raise InputError(f"{what}: there is no such view; there are {', '.join(VIEWS)}")
+    if sort not in SORTS:
+        raise InputError(f"{sort}: nodes are sorted by {', '.join(SORTS)}")
+    if what == "nodes":
+        return _top_node(picture, name, resources) if name else _top_nodes(picture, resources, sort, limit)
+    if what == "pods":
+        return _top_pods(picture, namespace, name, resources, limit)
+    if what == "claims":
+        if name:
+            return ClaimsReport((claim_row(picture, picture.claim(name, namespace)),))
+        return ClaimsReport(tuple(claim_rows(picture, namespace)), limit)
+    if what == "devices":
+        devices = device_rows(picture)
+        wanted = [row for row in devices if name in str(row.id) or name == row.node]
+        _found(wanted, devices, "device", name, {row.device for row in devices})
+        if namespace:
+            wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
+        return DevicesReport(tuple(wanted), limit)
+    if what == "pools":
+        pools = pool_rows(picture)
+        chosen = [row for row in pools if name in f"{row.driver}/{row.pool}" or name == row.node]
+        _found(chosen, pools, "pool", name, {row.pool for row in pools})
+        return PoolsReport(tuple(chosen), limit)
+    spaces = namespace_rows(picture, name or namespace)
+    if name:
+        every = namespace_rows(picture)
+        _found(spaces, every, "namespace", name, {row.namespace for row in every})
+    return NamespacesReport(tuple(spaces), resources, limit)
+
+
+def _top_nodes(picture: Picture, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:
+    books = sort_books(node_books(picture), sort, resources)
+    known = {row.resource for book in books for row in book.rows}
+    for resource in resources:
+        if books and resource not in known:
+            raise InputError(_missing("resource", resource, known))
+    return NodesReport(tuple(books), resources, limit)
+
+
+def _top_node(picture: Picture, name: str, resources: tuple[str, ...]) -> NodeReport:
+    books = node_books(picture, names=[name])
+    if not books:
+        raise InputError(_missing("node", name, {node.metadata.name for node in picture.nodes}))
+    held = holders(picture, name)
+    if resources:
+        held = [each for each in held if each.resource in resources]
+    return NodeReport(books[0], tuple(held), tuple(device_rows(picture, name)), resources)
+
+
+def _top_pods(
+    picture: Picture, namespace: str, name: str, resources: tuple[str, ...], limit: int
+) -> PodsReport:
+    if name:
+        meta = picture.pod(name, namespace).metadata
+        rows = [row for row in pod_rows(picture, meta.namespace) if row.pod == meta.name]
+        if not rows:
+            raise InputError(f"pod {meta.namespace}/{meta.name} has ended")
+        return PodsReport(tuple(rows), resources)
+    return PodsReport(tuple(pod_rows(picture, namespace)), resources, limit)
+
+
+def _found(chosen: object, every: object, word: str, name: str, names: set[str]) -> None:
+    if name and not chosen:
+        raise InputError(_missing(word, name, names))
+
+
+def _missing(word: str, name: str, known: set[str]) -> str:
+    near = get_close_matches(name, sorted(known), 3)
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {len(known)} in all"
+    return f"there is no {word} {name}{hint}"

@@ -1,0 +1,62 @@
+"""Following a cluster: an answer now, and again whenever something has changed.
+
+Owns `follow`, which calls back at most once in `pace` seconds, however much happens in the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from plimsoll.cluster.client.client import Client
+from plimsoll.tools.picture.live import follow_live
+from plimsoll.tools.picture.picture import Picture
+
+#: Seconds between two answers, at least: nobody reads faster.
+PACE = 0.5
+
+
+async def follow(
+    client: Client,
+    picture: Picture,
+    show: Callable[[], None],
+    *,
+    namespace: str = "",
+    trouble: Callable[[str], None] = lambda why: None,
+    pace: float = PACE,
+) -> None:
+    """Keep a picture up to date and call `show` when it is; ends by cancellation or PlimsollError.
+
+    The first call comes when everything has been listed.
+    """
+    changed = asyncio.Event()
+    listed = asyncio.Event()
+
+    def note() -> None:
+        changed.set()
+
+    async def tell() -> None:
+        while True:
+            await changed.wait()
+            if not listed.is_set():
+                # Changes come in by the thousands while the cluster is listed: wait until they stop.
+                changed.clear()
+                try:
+                    await asyncio.wait_for(changed.wait(), pace)
+                    continue
+                except TimeoutError:
+                    listed.set()
+            changed.clear()
+            show()
+            await asyncio.sleep(pace)
+
+    teller = asyncio.create_task(tell())
+    follower = asyncio.create_task(follow_live(client, picture, note, namespace=namespace, trouble=trouble))
+    try:
+        done, _ = await asyncio.wait({teller, follower}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (teller, follower):
+            task.cancel()
+        await asyncio.gather(teller, follower, return_exceptions=True)
