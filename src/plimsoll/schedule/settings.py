@@ -11,6 +11,7 @@ changes and nothing else. Whatever is wrong in it is an `InputError` that names 
     searchSteps: 200000
     explore: 8
     devicePreference: least-waste
+    deviceOrder: joint
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ class Strategy(Enum):
     MOST_ALLOCATED = "MostAllocated"
 
 
+class DeviceOrder(Enum):
+    """Whether devices are chosen together with the node's books, or first.
+
+    DIFF: kube-scheduler chooses devices first and asks the node's books about that choice only, so that a
+    node is refused where other devices would have fitted; a shortage of devices is none that preemption
+    helps against. `devices-first` does the same, for predictions of it; the default is joint
+    (test_devices_first_refuses_what_joint_allocation_finds).
+    """
+
+    JOINT = "joint"
+    FIRST = "devices-first"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A profile. What is not given is as in kube-scheduler's default profile."""
@@ -70,6 +84,7 @@ class Settings:
     search_steps: int = Limits().steps  #: how long one search for devices may take
     explore: int = 5  #: nodes to search where alternatives or waste make a difference
     device_preference: Preference = Preference.FIRST
+    device_order: DeviceOrder = DeviceOrder.JOINT
 
     def __post_init__(self) -> None:
         whole = dict(WEIGHTS)
@@ -170,6 +185,13 @@ def _preference(where: str, value: Any) -> Preference:
     return known[value]
 
 
+def _order(where: str, value: Any) -> DeviceOrder:
+    known = {each.value: each for each in DeviceOrder}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
 def _whole(least: int, most: int) -> Callable[[str, Any], int]:
     return lambda where, value: _number(where, value, least, most)
 
@@ -215,5 +237,6 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "searchSteps": ("search_steps", _whole(1, STEPS_MAX)),
     "explore": ("explore", _whole(1, EXPLORE_MAX)),
     "devicePreference": ("device_preference", _preference),
+    "deviceOrder": ("device_order", _order),
 }
 _DEFAULT = Settings()

@@ -36,7 +36,7 @@ from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Code, Reason
 from plimsoll.schedule.devices.chargers import charges_node
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import DeviceOrder, Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
@@ -97,8 +97,9 @@ def try_place(
             explain=explain,
         )
 
-    outcome = search(_budget(task, place, snapshot, ledger) if charged else None)
-    if charged and isinstance(outcome, Refusal):
+    joint = charged and settings.device_order is DeviceOrder.JOINT
+    outcome = search(_budget(task, place, snapshot, ledger) if joint else None)
+    if joint and isinstance(outcome, Refusal):
         # Are there no devices, or is it only that the node cannot afford them? Users know both sentences.
         unbound = search(None)
         if isinstance(unbound, Allocation):
@@ -112,7 +113,7 @@ def try_place(
                     return tuple(replace(reason, code=Code.UNSCHEDULABLE) for reason in judged)
             return judged
     if not isinstance(outcome, Allocation):
-        return (_refusal(outcome),)
+        return (_refusal(outcome, settings.device_order),)
     allocations = _by_name(task, outcome)
     rank = _rank(task.waiting, outcome.alternatives)
     sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
@@ -191,7 +192,7 @@ def _sizes(allocations: Mapping[str, AllocationResult], place: int, snapshot: Sn
     return tuple(sizes.items())
 
 
-def _refusal(outcome: object) -> NodeReason:
+def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeReason:
     # DIFF: upstream takes a shortage of devices for one that preemption cannot help, because its dry runs
     # leave victims' claims allocated; here they are freed. test_devices_of_victims_are_freed
     if isinstance(outcome, Fault):
@@ -199,7 +200,8 @@ def _refusal(outcome: object) -> NodeReason:
         return NodeReason(Rule.DEVICES, Sentence.TOLD, code, {"text": str(outcome)}, outcome)
     if isinstance(outcome, GaveUp):
         return NodeReason(Rule.DEVICES, Sentence.GAVE_UP, Code.ERROR, {"steps": outcome.steps}, outcome)
-    return NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, Code.UNSCHEDULABLE, {}, outcome)
+    code = Code.UNSCHEDULABLE if order is DeviceOrder.JOINT else Code.UNRESOLVABLE
+    return NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, code, {}, outcome)
 
 
 def _of_ledger(reason: Reason) -> NodeReason:

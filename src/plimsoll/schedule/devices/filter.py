@@ -40,7 +40,10 @@ class DevicesFilter(Filter):
         self._new_id = new_id
         self._settings = settings or Settings.default()
         # Who searches for longer may find what others gave up.
-        key = task.shape + b" %d" % self._settings.search_steps
+        key = task.shape + b" %d %s" % (
+            self._settings.search_steps,
+            self._settings.device_order.value.encode(),
+        )
         self._shape = snapshot.index(Memory).shape(key)
 
     def candidates(self) -> Mask:

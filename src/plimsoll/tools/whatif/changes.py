@@ -1,0 +1,82 @@
+"""Changes to a picture, each with its way back.
+
+Owns `Changes`: objects are set and removed on a picture that is ours alone, and everything since a mark can
+be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the one thing
+that objects do not tell, whose turn it is among equal nodes, is part of a mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.node import pod_key
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.picture.objects import key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the changes went at some moment."""
+
+    length: int
+    turn: int
+    number: int
+
+
+class Changes:
+    """What was done to a picture."""
+
+    __slots__ = ("_undo", "number", "picture")
+
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+        #: What was there before, newest last: the object, and whether it is to be set or removed.
+        self._undo: list[tuple[Any, bool]] = []
+        self.number = 0  #: grows with every ID that is made
+
+    def __len__(self) -> int:
+        return len(self._undo)
+
+    def mark(self) -> Mark:
+        return Mark(len(self._undo), self.picture.snapshot.turn, self.number)
+
+    def set(self, thing: Any) -> None:
+        """An object is new or has changed."""
+        old = self.picture.objects.find(type(thing), *key_of(thing))
+        if old is thing:
+            return
+        self._undo.append((thing, False) if old is None else (old, True))
+        self._put(thing)
+
+    def remove(self, thing: Any) -> None:
+        """An object is gone."""
+        old = self.picture.objects.find(type(thing), *key_of(thing))
+        if old is not None:
+            self._undo.append((old, True))
+            self.picture.remove(old)
+
+    def undo(self, mark: Mark) -> None:
+        """Back to what was."""
+        while len(self._undo) > mark.length:
+            thing, there = self._undo.pop()
+            if there:
+                self._put(thing)
+            else:
+                self.picture.remove(thing)
+        self.picture.snapshot.turn, self.number = mark.turn, mark.number
+
+    def _put(self, thing: Any) -> None:
+        if isinstance(thing, Pod):
+            old = self.picture.objects.find(Pod, *key_of(thing))
+            moved = old is not None and old.spec.node_name and old.spec.node_name != thing.spec.node_name
+            if old is not None and (moved or pod_key(old) != pod_key(thing)):
+                # Nothing unbinds a pod in a cluster, so the books only hear of pods that are gone.
+                self.picture.snapshot.remove(old)
+        self.picture.set(thing)
+
+    def new_id(self) -> str:
+        """An ID as shares of devices have, the same in every run."""
+        self.number += 1
+        return f"00000000-0000-4000-8000-{self.number:012x}"

@@ -1,0 +1,240 @@
+"""What people write, as the objects a scheduler would see.
+
+Owns reading manifests (text, files, trees, objects) for a what-if. Deployments, StatefulSets, ReplicaSets,
+Jobs, ReplicationControllers and CronJobs become the pods their controllers would make; a bare pod may be
+multiplied. Names and UIDs are made from what is written, so that the same question has the same answer.
+Kinds that placement does not look at are named in `passed_by`, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace as with_fields
+
+from plimsoll.api.core import Pod
+from plimsoll.api.meta import Wire
+from plimsoll.cluster.dump import Found, parse_objects, read_objects
+from plimsoll.errors import InputError
+from plimsoll.tools.picture.files import read_thing
+from plimsoll.tools.picture.kinds import BY_NAME
+
+#: YAML or JSON text, a file or folder (a Path), an object as a tree, or an object that has been read.
+Manifest: TypeAlias = "str | Path | Mapping[str, Any] | Wire"
+#: The moment at which everything that is added comes into being; any will do, if it is always the same.
+MOMENT = "2000-01-01T00:00:00Z"
+PODS_MAX = 100_000
+_KUBERNETES_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+#: Kind -> where its pod template is, and where the number of pods.
+_WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "Deployment": (("spec", "template"), ("spec", "replicas")),
+    "ReplicaSet": (("spec", "template"), ("spec", "replicas")),
+    "StatefulSet": (("spec", "template"), ("spec", "replicas")),
+    "ReplicationController": (("spec", "template"), ("spec", "replicas")),
+    "Job": (("spec", "template"), ("spec", "parallelism")),
+    "CronJob": (("spec", "jobTemplate", "spec", "template"), ("spec", "jobTemplate", "spec", "parallelism")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """A PriorityClass, as far as it goes into pods."""
+
+    value: int
+    policy: str | None = None
+    default: bool = False
+
+
+@dataclass(slots=True)
+class Addition:
+    """Objects to add, in order, and what was in the manifests beside them."""
+
+    things: list[Any] = field(default_factory=list)
+    passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of what makes no difference
+    priorities: dict[str, Priority] = field(default_factory=dict)
+
+
+def read_manifests(
+    manifests: Iterable[Manifest], *, namespace: str = "default", replicas: int | None = None
+) -> Addition:
+    """The objects of manifests; `replicas` is for every pod and workload among them."""
+    if replicas is not None and not 1 <= replicas <= PODS_MAX:
+        raise InputError(f"replicas: must be from 1 to {PODS_MAX}, not {replicas}")
+    made = Addition()
+    for manifest in manifests:
+        if isinstance(manifest, Wire):
+            made.things += _multiplied(manifest, replicas) if isinstance(manifest, Pod) else [manifest]
+            continue
+        for found in _found(manifest):
+            _take_in(found, namespace, replicas, made)
+    return made
+
+
+def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[Found]:
+    if isinstance(manifest, Mapping):
+        yield Found(dict(manifest), "manifest", 1, 1)
+    elif isinstance(manifest, Path) or manifest == "-":
+        yield from read_objects([manifest])
+    else:
+        yield from parse_objects(dedent(manifest), "manifest")
+
+
+def _take_in(found: Found, namespace: str, replicas: int | None, made: Addition) -> None:
+    if found.kind in _WORKLOADS:
+        for tree in _pods_of(found, namespace, replicas):
+            made.things.append(_read_pod(replace(found, tree=tree), namespace))
+    elif found.kind == "Pod":
+        pod = _read_pod(found, namespace)
+        made.things += _multiplied(pod, replicas)
+    elif found.kind == "PriorityClass":
+        made.priorities[found.name] = _priority(found)
+    else:
+        found = replace(found, tree=_placed(found, namespace))
+        thing = read_thing(found, MOMENT)
+        if thing is None:
+            made.passed_by.append(f"{found.kind}/{found.name}")
+        else:
+            _check_name(found)
+            meta = thing.metadata
+            made.things.append(_with_uid(thing, f"{found.kind}/{meta.namespace}/{meta.name}"))
+
+
+def _placed(found: Found, namespace: str) -> dict[str, Any]:
+    """A tree of a kind that has a namespace, in the one that is meant."""
+    kind = BY_NAME.get(found.kind)
+    metadata = found.tree.get("metadata")
+    if kind is None or not kind.endpoint.namespaced or not isinstance(metadata, dict):
+        return found.tree
+    return {**found.tree, "metadata": {"namespace": namespace, **metadata}}
+
+
+def _priority(found: Found) -> Priority:
+    value = found.tree.get("value", 0)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{found.where}: PriorityClass {found.name}: value: must be a whole number")
+    policy = found.tree.get("preemptionPolicy")
+    return Priority(
+        value, policy if isinstance(policy, str) else None, found.tree.get("globalDefault") is True
+    )
+
+
+def _read_pod(found: Found, namespace: str) -> Pod:
+    tree = deepcopy(found.tree)
+    metadata = tree.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise InputError(f"{found.where}: metadata: must be a mapping")
+    if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
+        metadata["name"] = metadata["generateName"] + "0"
+    for field_of_before in ("uid", "resourceVersion", "deletionTimestamp"):
+        metadata.pop(field_of_before, None)
+    metadata.setdefault("namespace", namespace)
+    tree.pop("status", None)  # it is to be placed as if it were new
+    pod = read_thing(replace(found, tree=tree), MOMENT)
+    if pod is None:
+        raise InputError(f"{found.where}: apiVersion: a Pod is of v1, not {tree.get('apiVersion')!r}")
+    _check_name(replace(found, tree=tree))
+    assert isinstance(pod, Pod)
+    if not pod.spec.containers:
+        raise InputError(f"{found.where}: Pod {pod.metadata.name}: spec.containers: give at least one")
+    return _named(pod, pod.metadata.name)
+
+
+def _check_name(found: Found) -> None:
+    if not found.name:
+        raise InputError(f"{found.where}: {found.kind}: metadata.name: must not be empty")
+
+
+def _multiplied(pod: Pod, replicas: int | None) -> list[Pod]:
+    if replicas is None:
+        return [pod if pod.metadata.uid else _named(pod, pod.metadata.name)]
+    return [_named(pod, f"{pod.metadata.name}-{number}") for number in range(replicas)]
+
+
+def _named(pod: Pod, name: str) -> Pod:
+    uid = f"whatif/{pod.metadata.namespace}/{name}"
+    return with_fields(pod, metadata=with_fields(pod.metadata, name=name, generate_name="", uid=uid))
+
+
+def _with_uid(thing: Any, uid: str) -> Any:
+    if thing.metadata.uid:
+        return thing
+    return with_fields(thing, metadata=with_fields(thing.metadata, uid=f"whatif/{uid}"))
+
+
+# -- workloads
+
+
+def _pods_of(found: Found, namespace: str, replicas: int | None) -> Iterator[dict[str, Any]]:
+    """The pods a controller would make of a workload, as trees."""
+    at_template, at_number = _WORKLOADS[found.kind]
+    template = _at(found, at_template)
+    if not isinstance(template, dict):
+        raise InputError(f"{found.where}: {found.kind} {found.name}: {'.'.join(at_template)} is missing")
+    number = replicas if replicas is not None else _at(found, at_number)
+    if number is None:
+        number = 1
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= PODS_MAX:
+        where = ".".join(at_number)
+        raise InputError(
+            f"{found.where}: {found.kind} {found.name}: {where}: must be from 0 to {PODS_MAX}, not {number!r}"
+        )
+    completions = _at(found, (*at_number[:-1], "completions"))
+    if replicas is None and isinstance(completions, int) and completions < number:
+        number = completions
+    _check_name(found)
+    own = found.tree.get("metadata") or {}
+    place = own.get("namespace") or namespace
+    owner = {"apiVersion": found.tree.get("apiVersion", ""), "kind": found.kind, "name": found.name}
+    owner |= {"uid": f"whatif/{found.kind}/{place}/{found.name}", "controller": True}
+    metadata = template.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InputError(f"{found.where}: {found.kind} {found.name}: template.metadata: must be a mapping")
+    for index in range(number):
+        kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+        name = f"{found.name}-{index}"
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**kept, "name": name, "namespace": place, "ownerReferences": [owner]},
+            "spec": template.get("spec") or {},
+        }
+
+
+def _at(found: Found, path: tuple[str, ...]) -> Any:
+    tree: Any = found.tree
+    for key in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+# -- priorities
+
+
+def with_priority(pod: Pod, known: Mapping[str, Priority]) -> Pod:
+    """A pod as admission would leave it: with the number its priority class stands for.
+
+    InputError for a class that nobody has described: its number decides who is preempted.
+    """
+    if pod.spec.priority is not None:
+        return pod
+    name = pod.spec.priority_class_name
+    if not name:
+        found = next((each for each in known.values() if each.default), Priority(0))
+    elif name in known:
+        found = known[name]
+    elif name in _KUBERNETES_PRIORITIES:
+        found = Priority(_KUBERNETES_PRIORITIES[name])
+    else:
+        raise InputError(
+            f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.priorityClassName: {name} is not known; "
+            "add the PriorityClass too, or write spec.priority"
+        )
+    policy = pod.spec.preemption_policy or found.policy
+    return with_fields(pod, spec=with_fields(pod.spec, priority=found.value, preemption_policy=policy))

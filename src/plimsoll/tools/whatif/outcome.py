@@ -1,0 +1,134 @@
+"""What came of scheduling in memory.
+
+Owns the values: where pods went (`Placed`), why others wait (`Pending`), who had to go (`Evicted`), all of
+it together (`Outcome`), and what differs between two states (`Difference`, by `compare`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from plimsoll.api.core import Pod
+from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.reasons import NodeReason
+
+#: Namespace and name.
+Name = tuple[str, str]
+
+
+def name_of(pod: Pod) -> Name:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def full_name(name: Name) -> str:
+    return "/".join(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod has a node, and its claims have devices."""
+
+    pod: Name
+    node: str
+    devices: tuple[str, ...] = ()  #: what its claims were given just now, as driver/pool/device
+    placement: Placement | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod has no node: why, in one line, and the value that line was made of."""
+
+    pod: Name
+    why: str
+    cause: Unplaced | NodeReason | None = field(default=None, compare=False, repr=False)
+
+
+class Because(Enum):
+    """Why a pod had to leave its node."""
+
+    PREEMPTED = "preempted"
+    DRAINED = "drained"
+    NODE_TAINT = "node taint"
+    DEVICE_TAINT = "device taint"
+    NODE_GONE = "node gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod had to leave its node; one with a controller is made again and waits for a place."""
+
+    pod: Name
+    node: str
+    because: Because
+    by: str = ""  #: the pod it made room for, or the taint
+    comes_back: bool = True
+    after: int = 0  #: seconds for which a taint is tolerated
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one round of scheduling did; pods in the order in which they were decided about."""
+
+    placed: tuple[Placed, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    evicted: tuple[Evicted, ...] = ()
+
+    @property
+    def all_placed(self) -> bool:
+        return not self.pending
+
+    def where(self) -> Mapping[Name, str | None]:
+        """Pod -> its node, None for those that wait."""
+        return {**{each.pod: each.node for each in self.placed}, **{each.pod: None for each in self.pending}}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a pod stands: on a node, or waiting and why; `gone` if there is no such pod (any more)."""
+
+    node: str = ""
+    why: str = ""
+    gone: bool = False
+    devices: tuple[str, ...] = ()
+
+
+#: All pods that have not ended, by name.
+State = Mapping[Name, Standing]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that stands elsewhere after than before."""
+
+    pod: Name
+    before: Standing
+    after: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two states side by side: only the pods that differ, in the order of their names."""
+
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def newly_pending(self) -> tuple[Move, ...]:
+        """Pods that had a node and have none."""
+        return tuple(m for m in self.moves if m.before.node and not m.after.node and not m.after.gone)
+
+    @property
+    def newly_placed(self) -> tuple[Move, ...]:
+        return tuple(m for m in self.moves if m.after.node and not m.before.node)
+
+
+def compare(before: State, after: State) -> Difference:
+    """What differs between two states; a pod that is in only one of them is gone in the other."""
+    absent = Standing(gone=True)
+    moves = []
+    for name in sorted({*before, *after}):
+        one, other = before.get(name, absent), after.get(name, absent)
+        if (one.node, one.gone) != (other.node, other.gone):
+            moves.append(Move(name, one, other))
+    return Difference(tuple(moves))

@@ -1,0 +1,74 @@
+"""A whole what-if question as a value.
+
+Owns `Plan`: what is added, removed and changed, and how the answer is worked out. Steps are taken in the
+order of the fields: nodes come before the pods that want them, pods leave before others are placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from plimsoll.tools.whatif.manifests import Manifest
+from plimsoll.tools.whatif.whatif import Moves
+
+#: How many choices an exhaustive search may try.
+STEPS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to change before everything is scheduled."""
+
+    policy: str = ""
+    remove: tuple[str, ...] = ()  #: KIND/NAMESPACE/NAME
+    add_nodes: int = 0
+    like: str = ""  #: the node that new ones are like
+    taints: tuple[tuple[str, str], ...] = ()  #: node, key=value:effect
+    taint_devices: tuple[str, ...] = ()
+    cordon: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    add: tuple[Manifest, ...] = ()
+    replicas: int | None = None  #: of every pod and workload that is added
+    namespace: str = "default"  #: for what does not say where it belongs
+    preempt: bool = True
+    exhaustive: bool = False
+    steps: int = STEPS
+    versus: tuple[str, ...] = ()  #: stock schedulers to ask as well, such as kube-1.36
+
+    def carry_out(self, moves: Moves) -> None:
+        """Make the changes."""
+        if self.policy:
+            moves.replace_policy(self.policy)
+        moves.remove(*self.remove, namespace=self.namespace)
+        if self.add_nodes:
+            moves.add_nodes(self.add_nodes, self.like)
+        for node, taint in self.taints:
+            moves.taint(node, taint)
+        for rule in self.taint_devices:
+            moves.taint_devices(rule)
+        for node in self.cordon:
+            moves.cordon(node)
+        for node in self.drain:
+            moves.drain(node)
+        if self.add:
+            moves.add(*self.add, namespace=self.namespace, replicas=self.replicas)
+
+    def words(self) -> Iterator[str]:
+        """The changes in words, for people."""
+        if self.policy:
+            yield f"accounting by {self.policy}"
+        if self.remove:
+            yield f"without {', '.join(self.remove)}"
+        if self.add_nodes:
+            yield f"{self.add_nodes} more node{'s' if self.add_nodes > 1 else ''}" + (
+                f" like {self.like}" if self.like else ""
+            )
+        for node, taint in self.taints:
+            yield f"{node} tainted {taint}"
+        for rule in self.taint_devices:
+            yield f"devices tainted {rule}"
+        if self.cordon:
+            yield f"{', '.join(self.cordon)} cordoned"
+        if self.drain:
+            yield f"{', '.join(self.drain)} drained"

@@ -1,0 +1,70 @@
+"""Taints as people write them on a command line.
+
+Owns reading `key=value:effect` for nodes (kubectl's form; a trailing hyphen takes a taint away) and
+`driver=D,pool=P,device=V:key=value:effect` for devices, which becomes a DeviceTaintRule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.core import Taint
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from plimsoll.errors import InputError
+from plimsoll.tools.whatif.manifests import MOMENT
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+DEVICE_EFFECTS = ("NoSchedule", "NoExecute", "None")
+
+
+def parse_taint(text: str) -> tuple[Taint, bool]:
+    """A node's taint, and whether it is to be taken away; `key:effect-` and `key-` take away."""
+    gone = text.endswith("-")
+    body = text.removesuffix("-")
+    head, colon, effect = body.rpartition(":")
+    if not colon:
+        head, effect = body, ""
+    key, _, value = head.partition("=")
+    if not key or (not gone and effect not in EFFECTS) or (gone and effect and effect not in EFFECTS):
+        raise InputError(f"{text!r} is no taint: write KEY=VALUE:EFFECT, EFFECT one of {', '.join(EFFECTS)}")
+    return Taint(key, value, effect, MOMENT if effect == "NoExecute" else None), gone
+
+
+def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Taint, ...]:
+    """The taints of a node with one more, or without one; a key has one taint of each effect."""
+
+    def same(other: Taint) -> bool:
+        return other.key == taint.key and (not taint.effect or other.effect == taint.effect)
+
+    kept = tuple(each for each in taints if not same(each))
+    if gone:
+        if len(kept) == len(taints):
+            raise InputError(f"taint {taint.key}{':' if taint.effect else ''}{taint.effect}: it is not there")
+        return kept
+    return (*kept, taint)
+
+
+def parse_device_taint(text: str, number: int = 0) -> DeviceTaintRule:
+    """A rule that taints devices, from `driver=..,pool=..,device=..:key=value:effect`."""
+    usage = "write driver=D,pool=P,device=V:KEY=VALUE:EFFECT with at least one of the three"
+    selected, colon, rest = text.partition(":")
+    head, second, effect = rest.rpartition(":")
+    if not colon or not second:
+        raise InputError(f"{text!r} is no device taint: {usage}")
+    fields: dict[str, str] = {}
+    for part in selected.split(","):
+        name, equals, value = part.partition("=")
+        if name not in ("driver", "pool", "device") or not equals or not value or name in fields:
+            raise InputError(f"{text!r}: {part!r} selects no devices: {usage}")
+        fields[name] = value
+    key, _, value = head.partition("=")
+    if not key or effect not in DEVICE_EFFECTS:
+        raise InputError(f"{text!r}: the effect of a taint is one of {', '.join(DEVICE_EFFECTS)}: {usage}")
+    name = f"whatif-{number}"
+    return DeviceTaintRule(
+        "resource.k8s.io/v1beta2",
+        "DeviceTaintRule",
+        ObjectMeta(name=name, uid=f"whatif/DeviceTaintRule/{name}", creation_timestamp=MOMENT),
+        DeviceTaintRuleSpec(DeviceTaintSelector(**fields), DeviceTaint(key, value, effect, MOMENT)),
+    )

@@ -1,0 +1,102 @@
+"""The books of all nodes added up, before and after.
+
+Owns `Totals` (how many pods have a node, what the line is and what is left of it) and the nodes whose books
+changed. Whole units of the ledger; texts are made when somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.ledger.units import PODS, quantity_of
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.tools.picture import Picture
+
+#: What is told first, and always.
+FIRST = ("cpu", "memory")
+
+
+def text_of(resource: str, units: int) -> str:
+    """A whole number of a resource as Kubernetes writes it."""
+    return str(units) if resource == PODS else str(quantity_of(resource, units))
+
+
+def order_of(resource: str) -> tuple[int, str]:
+    return (FIRST.index(resource) if resource in FIRST else len(FIRST)), resource
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A cluster in numbers."""
+
+    nodes: int
+    placed: int
+    pending: int
+    line: Mapping[str, int]
+    free: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        names = sorted(self.line, key=order_of)
+        return {
+            "nodes": self.nodes,
+            "placed": self.placed,
+            "pending": self.pending,
+            "line": {name: text_of(name, self.line[name]) for name in names},
+            "free": {name: text_of(name, self.free[name]) for name in names},
+        }
+
+
+#: Node -> resource -> what is left of it.
+Rooms = Mapping[str, Mapping[str, int]]
+
+
+def rooms_of(snapshot: Snapshot) -> Rooms:
+    """What is left on every node, by name of node; less than nothing is past the line."""
+    return {
+        snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.places()
+    }
+
+
+def add_up(picture: Picture, rooms: Rooms) -> Totals:
+    """The totals of a cluster; `rooms` are what is left on its nodes."""
+    snapshot = picture.snapshot
+    line: dict[str, int] = {}
+    free: dict[str, int] = {}
+    for place in snapshot.places():
+        for name, units in snapshot.ledger(place).allocatable.items():
+            line[name] = line.get(name, 0) + units
+    for room in rooms.values():
+        for name, units in room.items():
+            line.setdefault(name, 0)
+            free[name] = free.get(name, 0) + units
+    pods = picture.pods
+    placed = sum(1 for pod in pods if pod.spec.node_name)
+    return Totals(len(snapshot), placed, len(picture.waiting), line, free)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node whose books are otherwise after; None for a side on which there is no such node."""
+
+    node: str
+    before: Mapping[str, int] | None
+    after: Mapping[str, int] | None
+
+    def as_json(self) -> dict[str, Any]:
+        def texts(room: Mapping[str, int] | None) -> dict[str, str] | None:
+            if room is None:
+                return None
+            return {name: text_of(name, room[name]) for name in sorted(room, key=order_of)}
+
+        return {"node": self.node, "freeBefore": texts(self.before), "freeAfter": texts(self.after)}
+
+
+def changed_nodes(before: Rooms, after: Rooms) -> tuple[NodeChange, ...]:
+    """The nodes whose books differ, by name."""
+    return tuple(
+        NodeChange(node, before.get(node), after.get(node))
+        for node in sorted({*before, *after})
+        if before.get(node) != after.get(node)
+    )

@@ -1,0 +1,245 @@
+"""START HERE: `Whatif` is a cluster in memory that can be changed, scheduled, and put back as it was.
+
+The objects of a picture are copied once; from then on every change and every placement is written into the
+copy as a cluster would write it: claims from templates, allocations, reservations, charges, bindings. Pods
+are decided about by the scheduler's own cycle, one after the other, so that the second knows of the first.
+`branch()` is a transaction: what is done inside is undone exactly, unless it is kept. Nothing ever goes back
+to the cluster that the picture was taken of.
+
+    with Whatif.of_dump("dump.yaml") as w:
+        w.add(Path("batch.yaml"), replicas=50)
+        outcome = w.schedule()
+        print(len(outcome.placed), [(pending.pod, pending.why) for pending in outcome.pending])
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.errors import InputError
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.picture import Picture, Source, read_picture
+from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.tools.whatif.fates import stays_on_node
+from plimsoll.tools.whatif.manifests import Manifest, read_manifests, with_priority
+from plimsoll.tools.whatif.names import find_targets
+from plimsoll.tools.whatif.nodes import clone_node, free_names
+from plimsoll.tools.whatif.outcome import Because, Evicted, Outcome, Standing, State, name_of
+from plimsoll.tools.whatif.policy import under_policy
+from plimsoll.tools.whatif.rounds import schedule_all
+from plimsoll.tools.whatif.taints import change_taints, parse_device_taint, parse_taint
+from plimsoll.tools.whatif.world import World
+
+W = TypeVar("W", bound="Moves")
+NODES_MAX = 10_000
+
+
+class Moves:
+    """What can be done in a cluster in memory; `Whatif` and `Branch` are both this."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.passed_by: list[str] = []  #: what was added and makes no difference to placement
+        self._reasons: dict[tuple[str, str], str] = {}
+
+    # -- what there is
+
+    @property
+    def picture(self) -> Picture:
+        """The cluster as it is now, for any other question; only to be read."""
+        return self._world.picture
+
+    @property
+    def waiting(self) -> list[Pod]:
+        """The pods that have no node."""
+        return self._world.picture.waiting
+
+    def state(self) -> State:
+        """Where every pod stands; the reasons are those of the last `schedule`."""
+        found = {}
+        for pod in self._world.picture.pods:
+            name, node = name_of(pod), pod.spec.node_name
+            found[name] = Standing(node) if node else Standing(why=self._reasons.get(name, ""))
+        return found
+
+    # -- changing it
+
+    def add(self, *manifests: Manifest, namespace: str = "default", replicas: int | None = None) -> list[Any]:
+        """Add or change objects: YAML text, files (`Path`), trees or objects; what was added.
+
+        Workloads become their pods, claims are made from templates; with `replicas` there are so many of each
+        pod. A pod that has the name of one that is there is an InputError.
+        """
+        added = read_manifests(manifests, namespace=namespace, replicas=replicas)
+        self.passed_by += added.passed_by
+        pods = [thing for thing in added.things if isinstance(thing, Pod)]
+        others = [thing for thing in added.things if not isinstance(thing, Pod)]
+        for thing in others:
+            self._world.changes.set(thing)
+        known = {**self._world.priorities(), **added.priorities} if pods else {}
+        for pod in pods:
+            name = name_of(pod)
+            if self._world.picture.objects.find(Pod, *name) is not None:
+                raise InputError(f"pod {'/'.join(name)} is there already: remove it first, or rename one")
+            self._world.arrive(with_priority(pod, known))
+        for thing in others:
+            if isinstance(thing, Node):
+                self._world.evict_by_node(thing)
+        self._world.evict_by_devices(
+            [thing for thing in others if isinstance(thing, DeviceTaintRule)],
+            [thing for thing in others if isinstance(thing, ResourceSlice)],
+        )
+        self._prepare()
+        return added.things
+
+    def remove(self, *names: str, namespace: str = "default") -> None:
+        """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
+        for text in names:
+            for thing in find_targets(self._world.picture.objects, text, namespace):
+                if isinstance(thing, Pod):
+                    self._world.delete(thing)
+                elif isinstance(thing, Node):
+                    self._world.remove_node(thing)
+                else:
+                    self._world.changes.remove(thing)
+
+    def add_nodes(self, count: int, like: str = "") -> list[str]:
+        """Add nodes like one that is there, with its devices and DaemonSets; their names."""
+        if not 1 <= count <= NODES_MAX:
+            raise InputError(f"nodes to add: give a number from 1 to {NODES_MAX}, not {count}")
+        nodes = self._world.picture.nodes
+        if not like and len(nodes) == 1:
+            like = nodes[0].metadata.name
+        if not like:
+            raise InputError(f"nodes to add: say which of the {len(nodes)} nodes they are like")
+        node = self._node(like)
+        pods = self._world.pods_on(like)
+        names = free_names(self._world.picture.objects, like, count)
+        for name in names:
+            for thing in list(clone_node(self._world.picture.objects, node, name, pods)):
+                if isinstance(thing, Pod):
+                    self._world.arrive(thing)
+                else:
+                    self._world.changes.set(thing)
+        return names
+
+    def taint(self, node: str, taint: str) -> None:
+        """Taint a node, `key=value:effect`, or untaint it, `key:effect-`; NoExecute sends pods away."""
+        parsed, gone = parse_taint(taint)
+        old = self._node(node)
+        new = replace(old, spec=replace(old.spec, taints=change_taints(old.spec.taints, parsed, gone)))
+        self._world.changes.set(new)
+        if not gone:
+            self._world.evict_by_node(new)
+
+    def taint_devices(self, taint: str) -> None:
+        """Taint devices by a rule, `driver=..,pool=..,device=..:key=value:effect`."""
+        self._world.rules_made += 1
+        rule = parse_device_taint(taint, self._world.rules_made)
+        self._world.changes.set(rule)
+        self._world.evict_by_devices([rule])
+
+    def cordon(self, node: str) -> None:
+        """No more pods for a node."""
+        old = self._node(node)
+        self._world.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
+
+    def drain(self, node: str) -> None:
+        """Cordon a node and send its pods away, all but those of DaemonSets and of the node itself."""
+        self.cordon(node)
+        for pod in self._world.pods_on(node):
+            if not stays_on_node(pod):
+                self._world.evict(pod, Because.DRAINED, node)
+
+    def replace_policy(self, policy: str) -> None:
+        """Account for every device that charges its node under one policy, for running pods too."""
+        for thing in list(under_policy(self._world.picture.objects, policy)):
+            self._world.changes.set(thing)
+
+    # -- scheduling it
+
+    def schedule(self, *, preempt: bool = True, tick: Tick = silent) -> Outcome:
+        """Place every pod that waits, as the scheduler would; what came of it."""
+        self._prepare()
+        outcome = schedule_all(self._world, preempt=preempt, tick=tick)
+        self._reasons = {pending.pod: pending.why for pending in outcome.pending}
+        return outcome
+
+    @property
+    def evicted(self) -> tuple[Evicted, ...]:
+        """Everybody who was sent away so far, in order."""
+        return tuple(self._world.evicted)
+
+    def branch(self) -> Branch:
+        """A transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
+        return Branch(self._world)
+
+    # -- inside
+
+    def _prepare(self) -> None:
+        """Make the claims of pods that wait for them and whose templates are there now."""
+        for pod in self._world.picture.waiting:
+            made = {status.name for status in pod.status.resource_claim_statuses}
+            if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
+                self._world.prepare(pod)
+
+    def _node(self, name: str) -> Node:
+        return find_targets(self._world.picture.objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
+
+
+class Branch(Moves):
+    """Everything that is done in the block is undone when it ends, unless it is kept."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._kept = False
+
+    def keep(self) -> None:
+        """What was done stays, in whatever this is a branch of."""
+        self._kept = True
+
+    def __enter__(self) -> Branch:
+        self._mark = self._world.mark()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._kept or error is not None:
+            self._world.undo(self._mark)
+
+
+class Whatif(Moves):
+    """A cluster in memory, made from a picture, which stays as it is."""
+
+    def __init__(self, picture: Picture, *, settings: Settings | None = None) -> None:
+        super().__init__(World(picture.copy(), settings or Settings.default()))
+
+    @staticmethod
+    def of_dump(*paths: str | Path, settings: Settings | None = None) -> Whatif:
+        """From what `kubectl get -o yaml` wrote: files, folders, archives, or `-` for standard input."""
+        return Whatif(read_picture(Source(tuple(map(str, paths)))), settings=settings)
+
+    @staticmethod
+    def of_cluster(
+        kubeconfig: str | Path | None = None, context: str = "", *, settings: Settings | None = None
+    ) -> Whatif:
+        """From a cluster as it is now; without a kubeconfig, the one that kubectl would ask."""
+        config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)
+        return Whatif(read_picture(Source(config=config)), settings=settings)
+
+    def __enter__(self) -> Whatif:
+        self._mark = self._world.mark()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._world.undo(self._mark)
