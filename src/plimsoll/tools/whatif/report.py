@@ -89,7 +89,7 @@ class WhatifReport:
                     "placed": sum(1 for standing in each.state.values() if standing.node),
                     "pending": sum(1 for standing in each.state.values() if not standing.node),
                     "pods": [
-                        {"pod": full_name(name), **(_standing(each.state.get(name)) or {"node": None})}
+                        {"pod": full_name(name), **_standing(each.state.get(name))}
                         for name in self.concerned()
                     ],
                 }
@@ -99,10 +99,10 @@ class WhatifReport:
         }
 
 
-def _standing(standing: Standing | None) -> dict[str, Any] | None:
+def _standing(standing: Standing | None) -> dict[str, Any]:
     if standing is None or standing.gone:
-        return None
-    return {"node": standing.node or None, "why": standing.why}
+        return {"exists": False, "node": None, "why": ""}
+    return {"exists": True, "node": standing.node or None, "why": standing.why}
 
 
 def _evicted(each: Evicted) -> dict[str, Any]:

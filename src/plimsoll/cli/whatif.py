@@ -1,0 +1,148 @@
+"""`plimsoll whatif`: the arguments of the question, and its exit codes."""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+
+POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
+STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
+
+
+@click.command(name="whatif")
+@cluster_options
+@click.option("--dump", "dumps", multiple=True, metavar="FILE", help="The same as -f.")
+@click.option(
+    "--add",
+    "adds",
+    multiple=True,
+    metavar="FILE",
+    help="Add what is in a file or folder (- is standard input): pods, workloads, nodes, slices, classes, "
+    "claims, templates, taint rules. Repeatable.",
+)
+@click.option(
+    "--replicas", type=click.IntRange(1, 100_000), metavar="N", help="So many of each pod that is added."
+)
+@click.option(
+    "--remove", "removes", multiple=True, metavar="KIND/NS/NAME", help="Remove an object. Repeatable."
+)
+@click.option("--add-nodes", type=click.IntRange(1, 10_000), metavar="N", help="Add so many nodes.")
+@click.option("--like", default="", metavar="NODE", help="What they are like: line, labels, devices.")
+@click.option(
+    "--taint",
+    "taints",
+    multiple=True,
+    metavar="NODE:KEY=VALUE:EFFECT",
+    help="Taint a node; a trailing - takes the taint away. Repeatable.",
+)
+@click.option(
+    "--taint-devices",
+    multiple=True,
+    metavar="SELECTOR:KEY=VALUE:EFFECT",
+    help="Taint devices; the selector is driver=D,pool=P,device=V or some of it. Repeatable.",
+)
+@click.option("--drain", multiple=True, metavar="NODE", help="Cordon a node, send its pods away. Repeatable.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="No more pods for a node. Repeatable.")
+@click.option("--policy", type=click.Choice(POLICIES), help="Account for all devices by this policy.")
+@click.option("--no-preemption", is_flag=True, help="Nobody makes room for anybody.")
+@click.option("--exhaustive", is_flag=True, help="Search all placements there could be; for small batches.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Give such a search up after so many tries.",
+)
+@click.option(
+    "--as",
+    "versus",
+    multiple=True,
+    type=click.Choice(STOCK),
+    help="Say also what the stock scheduler would do. Repeatable.",
+)
+@output_options
+def run_whatif_command(where: Where, form: Form, dumps: tuple[str, ...], **given: Any) -> None:
+    """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
+
+    Without a change it says where the pods that wait now would go. Exit code 0: every pod has a place;
+    1: some wait.
+
+    \b
+    plimsoll whatif -f dump.yaml --add job.yaml --replicas 50
+    plimsoll whatif --drain node-1 --add-nodes 1 --like node-2
+    plimsoll whatif -f dump.yaml --add pods.yaml --as kube-1.36 --as kube-1.36-default
+    plimsoll whatif -f dump.yaml --add pods.yaml --exhaustive
+    plimsoll whatif --taint-devices 'driver=gpu.example.com,device=gpu-0:broken=yes:NoExecute'
+    kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates -A -o yaml \\
+      | plimsoll whatif -f - --add pods.yaml
+    """
+    from plimsoll.tools.whatif import run_whatif
+
+    if dumps:
+        where = Where((*where.files, *dumps), where.kubeconfig, where.context, where.namespace)
+    plan = _plan(where, **given)
+    picture = where.picture()
+    with Progress() as progress:
+        report = run_whatif(picture, plan, tick=progress.tick)
+    write_report(report, form)
+    sys.exit(0 if report.all_placed else 1)
+
+
+def _plan(
+    where: Where,
+    *,
+    adds: tuple[str, ...],
+    replicas: int | None,
+    removes: tuple[str, ...],
+    add_nodes: int | None,
+    like: str,
+    taints: tuple[str, ...],
+    taint_devices: tuple[str, ...],
+    drain: tuple[str, ...],
+    cordon: tuple[str, ...],
+    policy: str | None,
+    no_preemption: bool,
+    exhaustive: bool,
+    steps: int,
+    versus: tuple[str, ...],
+) -> Any:
+    from plimsoll.errors import ConfigError
+    from plimsoll.tools.whatif import Plan
+
+    if like and not add_nodes:
+        raise ConfigError("--like: say with --add-nodes how many nodes to add")
+    if replicas and not adds:
+        raise ConfigError("--replicas: say with --add which pods")
+    if adds.count("-") + where.files.count("-") > 1:
+        raise ConfigError("-: standard input can be read once, for -f or for --add")
+    split = []
+    for text in taints:
+        node, colon, taint = text.partition(":")
+        if not colon or not node or not taint:
+            raise ConfigError(f"--taint {text!r}: write NODE:KEY=VALUE:EFFECT")
+        split.append((node, taint))
+    return Plan(
+        policy=policy or "",
+        remove=removes,
+        add_nodes=add_nodes or 0,
+        like=like,
+        taints=tuple(split),
+        taint_devices=taint_devices,
+        cordon=cordon,
+        drain=drain,
+        add=tuple("-" if name == "-" else Path(name) for name in adds),
+        replicas=replicas,
+        namespace=where.namespace or "default",
+        preempt=not no_preemption,
+        exhaustive=exhaustive,
+        steps=steps,
+        versus=versus,
+    )
