@@ -1,207 +1,132 @@
 """The `plimsoll` command.
 
-Owns the arguments and exit codes: 0 all well, 1 the answer is no, 2 the question could not be asked.
-Anything wrong with the input is one line on standard error; no traceback reaches a user.
+Owns how it begins and ends: 0 all well, 1 the answer is no, 2 the question could not be asked, 130 stopped by
+Ctrl-C, 141 whoever read the output went away. Whatever is wrong is one line on standard error; a traceback is
+shown only to those who ask for it, with -v or PLIMSOLL_DEBUG=1. The commands are in `commands.py`.
 """
 
 from __future__ import annotations
 
-import json
+import logging
+import os
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from plimsoll.api.gates import Gates
-from plimsoll.cli.cgroups import show_cgroups
-from plimsoll.cli.dashboard import run_dashboard
-from plimsoll.cli.doctor import run_doctor
-from plimsoll.cli.driver import driver_commands
-from plimsoll.cli.node import run_node
-from plimsoll.cli.podresources import podresources_commands
-from plimsoll.cli.scheduler import run_scheduler
-from plimsoll.cli.server import run_kubeconfig, run_server, store_commands
-from plimsoll.cli.up import run_up
-from plimsoll.cluster.dump import read_objects
+from plimsoll.cli.commands import Commands
 from plimsoll.errors import PlimsollError
-from plimsoll.tools import allocation, check, columns, convert, demo, select, switches
 
-FILES = click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="YAML or JSON file or folder; - is standard input. May be given several times.",
-)
-GATES = click.option(
-    "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
-)
-OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+_DEBUG = "PLIMSOLL_DEBUG"
+_STOPPED = 130
+_UNREAD = 141
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("plimsoll"), prog_name="plimsoll")
-def plimsoll() -> None:
-    """One ledger for a Kubernetes node: pod requests and DRA claims on the same line."""
-
-
-@plimsoll.command(name="demo")
-def run_demo() -> None:
-    """Show one node, its two books, and what they add up to."""
-    for line in demo.tell(datetime.now(UTC)):
-        click.echo(line)
-
-
-@plimsoll.command(name="check")
-@FILES
-@GATES
-@OUTPUT
-def run_check(files: tuple[str, ...], gates: str, output: str) -> None:
-    """Check objects as the API server would on create.
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="plimsoll", prog_name="plimsoll")
+@click.option("-v", "--verbose", is_flag=True, help="Show where in the program an error comes from.")
+def plimsoll(verbose: bool) -> None:
+    """One ledger for a Kubernetes node: pod requests and DRA claims on the same line.
 
     \b
-    plimsoll check -f slices/
-    kubectl get resourceslices -o yaml | plimsoll check -f -
+    plimsoll up --demo
+    plimsoll top
+    plimsoll explain my-pod -n team-a
+    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll audit -f -
     """
-    report = check.check_all(read_objects(files), datetime.now(UTC), Gates.parse(gates))
-    if output == "json":
-        click.echo(json.dumps(report.as_json(), indent=2))
-    else:
-        for line in report.lines():
-            click.echo(line)
-    sys.exit(1 if report.refused else 0)
+    if verbose:
+        os.environ[_DEBUG] = "1"
 
 
-@plimsoll.command(name="select")
-@click.argument("expression")
-@FILES
-@GATES
-@OUTPUT
-def run_select(expression: str, files: tuple[str, ...], gates: str, output: str) -> None:
-    """Say which devices of the given ResourceSlices a CEL selector matches.
-
-    \b
-    plimsoll select 'device.driver == "gpu.example.com"' -f slices.yaml
-    """
-    answers = list(select.select_devices(expression, read_objects(files), Gates.parse(gates)))
-    if output == "json":
-        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
-    elif not answers:
-        click.echo("there are no devices: give ResourceSlices with -f", err=True)
-    else:
-        rows = [("DEVICE", "ANSWER"), *((answer.device, answer.text) for answer in answers)]
-        for line in columns.lay_out(rows):
-            click.echo(line)
-    sys.exit(0 if any(answer.matched for answer in answers) else 1)
-
-
-@plimsoll.command(name="allocate")
-@FILES
-@click.option(
-    "--claim", "claims", multiple=True, metavar="[NAMESPACE/]NAME", help="Only this claim; repeatable."
-)
-@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Only this node; repeatable.")
-@click.option("--together", is_flag=True, help="All claims on one node, as one pod would have them.")
-@click.option("--least-waste", is_flag=True, help="Prefer the device with the least left over.")
-@click.option("--steps", type=click.IntRange(min=1), default=200_000, show_default=True, help="Step budget.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this long.")
-@GATES
-@OUTPUT
-def run_allocate(
-    files: tuple[str, ...],
-    claims: tuple[str, ...],
-    nodes: tuple[str, ...],
-    together: bool,
-    least_waste: bool,
-    steps: int,
-    timeout: float | None,
-    gates: str,
-    output: str,
-) -> None:
-    """Say which devices the pending ResourceClaims would get, or rule by rule why not.
-
-    \b
-    plimsoll allocate -f cluster.yaml
-    kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | plimsoll allocate -f -
-    """
-    answers = list(
-        allocation.ask(
-            read_objects(files),
-            allocation.Question(
-                claims,
-                nodes,
-                together,
-                allocation.preference(least_waste),
-                Gates.parse(gates),
-                allocation.limits(steps, timeout),
-            ),
-        )
-    )
-    if output == "json":
-        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
-    elif not answers:
-        click.echo("no ResourceClaim is waiting for devices: give some with -f", err=True)
-    else:
-        for answer in answers:
-            for line in answer.lines():
-                click.echo(line)
-    sys.exit(0 if answers and all(answer.served for answer in answers) else 1)
-
-
-@plimsoll.command(name="convert")
-@FILES
-@click.option("--form", required=True, type=click.Choice(convert.FORMS), help="The form to write.")
-def run_convert(files: tuple[str, ...], form: str) -> None:
-    """Rewrite node-allocatable fields in another wire form, as JSON lines.
-
-    What the form has no room for is said on standard error, and the exit code is then 1.
-    """
-    lossless = True
-    for converted in convert.convert_all(read_objects(files), form):
-        click.echo(converted.json())
-        for loss in converted.losses:
-            lossless = False
-            click.echo(f"lost: {loss}", err=True)
-    sys.exit(0 if lossless else 1)
-
-
-@plimsoll.command(name="gates")
-@GATES
-def run_gates(gates: str) -> None:
-    """List the feature gates and what they switch."""
-    for line in columns.lay_out(switches.table(Gates.parse(gates))):
-        click.echo(line)
-
-
-plimsoll.add_command(run_up)
-plimsoll.add_command(run_dashboard)
-plimsoll.add_command(run_server)
-plimsoll.add_command(run_scheduler)
-plimsoll.add_command(run_node)
-plimsoll.add_command(driver_commands)
-plimsoll.add_command(run_doctor)
-plimsoll.add_command(show_cgroups)
-plimsoll.add_command(run_kubeconfig)
-plimsoll.add_command(store_commands)
-plimsoll.add_command(podresources_commands)
-
-
-def main(argv: list[str] | None = None) -> Any:
+def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn:
     """Run the command line; returns only through SystemExit."""
+    # What libraries of ours log while nobody has set up logging is not for people at a terminal.
+    logging.getLogger("plimsoll").addHandler(logging.NullHandler())
     try:
-        plimsoll.main(args=argv, prog_name="plimsoll")
-    except PlimsollError as error:
-        click.echo(f"plimsoll: {error}", err=True)
+        code = plimsoll.main(args=argv, prog_name=prog_name, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        click.echo(_usage(error, prog_name), err=True)
         sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_STOPPED)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        _forget_output()
+        sys.exit(_UNREAD)
+    except BaseExceptionGroup as group:
+        _fail(_first(group), prog_name)
+    except Exception as error:
+        _fail(error, prog_name)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def run_as_plugin(argv: list[str] | None = None) -> NoReturn:
+    """The same as `kubectl plimsoll`."""
+    main(argv, "kubectl plimsoll")
+
+
+def _usage(error: click.ClickException, prog_name: str) -> str:
+    """One line for arguments that are wrong; all of the help where there are none."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is not None and type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later have it
+        return ctx.get_help()
+    path = ctx.command_path if ctx is not None else prog_name
+    said = " ".join(error.format_message().split()).rstrip(".")
+    known = said.endswith("?") or "--help" in said
+    return f"{path}: {said[:1].lower()}{said[1:]}" + ("" if known else f"; see {path} --help")
+
+
+def _fail(error: BaseException, prog_name: str) -> NoReturn:
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        sys.exit(_STOPPED)
+    if os.environ.get(_DEBUG):
+        import traceback  # noqa: PLC0415 - for the few who ask
+
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    text = str(error) if isinstance(error, PlimsollError) else _surprise(error)
+    click.echo(f"{prog_name}: {text}", err=True)
+    sys.exit(2)
+
+
+def _surprise(error: BaseException) -> str:
+    """One line for what nobody has thought of."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this"
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror}"
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        frame = trace.tb_frame
+        place = f"{Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    said = " ".join(str(error).split())[:200]
+    return (
+        f"this should not have happened: {type(error).__name__}{': ' if said else ''}{said} ({place}); "
+        f"please report it with what {_DEBUG}=1 shows"
+    )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a group of errors comes down to: ours before others."""
+    flat: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+        else:
+            flat.append(error)
+    return next((error for error in flat if isinstance(error, PlimsollError)), flat[0])
+
+
+def _forget_output() -> None:
+    """Nothing more is written, nor complained about at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
 
 
 if __name__ == "__main__":

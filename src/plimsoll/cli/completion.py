@@ -1,0 +1,50 @@
+"""`plimsoll completion`: what shells need to complete commands, and kubectl to complete the plugin.
+
+Owns both. The scripts are click's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+_VARIABLE = "_PLIMSOLL_COMPLETE"
+#: What kubectl understands: complete with file names as well, or not.
+_WITH_FILES, _WITHOUT_FILES = 0, 4
+
+
+@click.command(name="completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def run_completion(ctx: click.Context, shell: str) -> None:
+    """Write a script with which a shell completes plimsoll's commands and options.
+
+    \b
+    source <(plimsoll completion bash)          # in ~/.bashrc to have it always
+    source <(plimsoll completion zsh)           # in ~/.zshrc
+    plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish
+
+    kubectl completes `kubectl plimsoll` by itself where kubectl's own completion is on.
+    """
+    found = get_completion_class(shell)
+    assert found is not None  # click has all three
+    made = found(ctx.find_root().command, {}, "plimsoll", _VARIABLE)
+    # Not `made.source()`: that looks at the version of the bash here, and the script may be for another one.
+    click.echo(made.source_template % made.source_vars())
+
+
+def complete_for_kubectl(argv: list[str] | None = None) -> NoReturn:
+    """`kubectl_complete-plimsoll ARGUMENTS... BEGUN`: what could come next, a line each."""
+    from plimsoll.cli.main import plimsoll  # noqa: PLC0415 - main imports the commands
+
+    *arguments, begun = (sys.argv[1:] if argv is None else argv) or [""]
+    items = ShellComplete(plimsoll, {}, "kubectl plimsoll", _VARIABLE).get_completions(arguments, begun)
+    with_files = any(item.type in ("file", "dir") for item in items)
+    for item in items:
+        if item.type == "plain":
+            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(f":{_WITH_FILES if with_files else _WITHOUT_FILES}")
+    sys.exit(0)
