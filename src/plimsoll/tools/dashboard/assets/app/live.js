@@ -7,7 +7,6 @@ const listeners = new Set();
 let state = "connecting";
 let source = null;
 let missed = null;
-let wasLost = false;
 
 function set(next) {
   if (state === next) return;
@@ -17,7 +16,7 @@ function set(next) {
 
 function merge(one, other) {
   const both = (a, b) => (a && b ? [...new Set([...a, ...b])] : null);
-  return { nodes: both(one.nodes, other.nodes), kinds: both(one.kinds, other.kinds) };
+  return { revision: other.revision, nodes: both(one.nodes, other.nodes), kinds: both(one.kinds, other.kinds) };
 }
 
 function handle(change) {
@@ -39,14 +38,9 @@ export function follow(live) {
 
 function open() {
   source = new EventSource("api/events");
-  source.onopen = () => {
-    // What changed while nobody listened is not told again.
-    if (wasLost) changed();
-    wasLost = false;
-    set("live");
-  };
+  // What changed while nobody listened shows in the revision that the first event has.
+  source.onopen = () => set("live");
   source.onerror = () => {
-    wasLost = true;
     set("reconnecting");
     // A browser gives up for good on some answers (a proxy's 502); the page does not.
     if (source && source.readyState === EventSource.CLOSED) {

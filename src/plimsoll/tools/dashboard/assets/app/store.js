@@ -76,11 +76,18 @@ export function useApi(path, { kinds = null, node = null } = {}) {
   return { data: found ? found.data : null, error: found ? found.error : "" };
 }
 
-/** The cluster changed: `{nodes: names or null, kinds: [...]}`; without an argument anything may have. */
+/** Whether a change may show in an entry. */
+export function matters(change, found) {
+  // The first event of a stream has no kinds: it says which revision there is, so that nothing is missed.
+  if (change.kinds && !change.kinds.length) return Boolean(found.data) && found.data.revision !== change.revision;
+  if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) return false;
+  return !(change.nodes && found.node && !change.nodes.includes(found.node));
+}
+
+/** The cluster changed: `{revision, nodes: names or null, kinds: [...]}`; without an argument anything may have. */
 export function changed(change = {}) {
   for (const found of entries.values()) {
-    if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) continue;
-    if (change.nodes && found.node && !change.nodes.includes(found.node)) continue;
+    if (!matters(change, found)) continue;
     found.stale = true;
     if (found.watchers.size) load(found);
   }

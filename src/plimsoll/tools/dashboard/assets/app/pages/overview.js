@@ -80,7 +80,7 @@ export function Overview({ query }) {
 
 function Tile({ href, tone, number, what, note }) {
   return html`<a class=${cx("tile", tone && `tile-${tone}`)} href=${href}>
-    ${tone === "bad" || tone === "warn" ? html`<${Icon} name="warn" />` : html`<${Icon} name="ok" />`}
+    ${tone && html`<${Icon} name=${tone === "good" ? "ok" : "warn"} />`}
     <b>${number}</b><span>${what}</span>${note && html`<small>${note}</small>`}
   </a>`;
 }
@@ -88,12 +88,14 @@ function Tile({ href, tone, number, what, note }) {
 /** What a tired engineer looks for first. */
 function Glance({ data }) {
   const { counts } = data;
-  const findings = data.findings || { error: 0, warning: 0, info: 0 };
+  const { findings } = data;
+  const found = findings ? findings.error + findings.warning : 0;
+  const gaps = [...(data.gaps || []), ...(data.troubles || [])];
   const pending = useApi(counts.pending ? "api/pods?state=pending&q=&offset=0&limit=4" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
   return html`<section class="glance" aria-label="At a glance">
-    ${(data.gaps || []).length > 0 &&
+    ${gaps.length > 0 &&
     html`<div class="notice is-warning"><${Icon} name="warn" /><div><b>Not everything could be read;</b> numbers may be too low.
-      <ul>${data.gaps.map((gap) => html`<li>${gap}</li>`)}</ul></div></div>`}
+      <ul>${gaps.map((gap) => html`<li>${gap}</li>`)}</ul></div></div>`}
     <div class="tiles">
       ${counts.nodesPast != null &&
       html`<${Tile}
@@ -106,10 +108,10 @@ function Glance({ data }) {
       <${Tile} href="#/pending" tone=${counts.pending ? "warn" : "good"} number=${count(counts.pending)} what=${counts.pending === 1 ? "pod pending" : "pods pending"} note=${`of ${count(counts.pods)}`} />
       <${Tile}
         href="#/audit"
-        tone=${findings.error ? "bad" : findings.warning ? "warn" : "good"}
-        number=${count(findings.error + findings.warning)}
-        what=${findings.error + findings.warning === 1 ? "audit finding" : "audit findings"}
-        note=${`${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}`}
+        tone=${!findings ? "" : findings.error ? "bad" : findings.warning ? "warn" : "good"}
+        number=${findings ? count(found) : "-"}
+        what=${found === 1 ? "audit finding" : "audit findings"}
+        note=${findings ? `${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}` : "being looked for"}
       />
       <a class="tile" href="#/devices"><b>${count(counts.devicesTaken)}</b><span>devices taken</span><small>of ${count(counts.devices)}</small></a>
       <a class="tile" href="#/claims"><b>${count(counts.claims)}</b><span>${counts.claims === 1 ? "claim" : "claims"}</span></a>
