@@ -7,6 +7,7 @@ shown only to those who ask for it, with -v or PLIMSOLL_DEBUG=1. The commands ar
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -43,6 +44,9 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
     """Run the command line; returns only through SystemExit."""
     # What libraries of ours log while nobody has set up logging is not for people at a terminal.
     logging.getLogger("plimsoll").addHandler(logging.NullHandler())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
     try:
         code = plimsoll.main(args=argv, prog_name=prog_name, standalone_mode=False)
         sys.stdout.flush()

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -48,14 +49,20 @@ class Where:
 
         if self.files:
             if self.kubeconfig or self.context:
-                raise ConfigError("-f and --kubeconfig: give files or a cluster, not both")
-            return Source(self.files)
+                given = "--kubeconfig" if self.kubeconfig else "--context"
+                raise ConfigError(f"-f and {given}: give files or a cluster, not both")
+            if "-" in self.files and sys.stdin is not None and sys.stdin.isatty():
+                click.echo("reading standard input; Ctrl-D ends it", err=True)
+            return Source(self.files, namespace=self.namespace)
         kubeconfig = self.kubeconfig
-        usual = os.environ.get("KUBECONFIG") or (Path.home() / ".kube" / "config").exists()
-        if kubeconfig is None and not self.context and not usual and OWN_KUBECONFIG.exists():
+        if kubeconfig is None and not self.context and not _has_usual() and OWN_KUBECONFIG.exists():
             kubeconfig = OWN_KUBECONFIG
-        config = find_config(kubeconfig, context=self.context, namespace=self.namespace)
-        return Source(config=config)
+        try:
+            config = find_config(kubeconfig, context=self.context, namespace=self.namespace)
+        except ConfigError as error:
+            hint = ", or ask a dump with -f" if str(error).startswith("no cluster to talk to") else ""
+            raise ConfigError(f"{error}{hint}") from None
+        return Source(config=config, namespace=self.namespace)
 
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
@@ -64,8 +71,17 @@ class Where:
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
         for gap in picture.objects.gaps:
-            click.echo(f"note: {gap}", err=True)
+            if gap.served:  # what a cluster does not have at all is not missing in its picture
+                click.echo(f"note: {gap}", err=True)
         return picture
+
+
+def _has_usual() -> bool:
+    """Whether there is a cluster that kubectl would find."""
+    if os.environ.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ:
+        return True
+    home = os.environ.get("HOME")
+    return home is not None and (Path(home) / ".kube" / "config").exists()
 
 
 def cluster_options(command: F) -> F:
@@ -87,6 +103,7 @@ def cluster_options(command: F) -> F:
     )
     @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.")
     @click.option("-n", "--namespace", default="", metavar="NAME", help="Only this namespace.")
+    @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default.")
     @wraps(command)
     def with_where(
         *given: Any,
@@ -94,8 +111,11 @@ def cluster_options(command: F) -> F:
         kubeconfig: Path | None,
         context: str,
         namespace: str,
+        all_namespaces: bool,
         **rest: Any,
     ) -> Any:
+        if all_namespaces and namespace:
+            raise click.UsageError("-A and -n: give one of them")
         return command(*given, where=Where(files, kubeconfig, context, namespace), **rest)
 
     return with_where  # type: ignore[return-value]
@@ -151,21 +171,30 @@ def output_options(command: F) -> F:
 def write_report(report: Report, form: Form) -> None:
     """Write an answer to standard output."""
     if form.output == "json":
-        click.echo(json.dumps(report.as_json(), indent=2))
+        text = json.dumps(report.as_json(), indent=2)
     elif form.output == "yaml":
         from plimsoll.cluster.yaml import dump_document
 
-        click.echo(dump_document(report.as_json()), nl=False)
+        text = dump_document(report.as_json()).decode().removesuffix("\n")
     else:
-        for line in report.lines(form.paint, wide=form.output == "wide"):
-            click.echo(line, color=True)
+        text = "\n".join(report.lines(form.paint, wide=form.output == "wide"))
+    if text:
+        click.echo(text, color=True)  # Paint has decided about colours
 
 
 class Progress:
-    """One line on standard error that says how far long work is; nothing unless that is a terminal."""
+    """One line on standard error that says how far long work is; nothing unless that is a terminal.
 
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
+    It shows after a moment only, so that short work does not flicker, and not more often than one can read.
+    """
+
+    PATIENCE = 0.3
+    EVERY = 0.1
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._on = sys.stderr is not None and sys.stderr.isatty()
+        self._clock = clock
+        self._next = clock() + self.PATIENCE
         self._shown = False
 
     def __enter__(self) -> Progress:
@@ -173,11 +202,13 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            click.echo("\r\x1b[K", nl=False, err=True, color=True)
 
     def tick(self, what: str, done: int, whole: int) -> None:
-        if not self._on:
+        if not self._on or self._clock() < self._next:
             return
+        self._next = self._clock() + self.EVERY
         self._shown = True
-        much = f" {done}/{whole}" if whole else (f" {done}" if done else "")
-        click.echo(f"\r\x1b[K{what}{much}", nl=False, err=True)
+        much = f" {done:,}/{whole:,}" if whole else (f" {done:,}" if done else "")
+        room = shutil.get_terminal_size((100, 40)).columns - 1
+        click.echo(f"\r\x1b[K{f'{what}{much}'[:room]}", nl=False, err=True, color=True)

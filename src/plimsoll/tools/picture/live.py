@@ -52,7 +52,7 @@ async def read_live(client: Client, tick: Tick = silent, *, namespace: str = "")
     for number, (kind, endpoint) in enumerate(served):
         tick(f"reading {kind.endpoint.plural}", number, len(served))
         if endpoint is None:
-            objects.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster"))
+            objects.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
             continue
         place = _Place(kind, endpoint)
         error = await _read(client, place, objects, tick)
@@ -136,7 +136,7 @@ async def live_informers(
     gaps = Objects()
     for kind, endpoint in await _served(client):
         if endpoint is None:
-            gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster"))
+            gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
             continue
         place = _Place(kind, endpoint)
         error = await _try(client, place)

@@ -20,6 +20,7 @@ class Gap:
     kind: str  #: the plural, as in `resourceslices`
     why: str
     whole: bool = True  #: nothing of the kind is there; else only some of it is missing
+    served: bool = True  #: False: the cluster does not have the kind at all, so that nothing is missed
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}"
