@@ -1,0 +1,82 @@
+"""Every check, made of one picture.
+
+Owns `audit`: a pure function of a picture, the checks and the time. Nothing is written to any cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from plimsoll.api.forms import Form, device_forms
+from plimsoll.errors import InputError
+from plimsoll.tools.audit.checks import CHECKS
+from plimsoll.tools.audit.facts import Facts, is_live
+from plimsoll.tools.audit.findings import Check, Finding, found_by, order_of
+from plimsoll.tools.audit.report import AuditReport, Skipped
+from plimsoll.tools.picture import Picture
+
+
+def audit(
+    picture: Picture,
+    *,
+    checks: Iterable[Check] | None = None,
+    now: float | None = None,
+    live: bool | None = None,
+) -> AuditReport:
+    """Examine a picture with these checks, or with all there are.
+
+    `now` is the time for what goes by age, in seconds since 1970. `live` says that kinds without objects are
+    really empty; a dump may just not have them.
+    """
+    moment = datetime.now(UTC).timestamp() if now is None else now
+    facts = Facts(picture, moment, live=is_live(picture) if live is None else live)
+    findings: list[Finding] = []
+    made: list[Check] = []
+    skipped: list[Skipped] = []
+    for check in CHECKS if checks is None else checks:
+        why = facts.lacks(check.needs)
+        if why:
+            skipped.append(Skipped(check.id, check.name, why))
+            continue
+        made.append(check)
+        findings += (found_by(check, trouble) for trouble in check.run(facts))
+    return AuditReport(
+        tuple(sorted(findings, key=order_of)),
+        tuple(made),
+        tuple(skipped),
+        picture.origin,
+        _size(facts),
+        _forms(facts),
+    )
+
+
+def choose_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
+    """The checks that are called so, or all but those; InputError for a name that none has."""
+    wanted, unwanted = [find_check(word) for word in only], [find_check(word) for word in skip]
+    return tuple(check for check in CHECKS if (not wanted or check in wanted) and check not in unwanted)
+
+
+def find_check(word: str) -> Check:
+    """The check of this id or name."""
+    for check in CHECKS:
+        if check.is_called(word):
+            return check
+    raise InputError(f"there is no check {word}; plimsoll audit --list shows them all")
+
+
+def _size(facts: Facts) -> dict[str, int]:
+    return {
+        "node": len(facts.nodes),
+        "pod": len(facts.pods),
+        "claim": len(facts.claims),
+        "device": sum(len(pool.devices) for pool in facts.pools.values()),
+    }
+
+
+def _forms(facts: Facts) -> tuple[str, ...]:
+    found: set[Form] = set()
+    for pool in facts.pools.values():
+        for _, device in pool.devices.values():
+            found.update(device_forms(device))
+    return tuple(sorted(form.value for form in found))

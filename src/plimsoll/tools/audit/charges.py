@@ -1,0 +1,176 @@
+"""What the claims of pods charge: as it was written down, and as it would be charged today.
+
+Owns `Charged` and `Hole`, computed once for all checks: the recorded and the present price of every claim of
+every bound pod, and what claims take of their nodes that is on no book at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ResourceCharge
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import Bill, bills_in_status, claim_names
+from plimsoll.ledger.judge import price_claims
+from plimsoll.ledger.requests import is_pod_level_resource
+from plimsoll.ledger.units import unit_of
+from plimsoll.ledger.verdict import Reason
+from plimsoll.tools.audit.facts import Facts, results_of
+from plimsoll.tools.audit.likeness import taken_by
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """One claim of one bound pod: its bill as recorded with the pod, and as of today."""
+
+    pod: Pod
+    claim: ResourceClaim
+    recorded: Bill | None
+    priced: Bill | Reason | None
+    any_recorded: bool  #: whether the pod has any charge written down
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What a claim takes of its node that neither requests nor charges account for, in whole units."""
+
+    node: str
+    claim: ResourceClaim
+    pods: tuple[Pod, ...]
+    resource: str
+    taken: int
+    mirrored: int  #: what the containers that use it request
+    sure: bool
+    why: str
+
+    @property
+    def missing(self) -> int:
+        return self.taken - self.mirrored
+
+
+def charged(facts: Facts) -> tuple[Charged, ...]:
+    """Every allocated claim of every bound pod."""
+    return facts.remember("charged", lambda: tuple(_price(facts)))
+
+
+def holes(facts: Facts) -> tuple[Hole, ...]:
+    """Everything that is taken of nodes and not counted, by claim."""
+    return facts.remember("holes", lambda: tuple(_find_holes(facts)))
+
+
+def _price(facts: Facts) -> Iterator[Charged]:
+    snapshot = facts.picture.snapshot
+    profile = facts.picture.profile
+    for pod in facts.bound:
+        place = snapshot.place_of(pod.spec.node_name)
+        names = claim_names(pod)
+        if not names or place is None:
+            continue
+        found = {claim.metadata.name: claim for claim in facts.claims_of(pod)}
+        recorded = {bill.claim: bill for bill in bills_in_status(pod, profile)}
+        pricing = snapshot.pricing(place)
+        for name in dict.fromkeys(names.values()):
+            claim = found.get(name)
+            if claim is None or claim.status.allocation is None:
+                continue
+            priced = next(iter(price_claims(pod, {name: claim}, {}, pricing)), None)
+            yield Charged(pod, claim, recorded.get(name), priced, bool(recorded))
+
+
+def _find_holes(facts: Facts) -> Iterator[Hole]:
+    pods: dict[tuple[str, str], list[Charged]] = {}
+    for each in charged(facts):
+        meta = each.claim.metadata
+        pods.setdefault((meta.namespace, meta.name), []).append(each)
+    for users in pods.values():
+        yield from _uncounted(facts, users)
+
+
+def _uncounted(facts: Facts, users: list[Charged]) -> Iterator[Hole]:
+    """What one claim takes and nobody counts; `users` are the pods that use it."""
+    claim, first = users[0].claim, users[0].pod
+    taken: dict[str, tuple[Quantity, bool, str]] = {}
+    for result in results_of(claim):
+        device = facts.device(DeviceId.of(result))
+        for likeness in taken_by(result, device) if device is not None else ():
+            before = taken.get(likeness.resource, (ZERO, True, ""))[0]
+            taken[likeness.resource] = (before + likeness.amount, likeness.sure, likeness.why)
+    counted = {resource for user in users for resource in _resources(user)}
+    for resource, (amount, sure, why) in taken.items():
+        whole = unit_of(resource, amount)
+        asked = sum(requested_beside(user.pod, claim.metadata.name, resource) for user in users)
+        if resource not in counted and whole > asked:
+            yield Hole(
+                first.spec.node_name,
+                claim,
+                tuple(user.pod for user in users),
+                resource,
+                whole,
+                asked,
+                sure,
+                why,
+            )
+
+
+def _resources(user: Charged) -> set[str]:
+    """The resources that a claim is charged for on the books."""
+    bill = user.recorded if user.any_recorded else user.priced
+    return set(bill.charge.resources) if isinstance(bill, Bill) else set()
+
+
+def requested_beside(pod: Pod, claim: str, resource: str) -> int:
+    """What the containers that use a claim request of a resource; of all of them if none refers to it.
+
+    A request for the pod as a whole counts in full: it covers whatever its containers use.
+    """
+    if pod.spec.resources is not None and is_pod_level_resource(resource):
+        whole = pod.spec.resources.requests.get(resource)
+        if whole is not None:
+            return unit_of(resource, whole)
+    return sum(unit_of(resource, amount) for _, amount in requests_beside(pod, claim, resource))
+
+
+def requests_beside(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
+    """The containers that use a claim, or all if none refers to it, with what they request of a resource."""
+    names = claim_names(pod)
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    using = {
+        container.name
+        for container in containers
+        for reference in container.resources.claims
+        if names.get(reference.name) == claim
+    }
+    found = []
+    for container in containers:
+        amount = container.resources.requests.get(resource)
+        if amount is not None and (not using or container.name in using):
+            found.append((container.name, amount))
+    return found
+
+
+def amounts_of(bill: Bill) -> dict[str, tuple[Quantity | None, Quantity | None, Quantity | None]]:
+    """What a bill charges, without what was drawn or which policy holds."""
+    return {name: _amounts(charge) for name, charge in bill.charge.resources.items()}
+
+
+def _amounts(charge: ResourceCharge) -> tuple[Quantity | None, Quantity | None, Quantity | None]:
+    return charge.quantity, charge.per_pod, charge.per_container
+
+
+def say_amounts(
+    amounts: Mapping[str, tuple[Quantity | None, Quantity | None, Quantity | None]],
+) -> str:
+    """`cpu 6, memory 4Gi`, with overheads where there are any."""
+    told = []
+    for name, (quantity, per_pod, per_container) in sorted(amounts.items()):
+        if quantity is not None:
+            told.append(f"{name} {quantity}")
+        if per_pod is not None:
+            told.append(f"{name} {per_pod} per pod")
+        if per_container is not None:
+            told.append(f"{name} {per_container} per container")
+    return ", ".join(told) or "nothing"

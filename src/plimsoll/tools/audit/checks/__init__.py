@@ -1,0 +1,9 @@
+"""The checks, by subject; each is a small function from facts to troubles.
+
+Owns `CHECKS`, in the order of their ids. An id is never given to another question.
+"""
+
+from plimsoll.tools.audit.checks import books, drivers
+from plimsoll.tools.audit.findings import Check
+
+CHECKS: tuple[Check, ...] = (*books.CHECKS, *drivers.CHECKS)

@@ -1,0 +1,400 @@
+"""Checks of the books: what nodes promise against what they have, and what claims add to it.
+
+Document 000 is about just this: pod requests on one book, claims on another, and a node that carries both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import Policy
+from plimsoll.api.identity import DeviceId
+from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.requests import is_pod_level_resource
+from plimsoll.ledger.texts import render
+from plimsoll.ledger.units import PODS, is_extended, unit_of
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.verify import verify
+from plimsoll.tools.audit.charges import (
+    Charged,
+    Hole,
+    amounts_of,
+    charged,
+    holes,
+    requests_beside,
+    say_amounts,
+)
+from plimsoll.tools.audit.checks.drivers import is_of_other_driver
+from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.likeness import taken_by
+from plimsoll.tools.top.books import Holder, book_of, holders, text_of
+
+#: How many holders of a node are told.
+_HOLDERS = 6
+
+
+# -- past the line
+
+
+def find_nodes_past_line(facts: Facts) -> Iterator[Trouble]:
+    snapshot = facts.picture.snapshot
+    for name in facts.nodes:
+        place = snapshot.place_of(name)
+        if place is None:
+            continue
+        ledger = snapshot.ledger(place)
+        for resource, left in sorted(ledger.headroom().items()):
+            if left < 0:
+                yield _past(facts, ledger, resource, -left)
+
+
+def _past(facts: Facts, ledger: NodeLedger, resource: str, by: int) -> Trouble:
+    subject = f"Node/{ledger.name}"
+    severity = Severity.WARNING if is_extended(resource) else Severity.ERROR
+    if resource == PODS:
+        line = ledger.allocatable[PODS]
+        return Trouble(
+            subject, f"pods: {len(ledger)} run where {line} may", (), key=PODS, severity=severity,
+            fix=f"move {by} of them: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
+        )  # fmt: skip
+    row = book_of(ledger).row(resource)
+    message = (
+        f"{resource}: {text_of(resource, row.used)} promised of {text_of(resource, row.line)}, "
+        f"{text_of(resource, by)} past the line"
+    )
+    parts = [
+        f"{word} {text_of(resource, amount)}"
+        for word, amount in (("requests", row.requests), ("claims", row.claims), ("overhead", row.overhead))
+        if amount
+    ]
+    if row.requests > row.line:
+        why = "requests alone are past the line"
+    elif row.claims:
+        why = "requests alone fit: a scheduler that does not count claims sees room"
+    else:
+        why = "requests fit, overhead does not"
+    evidence = [f"{', '.join(parts)}: {why}"]
+    found = [each for each in holders(facts.picture, ledger.name, resource) if each.amount > 0]
+    evidence += [_say_holder(each) for each in found[:_HOLDERS]]
+    if len(found) > _HOLDERS:
+        rest = sum(each.amount for each in found[_HOLDERS:])
+        evidence.append(f"{len(found) - _HOLDERS} others hold {text_of(resource, rest)} together")
+    return Trouble(subject, message, tuple(evidence), _move(found, by), resource, severity)
+
+
+def _say_holder(holder: Holder) -> str:
+    who = f"Pod/{holder.namespace}/{holder.pod}" if holder.pod else f"ResourceClaim/{holder.namespace}"
+    by = "by requests" if not holder.claim else f"by claim {holder.claim}"
+    if not holder.claim and holder.rule != "requests":
+        by = f"by {holder.rule}"
+    elif holder.claim and not holder.pod:
+        who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a whole ({holder.rule})"
+    elif holder.claim and holder.rule != Policy.ADD_PER_CLAIM.value:
+        by += f" ({holder.rule})"
+    return f"{who} holds {text_of(holder.resource, holder.amount)} {by}"
+
+
+def _move(found: list[Holder], by: int) -> str:
+    """Which pod to move: the smallest that is enough, or the biggest there is."""
+    pods = [each for each in found if each.pod]
+    if not pods:
+        return ""
+    enough = [each for each in pods if each.amount >= by]
+    chosen = enough[-1] if enough else pods[0]
+    then = "" if enough else ", and more after it"
+    return f"move a pod elsewhere: kubectl delete pod -n {chosen.namespace} {chosen.pod}{then}"
+
+
+# -- claims that nobody counts
+
+
+def find_nodes_past_line_uncounted(facts: Facts) -> Iterator[Trouble]:
+    by_node: dict[tuple[str, str], list[Hole]] = {}
+    for hole in holes(facts):
+        by_node.setdefault((hole.node, hole.resource), []).append(hole)
+    snapshot = facts.picture.snapshot
+    for (name, resource), found in sorted(by_node.items()):
+        place = snapshot.place_of(name)
+        if place is None:
+            continue
+        ledger = snapshot.ledger(place)
+        booked, line = ledger.requested.get(resource, 0), ledger.allocatable.get(resource, 0)
+        missing = sum(hole.missing for hole in found)
+        if not booked <= line < booked + missing:
+            continue
+        sure = all(hole.sure for hole in found)
+        what = "" if sure else "what looks like "
+        yield Trouble(
+            f"Node/{name}",
+            f"{resource}: {text_of(resource, booked)} booked and {what}{text_of(resource, missing)} taken by "
+            f"claims that are on no book, of {text_of(resource, line)}",
+            tuple(map(_say_hole, sorted(found, key=_worst_hole_first))),
+            key=resource,
+            severity=Severity.ERROR if sure else Severity.WARNING,
+        )  # fmt: skip
+
+
+def find_claims_not_counted(facts: Facts) -> Iterator[Trouble]:
+    for hole in holes(facts):
+        taken = text_of(hole.resource, hole.taken)
+        verb = "takes" if hole.sure else "looks as if it took"
+        asked = text_of(hole.resource, hole.mirrored)
+        yield Trouble(
+            subject_of(hole.claim),
+            f"{verb} {hole.resource} {taken} of node {hole.node}, charges nothing, "
+            f"and its pods request {asked}",
+            (
+                f"the device goes by {hole.why} and has no mapping to {hole.resource}",
+                *(f"used by Pod/{name_of(pod)}" for pod in hole.pods[:3]),
+            ),
+            key=hole.resource,
+            severity=Severity.WARNING if hole.sure else Severity.INFO,
+        )
+
+
+def _worst_hole_first(hole: Hole) -> tuple[int, str]:
+    return -hole.missing, name_of(hole.claim)
+
+
+def _say_hole(hole: Hole) -> str:
+    amount = text_of(hole.resource, hole.missing)
+    beside = f", {text_of(hole.resource, hole.mirrored)} of it requested" if hole.mirrored else ""
+    return f"ResourceClaim/{name_of(hole.claim)} takes {amount} uncounted{beside} ({hole.why})"
+
+
+# -- claims that are counted twice
+
+
+def find_claims_counted_twice(facts: Facts) -> Iterator[Trouble]:
+    for each in charged(facts):
+        bill = each.recorded if each.any_recorded else each.priced
+        if not isinstance(bill, Bill):
+            continue
+        for resource in bill.charge.resources:
+            yield from _mirrored(facts, each, bill, resource)
+
+
+def _mirrored(facts: Facts, each: Charged, bill: Bill, resource: str) -> Iterator[Trouble]:
+    amount = bill.charge.resources[resource].quantity
+    adding = bill.policy(resource) in (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE)
+    pod = each.pod
+    if amount is None or not amount or not adding or _is_covered(pod, resource):
+        return
+    if not _is_made_of(facts, each, resource):
+        return  # an overhead of another device: an equal request is chance
+    whole = unit_of(resource, amount)
+    asked = requests_beside(pod, each.claim.metadata.name, resource)
+    total = sum(unit_of(resource, request) for _, request in asked)
+    same = [name for name, request in asked if unit_of(resource, request) == whole]
+    if total != whole and not same:
+        return
+    who = same[0] if same else " and ".join(name for name, _ in asked)
+    text = text_of(resource, whole)
+    yield Trouble(
+        subject_of(pod),
+        f"{resource} {text} of claim {each.claim.metadata.name} looks copied into the requests: "
+        f"{text_of(resource, 2 * whole)} is charged for {text}",
+        (
+            f"claim {name_of(each.claim)} charges {resource} {text} ({bill.policy(resource).value})",
+            f"container {who} requests {resource} {text}",
+        ),
+        key=f"{each.claim.metadata.name}/{resource}",
+    )
+
+
+def _is_covered(pod: Pod, resource: str) -> bool:
+    """Whether a request for the pod as a whole stands for requests and claims alike."""
+    resources = pod.spec.resources
+    return resources is not None and is_pod_level_resource(resource) and resource in resources.requests
+
+
+def _is_made_of(facts: Facts, each: Charged, resource: str) -> bool:
+    """Whether a device of the claim is what it charges, as CPUs are cpu."""
+    for result in results_of(each.claim):
+        device = facts.device(DeviceId.of(result))
+        if device is not None and any(like.resource == resource for like in taken_by(result, device)):
+            return True
+    return False
+
+
+# -- what is written down
+
+
+def find_charges_not_recorded(facts: Facts) -> Iterator[Trouble]:
+    for each in charged(facts):
+        if each.recorded is not None or not isinstance(each.priced, Bill):
+            continue
+        amounts = say_amounts(amounts_of(each.priced))
+        name = each.claim.metadata.name
+        if each.any_recorded:
+            message = (
+                f"claim {name} should charge {amounts}, but the pod's other claims are recorded and it is not"
+            )
+            seen = "no scheduler counts it: what is recorded with a pod is all that counts"
+        else:
+            message = f"claim {name} should charge {amounts}, but nothing is recorded with the pod"
+            seen = "kube-scheduler counts nothing for it; Plimsoll prices it from its devices"
+        yield Trouble(
+            subject_of(each.pod),
+            message,
+            (
+                seen,
+                f"on node {each.pod.spec.node_name}, by {_devices(each.priced)}",
+            ),
+            key=name,
+        )
+
+
+def _devices(bill: Bill) -> str:
+    return ", ".join(sorted({str(part.device) for part in bill.parts}))
+
+
+def find_charges_that_differ(facts: Facts) -> Iterator[Trouble]:
+    for each in charged(facts):
+        if each.recorded is None or isinstance(each.priced, Reason):
+            continue
+        before = amounts_of(each.recorded)
+        now = {} if each.priced is None else amounts_of(each.priced)
+        if before == now or is_of_other_driver(facts, each):
+            continue
+        yield Trouble(
+            subject_of(each.pod),
+            f"claim {each.claim.metadata.name} is charged {say_amounts(before)}; a new pod would be charged "
+            f"{say_amounts(now)}",
+            ("the charge of a running pod stays as it was recorded",),
+            key=each.claim.metadata.name,
+        )
+
+
+def find_charges_unknown(facts: Facts) -> Iterator[Trouble]:
+    for each in charged(facts):
+        reason = each.priced
+        if not isinstance(reason, Reason) or reason.cause in _TOLD_ELSEWHERE:
+            continue
+        yield Trouble(
+            subject_of(each.claim),
+            f"what it charges to node {each.pod.spec.node_name} cannot be known: {render(reason)}",
+            (f"used by Pod/{name_of(each.pod)}",),
+            key=reason.resource,
+        )
+
+
+#: By the checks of devices and of classes.
+_TOLD_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cause.BAD_ANNOTATION)
+
+
+def find_book_differences(facts: Facts) -> Iterator[Trouble]:
+    for number, each in enumerate(verify(facts.picture.snapshot)):
+        yield Trouble(
+            "Books/snapshot", f"{each.where}: booked {each.booked}, computed {each.computed}", key=str(number)
+        )
+
+
+CHECKS = (
+    Check(
+        "PLM001",
+        "node-past-line",
+        Severity.ERROR,
+        "more of a resource is promised than the node has",
+        "The requests of the pods on a node and what their claims take together come to more than the "
+        "kubelet says is allocatable. It happens where a scheduler looks at one book only: requests fit, "
+        "devices are free, and nobody adds the two up. Containers then share CPUs they were promised, or "
+        "memory runs out. Extended resources past their line are a warning: their device plugin may just "
+        "be restarting.",
+        "move a pod elsewhere, or give the node more",
+        find_nodes_past_line,
+        ("nodes", "pods"),
+    ),
+    Check(
+        "PLM002",
+        "node-past-line-uncounted",
+        Severity.ERROR,
+        "a node is past its line once claims that are on no book are counted",
+        "The books of the node balance, but claims hold CPUs, memory or huge pages of it that charge nothing "
+        "(PLM003), and with them the node has promised more than it has. An error where the driver is known "
+        "to hand out node resources, a warning where only names of capacities and attributes say so.",
+        "let the driver publish mappings (plimsoll driver cpu does), annotate the DeviceClass with "
+        "plimsoll.dev/node-allocatable, or copy the claims' amounts into the pods' requests",
+        find_nodes_past_line_uncounted,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM003",
+        "claim-not-counted",
+        Severity.WARNING,
+        "a claim takes node resources that neither book has",
+        "A claim holds CPUs, memory or huge pages of a node, its devices have no mapping to node resources, "
+        "and the containers that use it request less than it holds. The scheduler goes on handing out the "
+        "same CPUs to other pods. This is the hole of two books on a stock cluster. Information only where "
+        "the driver is not known and names are all there is to go by.",
+        "let the driver publish mappings, annotate the DeviceClass with plimsoll.dev/node-allocatable, or "
+        "request in the pod what the claim takes",
+        find_claims_not_counted,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM004",
+        "claim-counted-twice",
+        Severity.WARNING,
+        "what a claim takes is charged for the claim and requested once more",
+        "Before claims were charged to nodes, pods had to copy a claim's CPUs into their requests so that "
+        "the scheduler would leave them alone. Where the claim is charged by its mapping as well, the same"
+        " CPUs count twice and half of them stand idle. Told where a container requests exactly what its "
+        "claim charges; with a policy of Max or ConsumeFrom nothing is counted twice.",
+        "take the amount out of the container's requests, or give the DeviceClass the accounting policy Max",
+        find_claims_counted_twice,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM005",
+        "charge-not-recorded",
+        Severity.WARNING,
+        "a claim of a running pod charges its node, but nothing is written down with the pod",
+        "What claims charge is recorded with the pod when it is bound: in its status, or in an annotation "
+        "where the cluster has no field. kube-scheduler 1.36 leaves it out for claims that were allocated "
+        "before their pod came, and a scheduler or an API server without the gate for all of them. Whoever "
+        "goes by the record alone sees room that is not there.",
+        "let a scheduler that counts claims place the pod anew (delete it; its controller makes another), or "
+        "leave it: Plimsoll prices such claims from their devices",
+        find_charges_not_recorded,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM006",
+        "charge-differs",
+        Severity.INFO,
+        "a running pod is charged otherwise than its claim would be today",
+        "The driver has published other mappings or capacities since the pod was placed. The pod keeps the "
+        "charge it was placed with, as it should; the next pod with the same claim is charged differently.",
+        "nothing, if the change of the mapping was wanted; a restart of the pod takes over the new charge",
+        find_charges_that_differ,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM007",
+        "charge-unknown",
+        Severity.WARNING,
+        "what a claim charges cannot be computed",
+        "The mapping of a device and the allocation do not go together: it charges by a capacity of which "
+        "the allocation says nothing, names an accounting policy that does not exist, or the devices of "
+        "one claim have different policies. Pods with such a claim are refused, and this one is not "
+        "charged.",
+        "correct the mapping in the driver's slices, or the accounting policy of the DeviceClass",
+        find_charges_unknown,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM008",
+        "books-differ",
+        Severity.ERROR,
+        "the books are not what the objects come to",
+        "The books were computed twice, as objects came and from the objects as they are, with different "
+        "results. This is a fault of Plimsoll, not of the cluster.",
+        "please report it, with the dump",
+        find_book_differences,
+        ("nodes", "pods"),
+    ),
+)

@@ -1,0 +1,340 @@
+"""Checks of what drivers publish about node resources: mappings that lack, clash, or mean nothing.
+
+One finding for a driver, not one for each of its thousand slices: mending is one change in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise, product
+
+from msgspec.structs import replace
+
+from plimsoll.api.forms import Form, device_forms, read_device, read_device_class
+from plimsoll.api.forms.statuses import status_form
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.resource import Device, DeviceClass
+from plimsoll.ledger.claims import Bill, bill_results, requested_class
+from plimsoll.ledger.units import PODS, is_counted
+from plimsoll.tools.audit.charges import Charged, amounts_of, charged, say_amounts
+from plimsoll.tools.audit.facts import Facts, results_of, subject_of
+from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.likeness import Likeness, likenesses
+
+#: How many combinations of equally named devices are tried to explain a charge.
+_COMBINATIONS = 256
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Devices that have the same trouble."""
+
+    count: int = 0
+    first: str = ""
+    nodes: set[str] = field(default_factory=set)
+    held: int = 0
+    likeness: Likeness | None = None
+
+    def add(self, facts: Facts, id: DeviceId, node: str) -> None:
+        self.count += 1
+        self.first = self.first or str(id)
+        if node:
+            self.nodes.add(node)
+        self.held += id in facts.held
+
+    def say(self) -> str:
+        told = f"{self.count} device{'s' if self.count > 1 else ''}, such as {self.first}"
+        if len(self.nodes) > 1:
+            told += f", on {len(self.nodes)} nodes"
+        return told + (f"; {self.held} allocated now" if self.held else "")
+
+
+def _devices(facts: Facts) -> Iterator[tuple[DeviceId, str, Device]]:
+    for pool in facts.pools.values():
+        for name, (slice, device) in pool.devices.items():
+            yield DeviceId(*pool.id, name), slice.spec.node_name or "", device
+
+
+# -- mappings that lack
+
+
+def find_mappings_missing(facts: Facts) -> Iterator[Trouble]:
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for id, node, device in _devices(facts):
+        if device_forms(device):
+            continue
+        for likeness in likenesses(id.driver, device):
+            tally = tallies.setdefault((id.driver, likeness.resource), _Tally(likeness=likeness))
+            tally.add(facts, id, node)
+    charging = [each for each in facts.classes.values() if read_device_class(each).charges]
+    for (driver, resource), tally in sorted(tallies.items()):
+        if any(_may_serve(each, driver) for each in charging):
+            continue
+        like = tally.likeness
+        assert like is not None
+        verb = "hands out" if like.sure else "seems to hand out"
+        yield Trouble(
+            f"Driver/{driver}",
+            f"{verb} {resource} of nodes ({like.why}), but its devices have no mapping to {resource}",
+            (tally.say(),),
+            key=resource,
+            severity=Severity.WARNING if like.sure else Severity.INFO,
+        )
+
+
+def _may_serve(device_class: DeviceClass, driver: str) -> bool:
+    """Whether devices of a driver may be asked for by a class, as far as its selectors show at a glance."""
+    texts = [selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None]
+    return not texts or any(driver in text for text in texts)
+
+
+# -- two drivers, one name
+
+
+def find_name_clashes(facts: Facts) -> Iterator[Trouble]:
+    forms = {form for _, _, device in _devices(facts) for form in device_forms(device)}
+    if Form.V1_36 not in forms:
+        return  # only 1.36 looks devices up without their driver
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for clash in _clashes(facts).values():
+        for one, other in pairwise(clash):
+            rules = [read_device(device) for device in (one[1], other[1])]
+            if rules[0] != rules[1]:
+                tally = tallies.setdefault((one[0].driver, other[0].driver), _Tally())
+                tally.add(facts, one[0], "")
+    for (one_driver, other_driver), tally in sorted(tallies.items()):
+        yield Trouble(
+            f"Driver/{one_driver}",
+            f"has pools and devices of the same names as {other_driver}, with other mappings",
+            (tally.say(), "kube-scheduler 1.36 looks mappings up by pool and device, not by driver"),
+            f"rename the devices or the pools of {one_driver} or of {other_driver}; Kubernetes 1.37 and "
+            "Plimsoll tell them apart",
+            other_driver,
+        )
+
+
+def _clashes(facts: Facts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
+    """The devices of different drivers that have pool and name in common."""
+
+    def make() -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
+        drivers: dict[str, int] = {}
+        for pool_id in facts.pools:
+            drivers[pool_id.pool] = drivers.get(pool_id.pool, 0) + 1
+        found: dict[tuple[str, str], list[tuple[DeviceId, Device]]] = {}
+        for pool_id, pool in facts.pools.items():
+            if drivers[pool_id.pool] > 1:
+                for name, (_, device) in pool.devices.items():
+                    id = DeviceId(*pool_id, name)
+                    found.setdefault((pool_id.pool, name), []).append((id, device))
+        return {key: devices for key, devices in found.items() if len(devices) > 1}
+
+    return facts.remember("clashes", make)
+
+
+def is_of_other_driver(facts: Facts, each: Charged) -> str:
+    """The driver by whose mapping a claim is charged though its devices are another's; "" if by none."""
+    if each.recorded is None or (isinstance(each.priced, Bill) and _same(each.recorded, each.priced)):
+        return ""
+    clashes = _clashes(facts)
+    results = results_of(each.claim)
+    choices = [
+        [id.driver for id, _ in clashes.get((result.pool, result.device), ())] or [result.driver]
+        for result in results
+    ]
+    if all(len(drivers) == 1 for drivers in choices):
+        return ""
+    snapshot = facts.picture.snapshot
+    place = snapshot.place_of(each.pod.spec.node_name)
+    pricing = snapshot.pricing(place)
+    containers = each.recorded.charge.containers
+    for drivers in islice(product(*choices), _COMBINATIONS):
+        swapped = [replace(result, driver=driver) for result, driver in zip(results, drivers, strict=True)]
+        bill = bill_results(each.claim, swapped, containers, pricing)
+        if isinstance(bill, Bill) and _same(each.recorded, bill):
+            return next(d for d, r in zip(drivers, results, strict=True) if d != r.driver)
+    return ""
+
+
+def _same(one: Bill, other: Bill) -> bool:
+    return amounts_of(one) == amounts_of(other)
+
+
+def find_wrong_drivers(facts: Facts) -> Iterator[Trouble]:
+    for each in charged(facts):
+        driver = is_of_other_driver(facts, each)
+        if not driver or each.recorded is None:
+            continue
+        right = say_amounts(amounts_of(each.priced)) if isinstance(each.priced, Bill) else "nothing"
+        own = ", ".join(sorted({str(DeviceId.of(result)) for result in results_of(each.claim)}))
+        yield Trouble(
+            subject_of(each.pod),
+            f"claim {each.claim.metadata.name} is charged {say_amounts(amounts_of(each.recorded))}, "
+            f"as a device of {driver} would be; its own charges {right}",
+            (f"its devices: {own}", f"on node {each.pod.spec.node_name}"),
+            key=each.claim.metadata.name,
+        )
+
+
+# -- mappings that mean nothing
+
+
+def find_unknown_keys(facts: Facts) -> Iterator[Trouble]:
+    tallies: dict[tuple[str, str, str], _Tally] = {}
+    for id, node, device in _devices(facts):
+        for resource, rule in read_device(device).items():
+            if rule.capacity_key and rule.capacity_key not in device.capacity:
+                key = (f"Driver/{id.driver}", resource, rule.capacity_key)
+                tallies.setdefault(key, _Tally()).add(facts, id, node)
+    for claim in facts.claims.values():
+        for result in results_of(claim):
+            device_class = facts.classes.get(requested_class(claim, result.request))
+            found = facts.device(DeviceId.of(result))
+            if device_class is None or found is None or device_forms(found):
+                continue
+            for resource, rule in read_device_class(device_class).rules.items():
+                if rule.capacity_key and rule.capacity_key not in found.capacity:
+                    key = (subject_of(device_class), resource, rule.capacity_key)
+                    tallies.setdefault(key, _Tally()).add(facts, DeviceId.of(result), "")
+    for (subject, resource, capacity), tally in sorted(tallies.items()):
+        yield Trouble(
+            subject,
+            f"{resource} is charged by capacity {capacity}, which the devices do not have",
+            (tally.say(),),
+            key=f"{resource}/{capacity}",
+        )
+
+
+def find_uncounted_resources(facts: Facts) -> Iterator[Trouble]:
+    unknown: dict[tuple[str, str], _Tally] = {}
+    absent: dict[tuple[str, str], _Tally] = {}
+    for id, node_name, device in _devices(facts):
+        for resource in read_device(device):
+            if not is_counted(resource) or resource == PODS:
+                unknown.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
+                continue
+            node = facts.nodes.get(node_name)
+            if node is not None and resource not in node.status.allocatable:
+                absent.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
+    for (driver, resource), tally in sorted(unknown.items()):
+        message = f"maps devices to {resource}, which nodes are not booked in: nothing is charged"
+        yield Trouble(f"Driver/{driver}", message, (tally.say(),), key=resource)
+    for (driver, resource), tally in sorted(absent.items()):
+        message = f"maps devices to {resource}, of which their nodes have nothing: no pod can have them"
+        where = ", ".join(sorted(tally.nodes)[:3])
+        yield Trouble(f"Driver/{driver}", message, (tally.say(), f"nodes: {where}"), key=resource)
+
+
+# -- forms
+
+
+def find_mixed_forms(facts: Facts) -> Iterator[Trouble]:
+    by_driver: dict[str, dict[Form, _Tally]] = {}
+    for id, node, device in _devices(facts):
+        for form in device_forms(device):
+            by_driver.setdefault(id.driver, {}).setdefault(form, _Tally()).add(facts, id, node)
+    statuses: dict[Form, int] = {}
+    for pod in facts.pods.values():
+        told_in = status_form(pod.status)
+        if told_in is not None:
+            statuses[told_in] = statuses.get(told_in, 0) + 1
+    every = {form for forms in by_driver.values() for form in forms} | set(statuses)
+    if len(every) < 2:
+        return
+    used = max(statuses, key=lambda form: (statuses[form], form.value)) if statuses else None
+    for driver, forms in sorted(by_driver.items()):
+        if len(forms) == 1 and (used is None or used in forms) and len(by_driver) == 1:
+            continue
+        told = [
+            f"form of {form.value}: {tally.say()}" for form, tally in sorted(forms.items(), key=_by_value)
+        ]
+        names = " and ".join(sorted(form.value for form in forms))
+        message = f"publishes mappings in the form of {names}, and the cluster has more than one form"
+        if used is not None:
+            told.append(f"{statuses[used]} pods carry charges in the form of {used.value}")
+            if used not in forms:
+                message = (
+                    f"publishes mappings in the form of {names}; pods are charged in that of {used.value}"
+                )
+        yield Trouble(f"Driver/{driver}", message, tuple(told))
+
+
+def _by_value(entry: tuple[Form, _Tally]) -> str:
+    return entry[0].value
+
+
+CHECKS = (
+    Check(
+        "PLM010",
+        "mapping-missing",
+        Severity.WARNING,
+        "a driver hands out node resources without saying so",
+        "Devices of this driver are CPUs, memory or huge pages of the node, and nothing in its slices or "
+        "in a DeviceClass says that a claim for them takes node resources. Every claim for them is a hole "
+        "in the books. A warning for drivers that are known to do so, information where names are all "
+        "there is to go by: then look at the driver's manual.",
+        "switch on the driver's mappings and the API server's gate DRANodeAllocatableResources, or annotate "
+        "its DeviceClass: kubectl annotate deviceclass NAME plimsoll.dev/node-allocatable='{...}'",
+        find_mappings_missing,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM011",
+        "device-name-clash",
+        Severity.WARNING,
+        "two drivers use the same names for pools and devices, with different mappings",
+        "kube-scheduler 1.36 looks up what a device charges by pool and device name and does not compare the "
+        "driver: whichever slice comes first decides. Pools are usually named after nodes, so two drivers "
+        "with a device of the same name are enough.",
+        "rename the devices or the pools of one driver",
+        find_name_clashes,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM012",
+        "wrong-driver-charge",
+        Severity.ERROR,
+        "a pod is charged by the mapping of another driver's device",
+        "The recorded charge is not what the claim's own device charges but what a device of another driver "
+        "with the same pool and name does (PLM011). The node's books are wrong by the difference.",
+        "end the clash of names first; then delete the pod, and its controller makes one that is charged "
+        "right",
+        find_wrong_drivers,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM013",
+        "mapping-key-unknown",
+        Severity.ERROR,
+        "a mapping charges by a capacity that the device does not have",
+        "The amount would be the consumed amount of a capacity, and the device has none of that name. Names "
+        "are compared letter by letter, domain included. Pods that ask for such a device stay pending.",
+        "correct capacityKey in the driver's slices, or in the annotation of the DeviceClass",
+        find_unknown_keys,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM014",
+        "mapping-forms-mixed",
+        Severity.WARNING,
+        "mappings or charges are written in more than one form",
+        "The fields had other names in Kubernetes 1.36, in 1.37 and in the drafts before. An API server "
+        "keeps only those it knows, and a scheduler reads only its own: what is in another form is not "
+        "charged. Plimsoll reads all of them. Expected for a while during an upgrade from 1.36 to 1.37.",
+        "bring all drivers to the version that fits the cluster; plimsoll convert shows slices in another "
+        "form",
+        find_mixed_forms,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM015",
+        "mapping-resource-unknown",
+        Severity.WARNING,
+        "a mapping names a resource that its nodes do not have",
+        "The API accepts any name without a domain. A name that nodes are not booked in charges nothing; one "
+        "that the node has nothing of (huge pages of another size, say) keeps every pod away.",
+        "correct the resource name in the driver's slices",
+        find_uncounted_resources,
+        ("resourceslices", "nodes"),
+    ),
+)

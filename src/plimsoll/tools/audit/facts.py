@@ -1,0 +1,218 @@
+"""What the checks look things up in, computed once for all of them.
+
+Owns `Facts`: the objects of a picture by the names the checks know them by, who holds which device, who uses
+which claim, and which kinds the picture has at all: a dump without slices says nothing about devices, and a
+check that needs them is left out rather than wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.resource import (
+    AllocationDevice,
+    Device,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from plimsoll.cluster.controllers.plans.pods import is_finished
+from plimsoll.ledger.claims import claim_names
+from plimsoll.tools.picture import Picture
+
+T = TypeVar("T")
+Key = tuple[str, str]
+#: The kinds that checks can need; a picture of files has those of which it has any object.
+NEEDED: dict[str, type[Any]] = {
+    "pods": Pod,
+    "nodes": Node,
+    "resourceslices": ResourceSlice,
+    "resourceclaims": ResourceClaim,
+    "deviceclasses": DeviceClass,
+    "resourceclaimtemplates": ResourceClaimTemplate,
+}
+
+
+@dataclass(slots=True)
+class PoolFacts:
+    """A pool as its slices tell it."""
+
+    id: PoolId
+    generation: int = 0  #: the newest
+    slices: list[ResourceSlice] = field(default_factory=list)  #: of the newest generation
+    old: list[ResourceSlice] = field(default_factory=list)  #: of older ones
+    devices: dict[str, tuple[ResourceSlice, Device]] = field(default_factory=dict)  #: of the newest
+
+    @property
+    def node(self) -> str:
+        """The only node of its slices, or ""."""
+        nodes = {each.spec.node_name or "" for each in self.slices}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One allocation result and the claim it is in."""
+
+    claim: ResourceClaim
+    result: AllocationDevice
+
+    @property
+    def name(self) -> str:
+        return name_of(self.claim)
+
+
+class Facts:
+    """A picture, ready to be asked."""
+
+    def __init__(self, picture: Picture, now: float, *, live: bool = False) -> None:
+        """`now` in seconds since 1970. `live`: kinds without objects are really empty, not left out."""
+        self.picture = picture
+        self.now = now
+        self.live = live
+        self._remembered: dict[str, Any] = {}
+
+    def remember(self, what: str, make: Callable[[], T]) -> T:
+        """What was computed under this name, or is now."""
+        if what not in self._remembered:
+            self._remembered[what] = make()
+        known: T = self._remembered[what]
+        return known
+
+    # -- what is known
+
+    def lacks(self, needs: tuple[str, ...]) -> str:
+        """Why a question that needs these kinds cannot be answered; "" if it can."""
+        gaps = {gap.kind: gap.why for gap in self.picture.objects.gaps}
+        for plural in needs:
+            if plural in gaps:
+                return f"{plural}: {gaps[plural]}"
+            if not self.live and not self._all(NEEDED[plural]):
+                return f"there are no {plural} in what was read"
+        return ""
+
+    def _all(self, kind: type[Any]) -> list[Any]:
+        return self.picture.objects.all(kind)
+
+    # -- objects
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        return {node.metadata.name: node for node in self.picture.nodes}
+
+    @cached_property
+    def pods(self) -> dict[Key, Pod]:
+        """Every pod there is, ended or not."""
+        return {key_of(pod): pod for pod in self._all(Pod)}
+
+    @cached_property
+    def bound(self) -> list[Pod]:
+        """The pods that have a node and have not ended, by name."""
+        pods = [pod for pod in self.pods.values() if pod.spec.node_name and not is_finished(pod)]
+        return sorted(pods, key=key_of)
+
+    @cached_property
+    def claims(self) -> dict[Key, ResourceClaim]:
+        return {key_of(claim): claim for claim in sorted(self._all(ResourceClaim), key=key_of)}
+
+    @cached_property
+    def templates(self) -> dict[Key, ResourceClaimTemplate]:
+        return {key_of(each): each for each in sorted(self._all(ResourceClaimTemplate), key=key_of)}
+
+    @cached_property
+    def classes(self) -> dict[str, DeviceClass]:
+        return {each.metadata.name: each for each in sorted(self._all(DeviceClass), key=key_of)}
+
+    @cached_property
+    def rules(self) -> list[DeviceTaintRule]:
+        return sorted(self._all(DeviceTaintRule), key=key_of)
+
+    @cached_property
+    def slices(self) -> list[ResourceSlice]:
+        return sorted(self._all(ResourceSlice), key=key_of)
+
+    # -- what follows from them
+
+    @cached_property
+    def pools(self) -> dict[PoolId, PoolFacts]:
+        """The pools of all slices, by name."""
+        found: dict[PoolId, PoolFacts] = {}
+        for each in self.slices:
+            spec = each.spec
+            id = PoolId(spec.driver, spec.pool.name)
+            pool = found.setdefault(id, PoolFacts(id, spec.pool.generation))
+            if spec.pool.generation > pool.generation:
+                pool.old += pool.slices
+                pool.slices, pool.devices = [], {}
+                pool.generation = spec.pool.generation
+            if spec.pool.generation < pool.generation:
+                pool.old.append(each)
+                continue
+            pool.slices.append(each)
+            for device in spec.devices or ():
+                pool.devices.setdefault(device.name, (each, device))
+        return dict(sorted(found.items()))
+
+    def device(self, id: DeviceId) -> Device | None:
+        """A device as it is published now."""
+        pool = self.pools.get(id.pool_id)
+        found = pool.devices.get(id.device) if pool is not None else None
+        return None if found is None else found[1]
+
+    @cached_property
+    def held(self) -> dict[DeviceId, list[Held]]:
+        """Every device that a claim has, and the results that name it."""
+        found: dict[DeviceId, list[Held]] = {}
+        for claim in self.claims.values():
+            for result in results_of(claim):
+                found.setdefault(DeviceId.of(result), []).append(Held(claim, result))
+        return found
+
+    @cached_property
+    def users(self) -> dict[Key, list[Pod]]:
+        """The pods that use a claim and have not ended."""
+        found: dict[Key, list[Pod]] = {}
+        for pod in sorted(self.pods.values(), key=key_of):
+            if not is_finished(pod):
+                for name in dict.fromkeys(claim_names(pod).values()):
+                    found.setdefault((pod.metadata.namespace, name), []).append(pod)
+        return found
+
+    def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """The claims of a pod that exist, each once."""
+        for name in dict.fromkeys(claim_names(pod).values()):
+            claim = self.claims.get((pod.metadata.namespace, name))
+            if claim is not None:
+                yield claim
+
+
+def is_live(picture: Picture) -> bool:
+    """Whether a picture was read from a cluster, which tells of every kind that it has none."""
+    return picture.origin.startswith(("http://", "https://"))
+
+
+def key_of(thing: Any) -> Key:
+    return thing.metadata.namespace, thing.metadata.name
+
+
+def name_of(thing: Any) -> str:
+    """`namespace/name`, or the name of what has no namespace."""
+    metadata = thing.metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def subject_of(thing: Any) -> str:
+    """`Kind/namespace/name`."""
+    return f"{type(thing).__name__}/{name_of(thing)}"
+
+
+def results_of(claim: ResourceClaim) -> tuple[AllocationDevice, ...]:
+    allocation = claim.status.allocation
+    return allocation.devices.results if allocation is not None else ()

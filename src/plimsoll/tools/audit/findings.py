@@ -1,0 +1,125 @@
+"""What an audit finds, and what a check is.
+
+Owns `Finding` (something in a cluster that its owner should know, with its numbers and what mends it),
+`Trouble` (the same as a check tells it) and `Check` (a question with an id that never changes its meaning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll.tools.audit.facts import Facts
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"  #: something is promised twice, or cannot work
+    WARNING = "warning"  #: something is wrong, or will be when load comes
+    INFO = "info"  #: worth knowing
+
+    @property
+    def rank(self) -> int:
+        """0 is the worst."""
+        return _ORDER.index(self)
+
+    def reaches(self, other: Severity) -> bool:
+        """Whether it is as bad as another, or worse."""
+        return self.rank <= other.rank
+
+
+_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a check tells about one subject; what it leaves out is as the check says."""
+
+    subject: str  #: `Node/n1`, `Pod/namespace/name`, `Device/driver/pool/device`
+    message: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+    key: str = ""  #: tells findings of one check about one subject apart
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question that is asked of every cluster."""
+
+    id: str  #: `PLM001`; never used again for another question
+    name: str
+    severity: Severity  #: of most of its findings
+    title: str  #: what a finding of it means, in one line
+    explanation: str  #: how it comes about and why it matters
+    fix: str
+    run: Callable[[Facts], Iterator[Trouble]]
+    #: Kinds without which the question cannot be answered, by name.
+    needs: tuple[str, ...] = ()
+
+    def is_called(self, word: str) -> bool:
+        return word.lower() in (self.id.lower(), self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that was found."""
+
+    id: str
+    name: str
+    severity: Severity
+    subject: str
+    message: str
+    evidence: tuple[str, ...] = ()  #: lines with numbers
+    fix: str = ""
+    key: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Equal for what is the same finding in two audits, whatever its numbers are by now."""
+        return self.id, self.subject, self.key
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its subject; "" if it has none."""
+        kind, _, rest = self.subject.partition("/")
+        return rest.partition("/")[0] if kind in NAMESPACED else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "severity": self.severity.value,
+            "subject": self.subject,
+            "key": self.key,
+            "message": self.message,
+            "evidence": list(self.evidence),
+            "fix": self.fix,
+        }
+
+
+#: Kinds of subjects that have a namespace.
+NAMESPACED = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
+
+
+def found_by(check: Check, trouble: Trouble) -> Finding:
+    """The finding that a check's trouble is."""
+    return Finding(
+        check.id,
+        check.name,
+        trouble.severity or check.severity,
+        trouble.subject,
+        trouble.message,
+        trouble.evidence,
+        trouble.fix or check.fix,
+        trouble.key,
+    )
+
+
+def order_of(finding: Finding) -> tuple[object, ...]:
+    """The worst first, then by subject."""
+    return finding.severity.rank, finding.subject, finding.id, finding.key, finding.message

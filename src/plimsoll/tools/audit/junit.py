@@ -1,0 +1,65 @@
+"""An audit as JUnit XML, which every pipeline shows.
+
+Owns the form: a test case for each finding, failed from the severity on that fails the audit, and one that
+passes for each check without findings; checks that were not made are skipped.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from plimsoll.tools.audit.findings import Finding, Severity
+from plimsoll.tools.audit.report import AuditReport
+
+
+def as_junit(report: AuditReport, level: Severity | None) -> str:
+    """The report as a text; `level` is from where on a finding is a failure (None: never)."""
+    suite = ElementTree.Element("testsuite", name="plimsoll audit")
+    by_check: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        by_check.setdefault(finding.id, []).append(finding)
+    failures = tests = 0
+    for check in report.checks:
+        classname = f"{check.id}.{check.name}"
+        found = by_check.get(check.id, [])
+        tests += max(1, len(found))
+        if not found:
+            ElementTree.SubElement(suite, "testcase", classname=classname, name=check.title)
+        for finding in found:
+            failed = level is not None and finding.severity.reaches(level)
+            failures += failed
+            _add(suite, classname, finding, failed)
+    for each in report.skipped:
+        tests += 1
+        case = ElementTree.SubElement(suite, "testcase", classname=f"{each.id}.{each.name}", name=each.name)
+        ElementTree.SubElement(case, "skipped", message=_legal(each.why))
+    counts = {"tests": tests, "failures": failures, "errors": 0, "skipped": len(report.skipped)}
+    for name, count in counts.items():
+        suite.set(name, str(count))
+    root = ElementTree.Element("testsuites", name="plimsoll")
+    for name, count in counts.items():
+        root.set(name, str(count))
+    root.append(suite)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _add(suite: ElementTree.Element, classname: str, finding: Finding, failed: bool) -> None:
+    name = finding.subject + (f" {finding.key}" if finding.key else "")
+    case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_legal(name))
+    text = _legal("\n".join([finding.message, *finding.evidence, f"fix: {finding.fix}"]))
+    if failed:
+        kind = finding.severity.value
+        made = ElementTree.SubElement(case, "failure", type=kind, message=_legal(finding.message))
+    else:
+        made = ElementTree.SubElement(case, "system-out")
+    made.text = text
+
+
+def _legal(text: str) -> str:
+    """A text with only characters that XML has: names come from whoever wrote the objects."""
+    return "".join(letter if _is_legal(ord(letter)) else "?" for letter in text)
+
+
+def _is_legal(code: int) -> bool:
+    return code in (9, 10, 13) or 32 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or code > 0xFFFF

@@ -1,0 +1,171 @@
+"""What an audit found, for people and for programs.
+
+Owns `AuditReport`. For people the findings are told check by check, the worst first, with the first few
+subjects of each: five thousand nodes with the same trouble fit one screen, and `wide` has them all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
+from typing import Any
+
+from plimsoll.tools.audit.findings import Check, Finding, Severity
+from plimsoll.tools.paint import Paint
+
+#: How many subjects of a check are told, and how many lines of evidence of each, unless all are wanted.
+SHOWN = 4
+EVIDENCE_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A check that was not made, and why."""
+
+    id: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """All findings, the worst first."""
+
+    findings: tuple[Finding, ...] = ()
+    checks: tuple[Check, ...] = ()  #: that were made
+    skipped: tuple[Skipped, ...] = ()
+    origin: str = ""
+    size: dict[str, int] = field(default_factory=dict)  #: how much was looked at
+    forms: tuple[str, ...] = ()  #: the wire forms of node-allocatable fields that were seen
+    known: tuple[Finding, ...] = ()  #: findings that a baseline knows
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def fails(self, at: Severity | None) -> bool:
+        """Whether there is a finding as bad as this, or worse."""
+        return at is not None and any(finding.severity.reaches(at) for finding in self.findings)
+
+    def within(self, namespace: str) -> AuditReport:
+        """Only what is about objects of a namespace."""
+        kept = tuple(finding for finding in self.findings if finding.namespace == namespace)
+        return replace(self, findings=kept)
+
+    def beyond(self, baseline: Iterable[tuple[str, str, str]]) -> AuditReport:
+        """Only what another audit had not found."""
+        known = frozenset(baseline)
+        new = tuple(finding for finding in self.findings if finding.identity not in known)
+        old = tuple(finding for finding in self.findings if finding.identity in known)
+        return replace(self, findings=new, known=old)
+
+    # -- for programs
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "origin": self.origin,
+            "summary": {severity.value: self.count(severity) for severity in Severity},
+            "examined": dict(self.size),
+            "mappingForms": list(self.forms),
+            "findings": [finding.as_json() for finding in self.findings],
+            "known": len(self.known),
+            "checks": [check.id for check in self.checks],
+            "skipped": [{"id": each.id, "name": each.name, "why": each.why} for each in self.skipped],
+        }
+
+    # -- for people
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield self._headline(paint)
+        yield self._looked_at()
+        by_check: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            by_check.setdefault(finding.id, []).append(finding)
+        titles = {check.id: check.title for check in self.checks}
+        for id, findings in by_check.items():
+            yield ""
+            yield from _group(findings, titles.get(id, ""), paint, wide)
+        if self.known:
+            yield ""
+            yield f"{_many(len(self.known), 'finding')} of the baseline not shown."
+        if self.skipped:
+            yield ""
+            yield "Not checked:"
+            by_reason: dict[str, list[str]] = {}
+            for each in self.skipped:
+                by_reason.setdefault(each.why, []).append(each.id)
+            for why, ids in by_reason.items():
+                yield from _fill(f"{', '.join(ids)}: {why}", paint, "  ")
+
+    def _headline(self, paint: Paint) -> str:
+        counts = [(severity, self.count(severity)) for severity in Severity]
+        if not any(count for _, count in counts):
+            return paint.green("Nothing new found." if self.known else "Nothing found: all is well.")
+        words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+        told = [
+            _colour(severity, _many(count, words[severity]), paint) for severity, count in counts if count
+        ]
+        return ", ".join(told)
+
+    def _looked_at(self) -> str:
+        told = [_many(count, what) for what, count in self.size.items()]
+        forms = f"; mappings in the form of {' and '.join(self.forms)}" if self.forms else ""
+        made = f"{len(self.checks)} checks of " + ", ".join(told) + forms
+        return made + (f" ({self.origin})" if self.origin else "")
+
+
+def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
+    """The findings of one check; all that they have in common is told once."""
+    first = findings[0]
+    head = f"{first.severity.value.upper():8}{first.id} {first.name}"
+    yield _colour(first.severity, head, paint) + (f": {title}" if title else "")
+    shown = findings if wide else findings[:SHOWN]
+    fixes = {finding.fix for finding in shown}
+    for finding in shown:
+        mark = "" if finding.severity is first.severity else f" ({finding.severity.value})"
+        yield from _fill(f"{finding.subject}{mark}: {plain(finding.message)}", paint, "  ", "    ")
+        evidence = finding.evidence if wide else finding.evidence[:EVIDENCE_SHOWN]
+        for line in evidence:
+            yield from _fill(plain(line), paint, "    - ", "      ")
+        if len(finding.evidence) > len(evidence):
+            yield f"    - and {len(finding.evidence) - len(evidence)} more"
+        if len(fixes) > 1 and finding.fix:
+            yield from _fill(f"fix: {plain(finding.fix)}", paint, "    ", "         ")
+    if len(findings) > len(shown):
+        rest = Counter(finding.subject.partition("/")[0] for finding in findings[len(shown) :])
+        told = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
+        yield paint.dim(f"  and {told}: -o wide shows them")
+    if len(fixes) == 1 and first.fix:
+        yield from _fill(f"fix: {plain(first.fix)}", paint, "  ", "       ")
+
+
+def _colour(severity: Severity, text: str, paint: Paint) -> str:
+    match severity:
+        case Severity.ERROR:
+            return paint.red(text)
+        case Severity.WARNING:
+            return paint.yellow(text)
+    return paint.blue(text)
+
+
+def _fill(text: str, paint: Paint, first: str, rest: str = "") -> Iterator[str]:
+    """A text in lines of the screen's width; words are never cut, so that commands can be copied."""
+    width = max(40, min(paint.width, 100))
+    yield from wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest or first,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def plain(text: str) -> str:
+    """A text without anything that a terminal would obey: names come from whoever wrote the objects."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

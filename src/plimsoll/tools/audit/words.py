@@ -1,0 +1,75 @@
+"""What is told about the checks themselves: the list of them, and what one means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from plimsoll.cluster.controllers.plans.moments import read_moment
+from plimsoll.errors import InputError
+from plimsoll.tools.audit.findings import Check
+from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import Paint
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All checks, one line each."""
+
+    checks: tuple[Check, ...]
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        rows = [("ID", "NAME", "SEVERITY", "A FINDING MEANS")]
+        rows += [(each.id, each.name, each.severity.value, each.title) for each in self.checks]
+        heading, *rest = lay_out(rows)
+        yield paint.bold(heading)
+        yield from rest
+
+    def as_json(self) -> Any:
+        return [as_json(check) for check in self.checks]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One check at length."""
+
+    check: Check
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        check = self.check
+        yield paint.bold(f"{check.id} {check.name}") + f" ({check.severity.value}): {check.title}"
+        yield ""
+        yield from _paragraph(check.explanation)
+        yield ""
+        yield from _paragraph(f"Fix: {check.fix}.")
+
+    def as_json(self) -> Any:
+        return as_json(self.check)
+
+
+def as_json(check: Check) -> dict[str, Any]:
+    return {
+        "id": check.id,
+        "name": check.name,
+        "severity": check.severity.value,
+        "title": check.title,
+        "explanation": check.explanation,
+        "fix": check.fix,
+        "needs": list(check.needs),
+    }
+
+
+def read_now(text: str) -> float | None:
+    """A moment as it was given; None if none was."""
+    if not text:
+        return None
+    moment = read_moment(text)
+    if moment is None:
+        raise InputError(f"--now: must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
+    return moment
+
+
+def _paragraph(text: str) -> list[str]:
+    return wrap(text, 100, break_long_words=False, break_on_hyphens=False)
