@@ -1,4 +1,4 @@
-# Two commands do everything: `make up` installs and runs the main job, `make test` runs the tests.
+# Two commands do everything: `make up` installs and runs a cluster with the demo in it, `make test` the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ BENCHES := decode cel allocator ledger store server informer scheduler podresour
 .PHONY: up install test lint types unit test-slow bench lock clean
 
 up: install
-	$(BIN)/plimsoll demo
+	$(BIN)/plimsoll up --demo
 
 install: $(STAMP)
 

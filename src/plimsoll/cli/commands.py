@@ -45,7 +45,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     "Check": (
         Row("doctor", "doctor", "What of this machine and cluster is ready, and what is not."),
         Row("podresources", "podresources", "What a kubelet says of its pods' devices."),
-        Row("demo", "demo", "One node, its two books, and what they add up to."),
         Row("cgroups", "cgroups", "The cgroup settings that pods get."),
         Row("gates", "gates", "The feature gates and what they switch."),
         Row("bench", "bench", "How fast this machine schedules."),

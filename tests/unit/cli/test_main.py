@@ -56,15 +56,6 @@ def slices(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_demo_adds_up(run: Run) -> None:
-    result = run("demo")
-    assert result.code == 0
-    assert "all        4.6           5.5         10.1" in result.out
-    assert "One book says: 2.1 CPUs past the line." in result.out
-    assert "gpu.example.com/node-1/gpu-0      matches" in result.out
-    assert "spec.devices.requests[0].exactly.allocationMode: must be one of" in result.out
-
-
 def test_check_says_what_is_wrong(run: Run, slices: str, tmp_path: Path) -> None:
     fine = run("check", "-f", slices)
     assert (fine.code, fine.out) == (0, "1 checked, 1 fine, 0 refused\n")

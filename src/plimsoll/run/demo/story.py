@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 
 from plimsoll.run.demo.books import TwoBooks
 from plimsoll.tools.paint import Paint
@@ -15,6 +16,7 @@ from plimsoll.tools.top.books import BookRow, text_of
 
 DATABASE, WEB = "database", "web"
 _COMMAND = 34
+_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def tell_one_book(paint: Paint, node: str, stands: list[Stand], row: BookRow) ->
     """Step 2: the same pods in the cluster that runs."""
     yield ""
     yield paint.bold("2. One book, in this cluster") + paint.dim(" (these pods are real)")
-    yield from (_stand(paint, stand) for stand in stands)
+    for stand in stands:
+        yield from _stand(paint, stand)
     yield _book(node, row)
     yield _command(paint, "plimsoll top nodes", "the book of every node")
     yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} waits, and what would help")
@@ -68,7 +71,8 @@ def tell_release(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> 
     """Step 3: who held the CPUs goes."""
     yield ""
     yield paint.bold(f"3. {DATABASE} goes, its claim is released")
-    yield from (_stand(paint, stand) for stand in stands)
+    for stand in stands:
+        yield from _stand(paint, stand)
     yield _book(node, row)
     yield _command(paint, f"plimsoll top nodes {node}", f"who holds what of {node}")
 
@@ -77,7 +81,8 @@ def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> I
     """Step 4: and comes back."""
     yield ""
     yield paint.bold(f"4. {DATABASE} comes back and has to wait: the line holds from both sides")
-    yield from (_stand(paint, stand) for stand in stands)
+    for stand in stands:
+        yield from _stand(paint, stand)
     yield _book(node, row)
     yield _command(paint, f"plimsoll explain {DATABASE} -n demo", "why")
 
@@ -85,14 +90,18 @@ def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> I
 def tell_again(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
     """The demo over a folder that has it already."""
     yield paint.bold("The demo is loaded already") + ": its pods are as they were."
-    yield from (_stand(paint, stand) for stand in stands)
+    for stand in stands:
+        yield from _stand(paint, stand)
     yield _book(node, row)
 
 
-def _stand(paint: Paint, stand: Stand) -> str:
-    if stand.waits:
-        return f"  {stand.pod:<10} {paint.yellow('waits')}: {stand.why}"
-    return f"  {stand.pod:<10} {paint.green('runs')} on {stand.node}"
+def _stand(paint: Paint, stand: Stand) -> Iterator[str]:
+    if not stand.waits:
+        yield f"  {stand.pod:<10} {paint.green('runs')} on {stand.node}"
+        return
+    first, *rest = wrap(f"waits: {stand.why}", min(_WIDTH, paint.width) - 13) or ["waits"]
+    yield f"  {stand.pod:<10} {first.replace('waits', paint.yellow('waits'), 1)}"
+    yield from (f"{'':<13}{line}" for line in rest)
 
 
 def _book(node: str, row: BookRow) -> str:

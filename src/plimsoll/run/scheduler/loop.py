@@ -22,13 +22,13 @@ from plimsoll.run.scheduler.metrics import ERROR, UNSCHEDULABLE
 from plimsoll.run.scheduler.probe import SUCCESS, Probe
 from plimsoll.run.scheduler.world import World, new_id
 from plimsoll.schedule.binding.bind import Bound, Failed
-from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.claims import HELD, read_task
 from plimsoll.schedule.cycle import schedule_one
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.queue import Attempt
 from plimsoll.schedule.queue.happenings import released, room_at
 from plimsoll.schedule.queue.wakeups import wants_room
-from plimsoll.schedule.reasons import NodeReason, Sentence
+from plimsoll.schedule.reasons import NodeReason
 from plimsoll.schedule.task import Task
 
 #: How long decisions are made before others get their turn (seconds).
@@ -36,16 +36,6 @@ _TURN = 0.004
 #: The longest rest, if nothing happens meanwhile (seconds).
 _REST = 1.0
 UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
-#: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
-HELD = frozenset(
-    {
-        Sentence.CLAIM_MISSING,
-        Sentence.CLAIM_NOT_MADE,
-        Sentence.CLAIM_NOT_OWNED,
-        Sentence.CLAIM_DELETED,
-        Sentence.CLAIM_PENDING,  # in a moment it is written down, or given back
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

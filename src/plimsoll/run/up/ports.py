@@ -6,7 +6,6 @@ free. The ports of last time are in a file of the data folder.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -60,16 +59,24 @@ def _read(path: Path) -> dict[str, int]:
 
 def first_free(host: str, ports: Iterable[int]) -> int:
     """The first of these ports that can be listened on, or 0 if none can."""
-    return next((port for port in ports if not is_taken(host, port)), 0)
+    return next((port for port in ports if find_obstacle(host, port) is None), 0)
 
 
-def is_taken(host: str, port: int) -> bool:
-    """Whether somebody listens there already, or we may not; a host that is none is told of later."""
+def find_obstacle(host: str, port: int) -> OSError | None:
+    """Why one cannot listen there: somebody else does, or we may not; None: one can, or it is told later."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
+            probe.listen(1)
+    except socket.gaierror:
+        return None
     except OSError as error:
-        return error.errno in (errno.EADDRINUSE, errno.EACCES)
-    return False
+        return error
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    return host == "localhost" or host == "::1" or host.startswith("127.")

@@ -41,10 +41,11 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
             from plimsoll.run.demo import play_demo  # noqa: PLC0415 - seldom wanted
 
             fine = await play_demo(cluster, console) and fine
-        for line in cluster.lines():
-            console.line(line)
         if settings.once:
             cluster.stop()
+            return
+        for line in cluster.lines():
+            console.line(line)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -59,7 +60,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
         raise ConfigError(f"{error} (log: {_short(up.settings.log)})") from None
     finally:
         console.end()
-    console.line("stopped" if not settings.once else "done")
+    console.line("stopped")
     return fine
 
 

@@ -15,7 +15,6 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -41,7 +40,7 @@ from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 from plimsoll.run.up.console import Console
-from plimsoll.run.up.ports import API, DASHBOARD, Ports
+from plimsoll.run.up.ports import API, DASHBOARD, Ports, find_obstacle, is_loopback
 from plimsoll.run.up.settings import UpSettings
 from plimsoll.run.up.simulated import find_simulated, play
 
@@ -128,8 +127,9 @@ class Up:
             "",
             *found,
             f"  kubeconfig   {settings.kubeconfig}",
+            f"  log          {settings.log}",
             "",
-            f"  export KUBECONFIG={_quoted(settings.kubeconfig)}",
+            f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig))}",
             "  plimsoll top nodes",
             "",
             "Ctrl-C ends it; the same command brings it back as it was.",
@@ -163,6 +163,7 @@ class Up:
         settings = self.settings
         self._say("API server")
         port = ports.choose(API, settings.host, settings.port)
+        _refuse_taken(settings.host, port, "--listen")
         try:
             server = await start_server(
                 ServerSettings(
@@ -312,7 +313,7 @@ class Up:
             rest = [plan for plan in find_plans(DEVICES) if plan.name not in given]
             places = [here, *(Place(name, None) for name in EQUIPPED)]
             if rest:
-                await self._start_fakes(server, rest, places, f"{settings.node}, {', '.join(EQUIPPED)}")
+                await self._start_fakes(server, rest, places, f"{settings.node} and {', '.join(EQUIPPED)}")
 
     async def _start_fakes(
         self, server: RunningServer, plans: Sequence[DriverPlan], places: Sequence[Place], where: str
@@ -327,8 +328,7 @@ class Up:
         )
         self._begin("drivers of files", process.run(), process.stop)
         await self._usable(process.ready())
-        for plan in plans:
-            self._said("driver", f"{plan.name}: simulated devices on {where}")
+        self._said("drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}")
         return process
 
     async def _start_dashboard(self, server: RunningServer, host: str, wanted: int | None) -> None:
@@ -337,14 +337,14 @@ class Up:
         assert self._ports is not None
         self._say("dashboard")
         port = self._ports.choose(DASHBOARD, host, wanted)
-        dashboard = Dashboard(server.client(), host=host, port=port)
-        try:
-            await dashboard.start()
-        except OSError as error:
-            raise _no_listener(host, port, error, "--dashboard") from None
+        _refuse_taken(host, port, "--dashboard")
+        dashboard = Dashboard(server.client(), host=host, port=port, origin=server.url)
+        await dashboard.start()
         self.dashboard = dashboard
         self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)
         self._said("dashboard", dashboard.url)
+        if not is_loopback(host):
+            self._said("", f"{host}: other machines can reach it, and it has no login")
 
     # -- telling
 
@@ -466,12 +466,14 @@ def _patience(node: NodeProcess) -> float:
     return _READY_SECONDS + node.settings.count / _NODES_PER_SECOND
 
 
+def _refuse_taken(host: str, port: int, flag: str) -> None:
+    """ConfigError if somebody else listens there: told before anything is opened."""
+    if port and (problem := find_obstacle(host, port)) is not None:
+        raise _no_listener(host, port, problem, flag)
+
+
 def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
     """Why an address cannot be listened on, and what to do."""
     return ConfigError(
         f"cannot listen on {host}:{port}: {error.strerror or error}; give another address with {flag}"
     )
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
