@@ -33,6 +33,7 @@ from plimsoll.drivers.cpu.devices import (
     check_form,
     detect_abilities,
     device_health,
+    make_annotations,
     make_devices,
     per_slice,
 )
@@ -109,6 +110,7 @@ class CpuDriver(Driver):
         self._was_watched = False
         self._told_faults: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] = ()
+        self._charted: tuple[tuple[Topology, Arrangement], dict[str, str]] | None = None
         self._made: tuple[Arrangement, dict[str, CpuSet], Abilities, list[dict[str, Any]]] | None = None
         self._leftovers = Leftovers(client, self.station.release, stale=stale, every=stale_every, clock=clock)
         self._files_every = files_every
@@ -219,8 +221,8 @@ class CpuDriver(Driver):
     def pools(self) -> Sequence[Pool] | None:
         if self._able is None or self._book is None:
             return None
-        devices = self._devices()
-        return [Pool(self.settings.node, devices, per_slice=per_slice(self.settings, devices))]
+        settings, devices = self.settings, self._devices()
+        return [Pool(settings.node, devices, (), per_slice(settings, devices), self._chart())]
 
     def health(self) -> Iterable[DeviceHealth]:
         if self._book is None:
@@ -413,6 +415,13 @@ class CpuDriver(Driver):
             )
             self._made = (arrangement, lost, able, devices)
         return self._made[3]
+
+    def _chart(self) -> dict[str, str]:
+        """What is said about the machine; the same holds for it."""
+        key = (self.book.topology, self.book.arrangement)
+        if self._charted is None or any(a is not b for a, b in zip(self._charted[0], key, strict=True)):
+            self._charted = (key, make_annotations(*key))
+        return self._charted[1]
 
     def _attributes(self) -> dict[str, Mapping[str, object]]:
         return {device["name"]: device["attributes"] for device in self._devices()}

@@ -23,13 +23,15 @@ class Pool:
 
     A device is a tree as it stands in a ResourceSlice, or a view of one. `counters` are the counter sets that
     devices of the pool draw from. At most `per_slice` devices stand in one slice, fewer where the API demands
-    it. A pool without devices is published too: its driver is there, and has none.
+    it. A pool without devices is published too: its driver is there, and has none. `annotations` stand on the
+    first slice, for whoever shows the devices to people.
     """
 
     name: str
     devices: Sequence[Mapping[str, Any] | Device] = ()
     counters: Sequence[Mapping[str, Any]] = ()
     per_slice: int = 128
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from plimsoll.drivers.kit.slices import (
     Wanted,
     cut,
     dropped,
+    has_annotations,
     keep_times,
     name_prefix,
     plan,
@@ -77,6 +78,8 @@ class _PoolState:
     restored_at: float = 0.0
     #: Contents of which the server keeps something else, by index.
     taken: dict[int, tuple[Tree, Tree]] = field(default_factory=dict)
+    #: Annotations that the server does not keep, by index.
+    unkept: dict[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +289,12 @@ class Publisher:
 
     async def _plan(self, name: str, state: _PoolState) -> Plan:
         seen = [slice_ for slice_ in self.slices() if slice_.pool == name]
-        todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken)
+        todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken, unkept=state.unkept)
         if todo.create or todo.update or (state.wanted and not self._owner):
             # DIFF: the Go helper asks once, and when the Node is made anew (another UID), what it publishes
             # is collected as garbage for ever: test_a_node_made_anew_owns_the_slices.
             self._owner = await self._read_owner()
-            todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken)
+            todo = plan(state.wanted, seen, owner=self._owner, taken=state.taken, unkept=state.unkept)
         return todo
 
     async def _read_owner(self) -> str:
@@ -313,7 +316,11 @@ class Publisher:
             content = keep_times(wanted.content, slice_.content)
             tree = {
                 **slice_.tree,
-                "metadata": {**slice_.tree["metadata"], "ownerReferences": [self._owner_reference()]},
+                "metadata": {
+                    **slice_.tree["metadata"],
+                    "ownerReferences": [self._owner_reference()],
+                    **_annotations({**slice_.annotations, **wanted.annotations}),
+                },
                 "spec": self._spec(pool, content),
             }
             try:
@@ -331,6 +338,7 @@ class Publisher:
                 "metadata": {
                     "generateName": name_prefix(wanted.index, todo.count, self._driver, self._node),
                     "ownerReferences": [self._owner_reference()],
+                    **_annotations(wanted.annotations),
                 },
                 "spec": self._spec(pool, wanted.content),
             }
@@ -368,6 +376,10 @@ class Publisher:
         """Remember what the server made of a slice."""
         kept = see_tree(answer)
         self._mine[kept.name] = _Written(kept, kept.uid, kept.version, self._clock())
+        if has_annotations(kept, wanted.annotations):
+            state.unkept.pop(wanted.index, None)
+        else:
+            state.unkept[wanted.index] = wanted.annotations
         if same(sent, kept.content):
             state.taken.pop(wanted.index, None)
         else:
@@ -397,6 +409,10 @@ def overlay(items: Iterable[Seen], mine: Mapping[str, _Written], since: float) -
         elif old is None or (old.uid == written.uid and old.version < written.version):
             found[name] = written.slice
     return tuple(found.values())
+
+
+def _annotations(wanted: Mapping[str, str]) -> Tree:
+    return {"annotations": dict(wanted)} if wanted else {}
 
 
 def _contents(wanted: Iterable[Wanted]) -> list[Tree]:

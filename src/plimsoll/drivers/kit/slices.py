@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from plimsoll.api import codec
@@ -62,6 +62,7 @@ class Wanted:
 
     index: int
     content: Tree
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Seen:
     owners: frozenset[str]
     content: Tree
     tree: Tree
+    annotations: Tree = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -103,7 +105,10 @@ def cut(pool: Pool) -> tuple[Wanted, ...] | PoolFault:
         for start in range(0, len(counters), MOST_COUNTER_SETS)
     ]
     parts += [{"devices": part} for part in _chunks(devices, most)]
-    return tuple(Wanted(index, content) for index, content in enumerate(parts or [{"devices": []}]))
+    return tuple(
+        Wanted(index, content, {} if index else dict(pool.annotations))
+        for index, content in enumerate(parts or [{"devices": []}])
+    )
 
 
 def _plain(given: Mapping[str, Any] | Device) -> Tree:
@@ -188,6 +193,7 @@ def see_tree(tree: Tree) -> Seen:
         owners=frozenset(_text(owner.get("uid")) for owner in _dicts(meta.get("ownerReferences"))),
         content={name: value for name, value in spec.items() if name not in _NOT_CONTENT},
         tree=tree,
+        annotations=_dict(meta.get("annotations")),
     )
 
 
@@ -284,11 +290,13 @@ def plan(
     *,
     owner: str = "",
     taken: Mapping[int, tuple[Tree, Tree]] | None = None,
+    unkept: Mapping[int, Mapping[str, str]] | None = None,
 ) -> Plan:
     """What to do about the slices of one pool; no slices wanted: the pool is to go.
 
     `owner` is the UID that slices should be owned by. `taken` are contents of which the server keeps
-    something else, by index: the content, and what the server makes of it.
+    something else, by index: the content, and what the server makes of it. `unkept` are annotations that
+    somebody takes off again.
     """
     present = sorted(seen, key=lambda slice_: slice_.name)
     if not wanted:
@@ -299,7 +307,9 @@ def plan(
 
     def is_right(slice_: Seen) -> bool:
         index = read_index(slice_.name, digits)
-        goal = goals[index].content
+        goal, said = goals[index].content, goals[index].annotations
+        if not has_annotations(slice_, said) and (unkept or {}).get(index) != said:
+            return False
         if same(goal, slice_.content):
             return True
         sent, kept = (taken or {}).get(index, (None, {}))
@@ -330,6 +340,11 @@ def plan(
         generation=generation,
         count=len(wanted),
     )
+
+
+def has_annotations(slice_: Seen, wanted: Mapping[str, str]) -> bool:
+    """Whether a slice has these annotations; others may have theirs on it."""
+    return all(slice_.annotations.get(name) == text for name, text in wanted.items())
 
 
 def index_digits(count: int) -> int:

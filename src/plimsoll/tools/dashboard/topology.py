@@ -9,102 +9,42 @@ cannot be read is passed by, and a map has an end. Pure. docs/dashboard.md, "The
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.api import codec
+from plimsoll.api.cpu_map import ANNOTATION, MOST_CPUS, CpuMap, CpuPlace, read_map
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import DeviceAttribute, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.tools.dashboard.devices import newest_slices
 from plimsoll.tools.picture import Picture
 
-ANNOTATION = "plimsoll.dev/cpu-topology"
-#: Larger annotations, and machines with more CPUs, are not drawn.
-MOST_BYTES = 128 * 1024
-MOST_CPUS = 8192
 _NUMA = ("dra.cpu/numaNodeID", "resource.kubernetes.io/numaNode")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a CPU is; what is not known is -1."""
-
-    socket: int
-    numa: int
-    l3: int
-    core: int
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """The CPUs of a node. `fixed` cannot be claimed; `kinds` are those that are not like most."""
-
-    places: Mapping[int, Place]
-    source: str
-    reserved: CpuSet = EMPTY
-    fixed: CpuSet = EMPTY
-    offline: CpuSet = EMPTY
-    kinds: Mapping[int, str] = field(default_factory=dict)
 
 
 def read_topology(picture: Picture, node: str, claims: Iterable[ResourceClaim]) -> dict[str, Any] | None:
     """The map of a node as the page draws it; None if nobody published its CPUs."""
     slices = list(newest_slices(picture, node=node))
     devices = cpu_devices(slices)
-    machine = read_machine(slices)
-    if machine is None:
+    found = read_machine(slices)
+    if found is None:
         return None
-    return draw(machine, hold_cpus(claims, devices, {each.spec.pool.name for each in slices}))
+    machine, source = found
+    return {"source": source} | draw(
+        machine, hold_cpus(claims, devices, {each.spec.pool.name for each in slices})
+    )
 
 
 # -- what was published
 
 
-def read_machine(slices: Iterable[ResourceSlice]) -> Machine | None:
-    """The CPUs of a node, from an annotation of its slices or else from devices."""
+def read_machine(slices: Iterable[ResourceSlice]) -> tuple[CpuMap, str] | None:
+    """The CPUs of a node, from an annotation of its slices or else from devices, and which of the two."""
     known = list(slices)
     for each in known:
         text = each.metadata.annotations.get(ANNOTATION)
-        if text is not None and (machine := read_annotation(text)) is not None:
-            return machine
+        if text is not None and (machine := read_map(text)) is not None:
+            return machine, "driver annotation"
     return _from_devices(known)
-
-
-def read_annotation(text: str) -> Machine | None:
-    """The CPUs that an annotation describes, or None if it cannot be read."""
-    if len(text) > MOST_BYTES:
-        return None
-    try:
-        tree = codec.decode_tree(text)
-        places = {}
-        for group in tree["groups"]:
-            socket, numa, l3 = (_number(group.get(key, -1)) for key in ("socket", "numa", "l3"))
-            for core in group["cores"]:
-                cpus = _cpus(core)
-                first = next(iter(cpus))
-                for cpu in cpus:
-                    places[cpu] = Place(socket, numa, l3, first)
-        if not places or len(places) > MOST_CPUS:
-            return None
-        kinds = {cpu: str(kind) for kind, cpus in tree.get("kinds", {}).items() for cpu in _cpus(cpus)}
-        reserved, shared, offline = (_cpus(tree.get(key, "")) for key in ("reserved", "shared", "offline"))
-        return Machine(places, "driver annotation", reserved, shared, offline, kinds)
-    except (InputError, KeyError, TypeError, ValueError, AttributeError, StopIteration):
-        return None
-
-
-def _cpus(text: Any) -> CpuSet:
-    found = CpuSet.parse(text) if isinstance(text, str) else None
-    if found is None or len(found) > MOST_CPUS:
-        raise ValueError("no set of CPUs")
-    return found
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or not -1 <= value < 2**31:
-        raise ValueError("no number of a socket, node or cache")
-    return value
 
 
 def cpu_devices(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str, str], int]:
@@ -117,10 +57,10 @@ def cpu_devices(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str, str], i
     }
 
 
-def _from_devices(slices: list[ResourceSlice]) -> Machine | None:
-    places: dict[int, Place] = {}
+def _from_devices(slices: list[ResourceSlice]) -> tuple[CpuMap, str] | None:
+    places: dict[int, CpuPlace] = {}
     kinds: dict[int, str] = {}
-    cores: dict[tuple[int, int], int] = {}
+    cores: dict[tuple[int, int, int, int], int] = {}
     found = []
     for each in slices:
         for device in each.spec.devices or ():
@@ -131,12 +71,14 @@ def _from_devices(slices: list[ResourceSlice]) -> Machine | None:
         socket = _attribute(attributes, "dra.cpu/socketID")
         core = _attribute(attributes, "dra.cpu/coreID")
         numa = max(_attribute(attributes, name) for name in _NUMA)
-        first = cores.setdefault((socket, core), cpu) if core >= 0 else cpu
-        places[cpu] = Place(socket, numa, _attribute(attributes, "dra.cpu/cacheL3ID"), first)
+        l3 = _attribute(attributes, "dra.cpu/cacheL3ID")
+        # Several dies of a socket may number their cores alike.
+        first = cores.setdefault((socket, numa, l3, core), cpu) if core >= 0 else cpu
+        places[cpu] = CpuPlace(socket, numa, l3, first)
         kind = attributes.get("dra.cpu/coreType")
         if kind is not None and kind.string_value not in (None, "", "standard"):
             kinds[cpu] = str(kind.string_value)
-    return Machine(places, "slices", kinds=kinds) if places else None
+    return (CpuMap(places, kinds=kinds), "slices") if places else None
 
 
 def _attribute(attributes: Mapping[str, DeviceAttribute], name: str) -> int:
@@ -154,9 +96,11 @@ def cpus_of_claim(claim: ResourceClaim) -> CpuSet:
     for each in claim.status.devices:
         text = each.data.get("cpuset") if isinstance(each.data, dict) else None
         try:
-            found |= _cpus(text)
-        except (ValueError, InputError):
+            cpus = CpuSet.parse(text) if isinstance(text, str) else EMPTY
+        except InputError:
             continue
+        if len(cpus) <= MOST_CPUS:
+            found |= cpus
     return found
 
 
@@ -188,7 +132,7 @@ def hold_cpus(
 # -- the map
 
 
-def draw(machine: Machine, held: Mapping[int, str]) -> dict[str, Any]:
+def draw(machine: CpuMap, held: Mapping[int, str]) -> dict[str, Any]:
     """Sockets, NUMA nodes, L3 caches, cores and CPUs, one in the other."""
     tree: dict[int, dict[int, dict[int, dict[int, list[dict[str, Any]]]]]] = {}
     for cpu, place in sorted(machine.places.items()):
@@ -197,7 +141,6 @@ def draw(machine: Machine, held: Mapping[int, str]) -> dict[str, Any]:
         cores.setdefault(place.core, []).append(_cpu(machine, held, cpu))
     away = sorted({*machine.offline, *held} - machine.places.keys())
     return {
-        "source": machine.source,
         "sockets": [
             {
                 "id": socket,
@@ -221,7 +164,7 @@ def draw(machine: Machine, held: Mapping[int, str]) -> dict[str, Any]:
     }
 
 
-def _cpu(machine: Machine, held: Mapping[int, str], cpu: int) -> dict[str, Any]:
+def _cpu(machine: CpuMap, held: Mapping[int, str], cpu: int) -> dict[str, Any]:
     claim = held.get(cpu)
     if cpu in machine.offline or cpu not in machine.places:
         state = "offline"
@@ -232,7 +175,7 @@ def _cpu(machine: Machine, held: Mapping[int, str], cpu: int) -> dict[str, Any]:
     else:
         state = "shared"
     drawn: dict[str, Any] = {"id": cpu, "state": state, "claim": claim}
-    if cpu in machine.fixed or cpu in machine.reserved:
+    if cpu in machine.shared or cpu in machine.reserved:
         drawn["claimable"] = False
     if cpu in machine.kinds:
         drawn["kind"] = machine.kinds[cpu]

@@ -3,6 +3,7 @@
 Start at `groups.py`; `devices.py` makes API trees of what it says.
 """
 
+from plimsoll.drivers.cpu.devices.chart import make_annotations
 from plimsoll.drivers.cpu.devices.choice import check_against_node
 from plimsoll.drivers.cpu.devices.devices import (
     CAPACITY,
@@ -25,6 +26,7 @@ __all__ = [
     "check_form",
     "detect_abilities",
     "device_health",
+    "make_annotations",
     "make_devices",
     "per_slice",
 ]

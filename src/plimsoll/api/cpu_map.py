@@ -1,0 +1,115 @@
+"""A machine's CPUs in one short text: where each is, and which of them nobody can claim.
+
+Owns the form of the annotation `plimsoll.dev/cpu-topology`, which a CPU driver puts on one ResourceSlice of
+its pool, and which others read to draw the machine. DRA devices that stand for groups of CPUs do not say what
+is in them. Sets of CPUs are written as the kernel does; cores that have the same place are listed together:
+
+    {"groups":[{"socket":0,"numa":0,"l3":0,"cores":["0,4","1,5"]}],"reserved":"0","shared":"","offline":""}
+
+`read_map` takes a text of anybody and trusts nothing in it. docs/dashboard.md, "The map of CPUs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.errors import InputError
+
+ANNOTATION = "plimsoll.dev/cpu-topology"
+#: Larger texts, and machines with more CPUs, are not read.
+MOST_BYTES = 128 * 1024
+MOST_CPUS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlace:
+    """Where a CPU is; what is not known is -1. `core` is the lowest CPU of its core."""
+
+    socket: int
+    numa: int
+    l3: int
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuMap:
+    """The CPUs that are switched on, by number.
+
+    `reserved` are for the system; `shared` can never be claimed either; `offline` are switched off, wherever
+    they are. `kinds` are kinds of cores, where they differ.
+    """
+
+    places: Mapping[int, CpuPlace]
+    reserved: CpuSet = EMPTY
+    shared: CpuSet = EMPTY
+    offline: CpuSet = EMPTY
+    kinds: Mapping[int, str] = field(default_factory=dict)
+
+
+def write_map(machine: CpuMap) -> str:
+    """The text of a map; the same map has the same text."""
+    groups: dict[tuple[int, int, int], dict[int, list[int]]] = {}
+    for cpu, place in sorted(machine.places.items()):
+        cores = groups.setdefault((place.socket, place.numa, place.l3), {})
+        cores.setdefault(place.core, []).append(cpu)
+    tree: dict[str, Any] = {
+        "groups": [
+            {
+                "socket": socket,
+                "numa": numa,
+                "l3": l3,
+                "cores": [str(CpuSet(cpus)) for _, cpus in sorted(groups[socket, numa, l3].items())],
+            }
+            for socket, numa, l3 in sorted(groups)
+        ],
+        "reserved": str(machine.reserved),
+        "shared": str(machine.shared),
+        "offline": str(machine.offline),
+    }
+    if machine.kinds:
+        tree["kinds"] = {
+            kind: str(CpuSet(cpu for cpu, each in machine.kinds.items() if each == kind))
+            for kind in sorted(set(machine.kinds.values()))
+        }
+    return codec.encode(tree).decode()
+
+
+def read_map(text: str) -> CpuMap | None:
+    """The map of a text, or None if it is none."""
+    if len(text) > MOST_BYTES:
+        return None
+    try:
+        tree = codec.decode_tree(text)
+        places: dict[int, CpuPlace] = {}
+        for group in tree["groups"]:
+            socket, numa, l3 = (_number(group.get(key, -1)) for key in ("socket", "numa", "l3"))
+            for core in group["cores"]:
+                cpus = _cpus(core)
+                first = min(cpus)
+                places |= {cpu: CpuPlace(socket, numa, l3, first) for cpu in cpus}
+                if len(places) > MOST_CPUS:
+                    return None
+        reserved, shared, offline = (_cpus(tree.get(key, "")) for key in ("reserved", "shared", "offline"))
+        kinds = {cpu: str(kind)[:40] for kind, cpus in tree.get("kinds", {}).items() for cpu in _cpus(cpus)}
+    except (InputError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return CpuMap(places, reserved, shared, offline, kinds) if places else None
+
+
+def _cpus(text: Any) -> CpuSet:
+    if not isinstance(text, str):
+        raise ValueError("no set of CPUs")
+    found = CpuSet.parse(text)
+    if len(found) > MOST_CPUS:
+        raise ValueError("too many CPUs")
+    return found
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not -1 <= value < 2**31:
+        raise ValueError("no number of a socket, node or cache")
+    return value
