@@ -20,6 +20,16 @@ from plimsoll.schedule.task import Task
 
 #: How many consumers a claim can have.
 RESERVED_MAX = 256
+#: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
+HELD = frozenset(
+    {
+        Sentence.CLAIM_MISSING,
+        Sentence.CLAIM_NOT_MADE,
+        Sentence.CLAIM_NOT_OWNED,
+        Sentence.CLAIM_DELETED,
+        Sentence.CLAIM_PENDING,  # in a moment it is written down, or given back
+    }
+)
 
 
 def read_task(pod: Pod, snapshot: Snapshot) -> Task | NodeReason:

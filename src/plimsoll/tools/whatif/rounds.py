@@ -14,12 +14,13 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node import pod_key
 from plimsoll.schedule.binding.conditions import render_unplaced
-from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.claims import HELD, read_task
 from plimsoll.schedule.cycle import schedule_one
 from plimsoll.schedule.hopeless import likeness
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption import Nominations, Preemption, plan_preemption
 from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.task import Task
 from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.whatif.outcome import Because, Name, Outcome, Pending, Placed, full_name, name_of
 from plimsoll.tools.whatif.world import World
@@ -98,7 +99,9 @@ class Round:
         snapshot = world.picture.snapshot
         task = read_task(pod, snapshot)
         if isinstance(task, NodeReason):
-            return task
+            if task.sentence in HELD:
+                return task
+            return Unplaced(Task(pod, (), snapshot.options), len(snapshot), ((task, 0),))
         promises = self._nominations if len(self._nominations) else None
         return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
 

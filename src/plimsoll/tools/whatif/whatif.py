@@ -83,7 +83,7 @@ class Moves:
         others = [thing for thing in added.things if not isinstance(thing, Pod)]
         for thing in others:
             self._world.changes.set(thing)
-        known = {**self._world.priorities(), **added.priorities} if pods else {}
+        known = self._world.priorities(added.priorities) if pods or added.priorities else {}
         for pod in pods:
             name = name_of(pod)
             if self._world.picture.objects.find(Pod, *name) is not None:

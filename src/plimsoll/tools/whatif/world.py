@@ -6,7 +6,7 @@ Owns `World`: pods come and go, are bound and sent away, with their claims; ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -46,6 +46,8 @@ class World:
         #: Who was sent away since somebody last asked.
         self.evicted: list[Evicted] = []
         self.rules_made = 0
+        #: Priority classes that were added, by name.
+        self._classes: dict[str, Priority] = {}
 
     # -- looking things up
 
@@ -75,13 +77,15 @@ class World:
         since = "" if arrival else meta.creation_timestamp or ""
         return -(pod.spec.priority or 0), arrival, since, meta.namespace, meta.name
 
-    def priorities(self) -> dict[str, Priority]:
-        """The priority classes that pods of the cluster have, with their numbers."""
-        return {
+    def priorities(self, added: Mapping[str, Priority]) -> dict[str, Priority]:
+        """The priority classes that were added, and those that pods of the cluster have."""
+        self._classes = {**self._classes, **added}
+        used = {
             pod.spec.priority_class_name: Priority(pod.spec.priority, pod.spec.preemption_policy)
             for pod in self.picture.pods
             if pod.spec.priority_class_name and pod.spec.priority is not None
         }
+        return {**used, **self._classes}
 
     # -- what happens to pods
 
@@ -178,12 +182,13 @@ class World:
 
     # -- going back
 
-    def mark(self) -> tuple[Mark, int]:
-        return self.changes.mark(), len(self.evicted)
+    def mark(self) -> tuple[Mark, int, dict[str, Priority]]:
+        return self.changes.mark(), len(self.evicted), self._classes
 
-    def undo(self, mark: tuple[Mark, int]) -> None:
+    def undo(self, mark: tuple[Mark, int, dict[str, Priority]]) -> None:
         self.changes.undo(mark[0])
         del self.evicted[mark[1] :]
+        self._classes = mark[2]
 
 
 def _pool_of(slice: ResourceSlice) -> tuple[str, str]:

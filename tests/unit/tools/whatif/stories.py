@@ -1,0 +1,112 @@
+"""Plays what a real kube-scheduler 1.36 was given into a cluster in memory, step by step.
+
+A story is a folder with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`: what
+was done and what came of it). `play` repeats the steps under `--as kube-1.36` and lists what is predicted
+otherwise: which node a pod got, or that it got none, and the sentence it was told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.whatif import STOCK, Whatif
+
+Tree = dict[str, Any]
+STORIES = Path(__file__).resolve().parents[5] / "shared" / "usecases"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STOCK = STOCK["kube-1.36"]
+#: The part of a claim's name that a server makes up.
+_GENERATED = re.compile(r"\b([a-z0-9]+-c-)[a-z0-9]{5}\b")
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A pod for which the prediction is not what happened."""
+
+    pod: str
+    theirs: str
+    ours: str
+
+
+class Play:
+    """One story as it is played."""
+
+    def __init__(self, folder: Path) -> None:
+        self.namespace = f"uc-{folder.name}"
+        self.objects = iter(list(yaml.load_all((folder / "input.yaml").read_text(), _LOADER)))
+        self.result: Tree = yaml.load((folder / "result.yaml").read_text(), _LOADER)
+        self.whatif = self._new(Objects())
+        self.why: dict[tuple[str, str], str] = {}
+        self.wrong: list[Wrong] = []
+
+    @staticmethod
+    def _new(objects: Objects) -> Whatif:
+        return Whatif(_STOCK.picture(Picture(objects)), settings=_STOCK.settings(Settings.default()))
+
+    def run(self) -> list[Wrong]:
+        for step in self.result["steps"]:
+            verb, _, rest = step.get("step", "").partition(" ")
+            if verb == "create":
+                tree = next(self.objects)
+                if step["http"] == 201:
+                    self.whatif.add(tree)
+                    self.schedule()
+            elif verb == "wait":
+                self.compare(rest, step)
+            elif verb == "delete":
+                kind, _, name = rest.partition("/")
+                self.whatif.remove(f"{kind}/{self.namespace}/{name}")
+                self.schedule()
+            elif "restart" in step:
+                self.whatif = self._new(self.whatif.picture.objects.copy())
+            elif "update_http" in step:
+                self.whatif.add(self._grown("n-su-s"))
+            elif "status_update_http" in step:
+                self.whatif.add(self._allocated("pre"))
+        return self.wrong
+
+    def schedule(self) -> None:
+        outcome = self.whatif.schedule()
+        self.why = {pending.pod: pending.why for pending in outcome.pending}
+
+    def compare(self, name: str, step: Tree) -> None:
+        pod = self.whatif.picture.objects.find(Pod, self.namespace, name)
+        ours = "gone" if pod is None else pod.spec.node_name or self.why.get((self.namespace, name), "?")
+        theirs = step["nodeName"] or (step["PodScheduled"] or {}).get("message", "")
+        theirs = _GENERATED.sub(r"\1whatif", theirs)
+        if pod is not None and not pod.spec.node_name and not step["nodeName"]:
+            # What preemption has to say comes after the reasons, and is not part of the prediction; a pod that
+            # waits for its claim is told nothing there.
+            if theirs.startswith(ours) or not theirs:
+                return
+        if ours != theirs:
+            self.wrong.append(Wrong(name, theirs, ours))
+
+    def _grown(self, name: str) -> ResourceSlice:
+        """The mapping of a device in use grows from 3 to 7 cpu."""
+        old = self.whatif.picture.objects.find(ResourceSlice, "", name)
+        assert old is not None and old.spec.devices
+        device = old.spec.devices[0]
+        mapping = device.node_allocatable_resource_mappings["cpu"]
+        grown = replace(mapping, allocation_multiplier=Quantity.parse("7"))
+        device = replace(device, node_allocatable_resource_mappings={"cpu": grown})
+        spec = replace(old.spec, devices=(device,), pool=replace(old.spec.pool, generation=2))
+        return replace(old, spec=spec)
+
+    def _allocated(self, name: str) -> ResourceClaim:
+        """A claim is allocated before any pod names it."""
+        recorded = codec.convert(self.result["resourceclaims"][0], ResourceClaim)
+        old = self.whatif.picture.claim(name, self.namespace)
+        return replace(old, status=ResourceClaimStatus(recorded.status.allocation))
