@@ -21,14 +21,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Node
+from plimsoll.api.forms import Policy
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quantity import INT64_MAX, ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.lines import Entry, Line, Rule
 from plimsoll.ledger.node import NodeLedger
-from plimsoll.ledger.units import PLAIN, PODS, is_counted, quantity_of, unit_of
+from plimsoll.ledger.units import PLAIN, PODS, is_counted, nano_of, quantity_of, unit_of
 from plimsoll.tools.picture import Picture
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
@@ -197,13 +198,56 @@ def entry_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
     """What a pod takes by itself: requests, claims and overhead of each resource, in whole units."""
     if not entry.bills and not entry.pod.spec.overhead:
         return {name: (amount, 0, 0) for name, amount in entry.units.items()}
+    return simple_columns(entry) or full_columns(entry)
+
+
+def simple_columns(entry: Entry) -> dict[str, tuple[int, int, int]] | None:
+    """The usual case without walking the lines: claims that are simply added, in whole units; else None.
+
+    Where claims and overhead are whole units, nothing is rounded in them, and the rest is by requests.
+    """
+    spec = entry.pod.spec
+    if spec.resources is not None or not entry.options.count_claims or entry.holds:
+        return None
+    claims: dict[str, int] = {}
+    overhead: dict[str, int] = {}
+    parts = [(overhead, name, amount, 1) for name, amount in spec.overhead.items()]
+    for bill in entry.bills:
+        for name, charge in bill.charge.resources.items():
+            if charge.quantity is not None:
+                if bill.policy(name) is not Policy.ADD_PER_CLAIM:
+                    return None
+                parts.append((claims, name, charge.quantity, 1))
+            if charge.per_pod is not None:
+                parts.append((overhead, name, charge.per_pod, 1))
+            if charge.per_container is not None:
+                parts.append((overhead, name, charge.per_container, len(bill.charge.containers)))
+    for total, name, amount, times in parts:
+        if is_counted(name):
+            unit, rest = divmod(amount.nano, nano_of(name, 1))
+            if rest or entry.units.get(name, INT64_MAX) >= INT64_MAX:
+                return None
+            total[name] = total.get(name, 0) + unit * times
+    found = {}
+    for name, units in entry.units.items():
+        mine, extra = claims.get(name, 0), overhead.get(name, 0)
+        found[name] = (units - mine - extra, mine, extra)
+    return found
+
+
+def full_columns(entry: Entry) -> dict[str, tuple[int, int, int]]:
+    """The same by the lines of the entry, one by one."""
     sums: dict[str, list[Quantity]] = {}
     for line in entry.lines:
         if line.counted and is_counted(line.resource):
             column = sums.setdefault(line.resource, [ZERO, ZERO, ZERO])
             place = column_of(line)
             column[place] = column[place] + line.amount
-    return {name: tuple(_round(name, amounts)) for name, amounts in sums.items()}  # type: ignore[misc]
+    found = {}
+    for name, amounts in sums.items():
+        requests, claims, overhead = _round(name, amounts)
+        found[name] = (requests, claims, overhead)
+    return found
 
 
 def column_of(line: Line) -> int:

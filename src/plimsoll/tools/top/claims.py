@@ -167,8 +167,9 @@ def _booked(picture: Picture, claim: ResourceClaim) -> tuple[str, tuple[ClaimCha
                 total[kind] = total.get(kind, 0) + holding.units(resource)
                 drawn[resource] = drawn.get(resource, 0) + unit_of(resource, holding.pool.consumed)
         for pod in places[place]:
-            lines = ledger.entries[pod].lines
-            inside |= {line.resource for line in lines if line.claim == name and not line.counted}
+            if ledger.entries[pod].pod.spec.resources is not None:
+                lines = ledger.entries[pod].lines
+                inside |= {line.resource for line in lines if line.claim == name and not line.counted}
     charges = tuple(
         ClaimCharge(resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None)
         for (resource, rule), amount in sorted(total.items())
@@ -180,7 +181,10 @@ def _booked(picture: Picture, claim: ResourceClaim) -> tuple[str, tuple[ClaimCha
 def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[str, str, int]]:
     """What pods are charged for a claim; what they draw from it is told elsewhere."""
     for pod in pods:
-        for holder in entry_holders(ledger.entries[pod]):
+        entry = ledger.entries[pod]
+        if all(bill.claim != claim for bill in entry.bills):
+            continue
+        for holder in entry_holders(entry):
             if holder.claim == claim and holder.rule != Rule.CONSUME_FROM.value:
                 yield holder.resource, holder.rule, holder.amount
 

@@ -85,7 +85,8 @@ def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
         shown = f"{', '.join(cell[:count])}, +{len(cell) - count} more"
         if len(shown) <= room:
             return shown
-    return f"{len(cell)}: {cell[0]}"[: room - 3] + "..."
+    extra = f", +{len(cell) - 1} more" if len(cell) > 1 else ""
+    return cell[0][: room - 3 - len(extra)] + "..." + extra
 
 
 def short_of(resource: str, units: int) -> str:
