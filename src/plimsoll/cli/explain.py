@@ -1,0 +1,64 @@
+"""`plimsoll explain`: why a pod is pending or where it is, why a claim has the devices it has."""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
+
+if TYPE_CHECKING:
+    from plimsoll.tools.report import Report
+
+
+@click.command(name="explain")
+@click.argument("subject", required=False, metavar="[POD | claim/NAME]")
+@click.option("--node", default="", metavar="NAME", help="One node, with every rule, not only the first.")
+@click.option("--all", "-v", "unfolded", is_flag=True, help="All groups, all names of nodes.")
+@cluster_options
+@output_options
+def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, form: Form) -> None:
+    """Say why a pod is pending or where it is, down to device and number, with the nearest fix.
+
+    SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without one, all pods that
+    wait are listed by reason. The exit code is 1 if something is pending.
+
+    \b
+    plimsoll explain trainer-0 -n ml
+    plimsoll explain ml/trainer-0 --node node-17
+    plimsoll explain claim/trainer-0-gpu -n ml
+    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll explain -f -
+    """
+    from plimsoll.errors import InputError
+    from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
+    from plimsoll.tools.explain.subjects import read_subject
+
+    picture = where.picture()
+    report: Report
+    with Progress() as progress:
+        progress.tick("asking the nodes", 0, 0)
+        if not subject:
+            if node:
+                raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
+            pending = explain_pending(picture, namespace=where.namespace)
+            report, waits = pending, bool(pending.count)
+        else:
+            kind, namespace, name = read_subject(subject, where.namespace)
+            if kind == "claim":
+                if node:
+                    raise InputError("--node is for pods: plimsoll explain POD --node NAME")
+                claim = picture.claim(name, namespace)
+                report = explain_claim(picture, claim, unfolded=unfolded)
+                waits = claim.status.allocation is None
+            elif node:
+                on_node = explain_node(picture, picture.pod(name, namespace), node)
+                report, waits = on_node, not on_node.fits
+            else:
+                pod = picture.pod(name, namespace)
+                report, waits = explain_pod(picture, pod, unfolded=unfolded), not pod.spec.node_name
+    write_report(report, form)
+    sys.exit(1 if waits else 0)

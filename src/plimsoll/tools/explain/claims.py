@@ -1,0 +1,161 @@
+"""Why a claim has the devices it has, why it keeps them, or where it could get some.
+
+Owns `explain_claim`. A claim is allocated only when a pod uses it; one that nobody uses waits for that and
+for nothing else. Where it would fit is asked as for a pod that asks for nothing but the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.core import Pod, PodResourceClaim, PodSpec
+from plimsoll.api.identity import claim_name
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.schedule.binding.conditions import render_unplaced
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.placement import Placement
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.explain.fix import Fix, Step
+from plimsoll.tools.explain.fixes import find_fixes
+from plimsoll.tools.explain.groups import STATES, group_nodes
+from plimsoll.tools.explain.missing import fix_missing
+from plimsoll.tools.explain.placed import tell_charge, tell_device
+from plimsoll.tools.explain.text import Do, Say, number
+from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.explain.trial import try_pod
+from plimsoll.tools.explain.users import users_of
+from plimsoll.tools.explain.verdict import ClaimExplanation, Section, Verdict
+from plimsoll.tools.explain.view import View, full_name
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import holders
+
+
+def explain_claim(
+    picture: Picture, claim: ResourceClaim, *, settings: Settings | None = None, unfolded: bool = False
+) -> ClaimExplanation:
+    """Why a claim has devices, or why it has none and where it could get some."""
+    settings = settings or Settings.default()
+    if claim.status.allocation is not None:
+        return _explain_allocated(picture, claim)
+    return _explain_waiting(picture, claim, settings, unfolded)
+
+
+# -- allocated
+
+
+def _explain_allocated(picture: Picture, claim: ResourceClaim) -> ClaimExplanation:
+    allocation = claim.status.allocation
+    assert allocation is not None, "asked for allocated claims only"
+    users = list(_users(picture, claim))
+    alive = [branch for branch in users if branch.kind is not Say.USER_GONE]
+    results = allocation.devices.results
+    sections = [Section("devices", tuple(tell_device(claim, result) for result in results))]
+    if users:
+        sections.append(Section("reserved for", tuple(users)))
+    charges = tuple(_charges(picture, claim))
+    if charges:
+        sections.append(Section("charged", charges))
+    notes = []
+    if claim.metadata.deletion_timestamp is not None:
+        notes.append("it is being deleted; its devices are free once no pod uses it")
+    held = number(len(results), "device")
+    fixes: tuple[Fix, ...] = ()
+    if alive:
+        summary = f"holds {held}; kept because {number(len(alive), 'pod')} may use it"
+    elif users:
+        summary = f"holds {held}, but every pod it is reserved for is gone or has ended"
+        notes.append(
+            "the reservations are stale: kube-controller-manager's resourceclaim controller removes them"
+        )
+    else:
+        summary = f"holds {held} although it is reserved for no pod"
+    if not alive:
+        devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
+        facts = {"claim": claim_name(claim), "devices": devices}
+        fixes = (Fix((Step(Do.REMOVE_CLAIM, facts, claim),)),)
+    return ClaimExplanation(
+        claim_name(claim),
+        Verdict.ALLOCATED,
+        summary,
+        fixes=fixes,
+        sections=tuple(sections),
+        notes=tuple(notes),
+    )
+
+
+def _users(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
+    namespace = claim.metadata.namespace
+    alive = {pod.metadata.uid: pod for pod in picture.pods if pod.metadata.namespace == namespace}
+    for user in claim.status.reserved_for:
+        pod, name = alive.get(user.uid), f"{namespace}/{user.name}"
+        if pod is None:
+            yield Branch(Say.USER_GONE, {"pod": name})
+        elif not pod.spec.node_name:
+            yield Branch(Say.USER_WAITS, {"pod": name})
+        else:
+            yield Branch(Say.USER, {"pod": name, "node": pod.spec.node_name})
+
+
+def _charges(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
+    nodes = {pod.spec.node_name for pod in users_of(picture, claim.metadata.namespace, claim.metadata.name)}
+    for node in sorted(name for name in nodes if name):
+        if picture.snapshot.place_of(node) is None:
+            continue
+        for holder in holders(picture, node):
+            if (holder.namespace, holder.claim) == (claim.metadata.namespace, claim.metadata.name):
+                yield tell_charge(holder)
+
+
+# -- waiting
+
+
+def _explain_waiting(
+    picture: Picture, claim: ResourceClaim, settings: Settings, unfolded: bool
+) -> ClaimExplanation:
+    users = users_of(picture, claim.metadata.namespace, claim.metadata.name)
+    waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
+    name, verdict = claim_name(claim), Verdict.PENDING if users else Verdict.UNUSED
+    if waiting:
+        summary = f"waits with {number(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
+        notes = [f"the pod's own rules count, too: plimsoll explain {waiting[0]}"]
+    elif users:
+        summary = f"has no devices, although pod {full_name(users[0])} is on a node with it"
+        notes = []
+    else:
+        summary = "no pod uses it: a claim is allocated only when a pod that uses it is scheduled"
+        notes = []
+    task = read_task(_only(claim), picture.snapshot)
+    if isinstance(task, NodeReason):
+        fix = fix_missing(picture, _only(claim), task)
+        why = f"by itself: {render(task)}"
+        return ClaimExplanation(
+            name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
+        )
+    view = View(picture, task, settings)
+    trial = try_pod(task, picture.snapshot, settings)
+    if isinstance(trial.outcome, Placement):
+        got = trial.outcome.allocations[claim.metadata.name].devices.results
+        branches = tuple(tell_device(claim, result) for result in got)
+        where = f"by itself it could be served now, on node {trial.outcome.node}"
+        return ClaimExplanation(
+            name, verdict, summary, sections=(Section(where, branches),), notes=tuple(notes)
+        )
+    groups = group_nodes(view, trial, 10**9 if unfolded else STATES)
+    return ClaimExplanation(
+        name,
+        Verdict.PENDING,
+        summary,
+        fixes=find_fixes(view, groups),
+        groups=groups,
+        notes=(f"by itself: {render_unplaced(trial.outcome)}", *notes),
+        unfolded=unfolded,
+    )
+
+
+def _only(claim: ResourceClaim) -> Pod:
+    """A pod that asks for nothing but a claim."""
+    reference = PodResourceClaim(name="claim", resource_claim_name=claim.metadata.name)
+    meta = ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
+    return Pod(metadata=meta, spec=PodSpec(resource_claims=(reference,)))

@@ -1,0 +1,345 @@
+"""What the search for devices has to say: request, device, rule, numbers.
+
+Owns reading the values that an exact answer about a node carries (a Refusal, a Fault or a GaveUp of the
+allocator, Reasons of the ledger) into branches. Numbers come from those values and from the devices
+themselves, never from texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from plimsoll.allocate import DeviceId, Fault, GaveUp, Refusal
+from plimsoll.allocate.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
+from plimsoll.allocate.devices.node import Entry, NodeDevices, bits_of
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocate.reasons.refusal import (
+    BudgetShortage,
+    CapacityShortage,
+    ConstraintConflict,
+    CounterShortage,
+    Removal,
+    RequestRefusal,
+    Rule,
+    SelectorRefusal,
+    TaintRefusal,
+)
+from plimsoll.api.identity import claim_name
+from plimsoll.api.quantity import Format, Quantity
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.texts import render as render_charge
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.reasons import NodeReason, Sentence
+from plimsoll.tools.explain.attributes import attributes_read, value_text
+from plimsoll.tools.explain.neighbours import terms_text
+from plimsoll.tools.explain.requests import Asked, asked_for
+from plimsoll.tools.explain.standing import lack_of, tell_lack
+from plimsoll.tools.explain.text import Say
+from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.explain.users import holders_of, pods_using
+from plimsoll.tools.explain.view import View
+from plimsoll.tools.top.books import text_of
+
+#: How many devices are named one by one.
+NAMED = 3
+_CAPACITY = {
+    UNDEFINED: Say.CAPACITY_UNDEFINED,
+    ABOVE_MAX: Say.CAPACITY_MAX,
+    NO_VALID_VALUE: Say.CAPACITY_VALID,
+    OFF_STEP: Say.CAPACITY_STEP,
+    SHORT: Say.CAPACITY_SHORT,
+}
+_FAR = 10**9
+
+
+# -- which answers are alike, and which is nearest
+
+
+def signature(reasons: Sequence[NodeReason]) -> Hashable:
+    """Equal for answers that are told together: the same rules, whatever the numbers."""
+    return tuple((reason.sentence, reason.code, _inner(reason.because)) for reason in reasons)
+
+
+def _inner(because: object) -> Hashable:
+    if isinstance(because, Refusal):
+        requests = tuple(
+            (request.claim, request.request, tuple(_removal_kind(each) for each in request.removals))
+            for request in because.requests
+            if not request.served
+        )
+        pools = tuple(sorted({(pool.pool.driver, pool.standing) for pool in because.pools}))
+        groups = tuple((group.attribute, group.requests) for group in because.groups)
+        return requests, because.together, groups, pools
+    if isinstance(because, Reason):
+        return because.cause, because.resource, because.claim, because.resolvable
+    return str(because) if isinstance(because, Fault) else ()
+
+
+def _removal_kind(removal: Removal) -> Hashable:
+    detail = removal.detail
+    if isinstance(detail, CapacityShortage):
+        return removal.rule, detail.rule, detail.name
+    if isinstance(detail, TaintRefusal):
+        return removal.rule, detail.taint.key
+    if isinstance(detail, CounterShortage):
+        return removal.rule, detail.counter
+    return removal.rule
+
+
+def distance(reasons: Sequence[NodeReason]) -> int:
+    """How far a node is from passing: devices that are missing, or parts of an amount."""
+    return sum(_distance(reason.because) for reason in reasons)
+
+
+def _distance(because: object) -> int:
+    if isinstance(because, Refusal):
+        if because.allocated_elsewhere is not None:
+            return _FAR
+        missing = sum(_missing(request) for request in because.requests if not request.served)
+        return missing if not because.together else 0
+    if isinstance(because, Reason):
+        return lack_of(because)
+    return _FAR
+
+
+def _missing(request: RequestRefusal) -> int:
+    """In millionths of a device; one that failed at a late rule is nearer than one that failed early."""
+    last = max((list(Rule).index(removal.rule) for removal in request.removals), default=-1)
+    return (max(request.wanted, 1) - min(request.left, request.wanted)) * 1_000_000 - last
+
+
+# -- telling
+
+
+def tell_reasons(view: View, reasons: Sequence[NodeReason], place: int) -> tuple[Branch, ...]:
+    """What was said about devices and books on one node."""
+    return tuple(branch for reason in reasons for branch in _tell(view, reason, place))
+
+
+def _tell(view: View, reason: NodeReason, place: int) -> Iterator[Branch]:
+    because = reason.because
+    if reason.sentence is Sentence.CLAIM_ELSEWHERE:
+        yield from _elsewhere(view)
+    elif isinstance(because, Refusal):
+        yield from tell_refusal(view, because, place)
+    elif isinstance(because, Reason):
+        yield _tell_charge(view, because, place)
+    elif isinstance(because, GaveUp):
+        yield Branch(Say.GAVE_UP, {"steps": because.steps})
+    elif isinstance(because, Fault):
+        yield Branch(Say.TOLD, {"text": str(because)})
+
+
+def _elsewhere(view: View) -> Iterator[Branch]:
+    for claim in view.task.claims:
+        allocation = claim.status.allocation
+        if allocation is not None and allocation.node_selector is not None:
+            where = terms_text(allocation.node_selector)
+            yield Branch(Say.ELSEWHERE, {"claim": claim_name(claim), "where": where})
+
+
+def _tell_charge(view: View, reason: Reason, place: int) -> Branch:
+    name = reason.resource
+    match reason.cause:
+        case Cause.INSUFFICIENT | Cause.TOO_MANY_PODS:
+            return tell_lack(view, reason, place)
+        case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
+            full = f"{reason.namespace}/{reason.claim}"
+            pods = pods_using(view.picture, reason.namespace, reason.claim, view.pod)
+            return Branch(Say.CLAIM_USED, {"claim": full, "pods": pods or ("another pod",)})
+        case Cause.POOL_EXHAUSTED:
+            facts = {
+                part: text_of(name, getattr(reason, part) or 0) for part in ("had", "capacity", "wanted")
+            }
+            return Branch(Say.POOL_EXHAUSTED, {"claim": reason.claim, "resource": name, **facts})
+        case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
+            facts = {part: text_of(name, getattr(reason, part) or 0) for part in ("capacity", "wanted")}
+            what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
+            return Branch(Say.POD_LEVEL, {"what": what, "resource": name, **facts})
+    return Branch(Say.TOLD, {"text": render_charge(reason)})
+
+
+def tell_refusal(view: View, refusal: Refusal, place: int) -> Iterator[Branch]:
+    """The tree of a refusal, with what the devices themselves say."""
+    for pool in refusal.pools:
+        yield Branch(Say.POOL, {"pool": pool.pool, "standing": pool.standing, "why": pool.reason})
+    for request in refusal.requests:
+        if not request.served:
+            yield _tell_request(view, request, place)
+    if not refusal.together:
+        return
+    children = [
+        Branch(
+            Say.GROUP_DISTINCT if group.distinct else Say.GROUP_MATCH,
+            {
+                "requests": group.requests,
+                "wanted": group.wanted,
+                "attribute": group.attribute,
+                "had": group.had,
+            },
+        )
+        for group in refusal.groups
+    ]
+    if refusal.stuck is not None and not children:
+        held = tuple(f"{request} has {device}" for _, request, device in refusal.stuck.held)
+        inner = _tell_request(view, refusal.stuck.request, place)
+        children.append(Branch(Say.STUCK, {"held": held}, (inner,)) if held else inner)
+    yield Branch(Say.TOGETHER, {}, tuple(children))
+
+
+def _tell_request(view: View, request: RequestRefusal, place: int) -> Branch:
+    facts: dict[str, object] = {
+        "claim": request.claim,
+        "request": request.request,
+        "wanted": "all matching" if request.takes_all else request.wanted,
+        "left": request.left,
+        "devices": request.devices,
+    }
+    if not request.devices:
+        return Branch(Say.NO_DEVICES, facts)
+    asked = asked_for(view, request)
+    devices = view.snapshot.inventory.devices_for(view.node(place))
+    children: list[Branch] = []
+    for removal in request.removals:
+        if removal.rule in (Rule.CLASS_SELECTOR, Rule.REQUEST_SELECTOR) and not isinstance(devices, Fault):
+            children += _tell_selectors(asked, devices, removal)
+        else:
+            children.append(_tell_removal(view, removal, devices, asked))
+    if request.conflict is not None:
+        device, conflict = request.conflict
+        inner = _tell_conflict(Removal(Rule.CONSTRAINT, 1, device, conflict), conflict)
+        children.append(Branch(Say.AT_MOST, {"count": request.largest_group or 0}, (inner,)))
+    return Branch(Say.REQUEST, facts, tuple(children))
+
+
+def _tell_selectors(asked: Asked, devices: NodeDevices, removal: Removal) -> Iterator[Branch]:
+    """How many devices each selector took away, and how near the nearest came."""
+    of_class = removal.rule is Rule.CLASS_SELECTOR
+    classes, own = asked.class_selectors, asked.selectors
+    before = devices.all
+    for number, after in enumerate(devices.select(classes, own).survivors):
+        gone, before = before & ~after, after
+        if not gone or (number < len(classes)) != of_class:
+            continue
+        index = number if of_class else number - len(classes)
+        expression = (classes if of_class else own)[index]
+        detail = removal.detail
+        last = isinstance(detail, SelectorRefusal) and detail.index == index
+        entry = _entry(devices, removal.device) if last else devices.entries[bits_of(gone)[0]]
+        facts: dict[str, object] = {"count": gone.bit_count(), "expression": expression, "index": index}
+        facts["device_class"] = asked.device_class
+        kind = Say.CLASS_SELECTOR if of_class else Say.REQUEST_SELECTOR
+        yield Branch(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
+
+
+def _nearest(entry: Entry, expression: str) -> Branch:
+    values = tuple(
+        f"{name}={value_text(value)}"
+        for name, value in attributes_read(expression, entry.id.driver, entry.device)
+    )
+    if not values:
+        return Branch(Say.NEAREST_BARE, {"device": entry.id})
+    return Branch(Say.NEAREST_DEVICE, {"device": entry.id, "attributes": values})
+
+
+def _entry(devices: NodeDevices, device: DeviceId) -> Entry | None:
+    number = devices.index.get(device.pool_id, {}).get(device.device)
+    return None if number is None else devices.entries[number]
+
+
+def _tell_removal(view: View, removal: Removal, devices: NodeDevices | Fault, asked: Asked) -> Branch:
+    count, device, detail = removal.count, removal.device, removal.detail
+    facts: dict[str, object] = {"count": count, "device": device}
+    match detail:
+        case CapacityShortage(rule, name, wanted, had):
+            return Branch(_CAPACITY[rule], facts | {"name": name, "wanted": wanted, "had": had})
+        case CounterShortage("", "", _, _):
+            return Branch(Say.COUNTERS_OFF, facts)
+        case CounterShortage(counter_set, counter, amount, left):
+            numbers = {"wanted": _plain(amount), "had": _plain(left)}
+            return Branch(Say.COUNTER, facts | {"counter": f"{counter_set}/{counter}", **numbers})
+        case ConstraintConflict():
+            return _tell_conflict(removal, detail)
+        case BudgetShortage(line, resource, amount, left):
+            texts = {"wanted": text_of(resource, amount), "had": text_of(resource, left)}
+            return Branch(Say.BUDGET, facts | {"resource": resource, "line": line, **texts})
+        case TaintRefusal(taint):
+            value = f"={taint.value}" if taint.value else ""
+            return Branch(Say.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"})
+    if removal.rule is Rule.TAKEN:
+        return Branch(Say.TAKEN, {"count": count}, tuple(_takers(view, devices, asked)))
+    return Branch(_BARE[removal.rule], facts)
+
+
+_BARE = {
+    Rule.PICKED: Say.PICKED,
+    Rule.BINDING: Say.BINDING_OFF,
+    Rule.NODE: Say.NOT_FOR_NODE,
+    Rule.FAILED: Say.FAILED,
+}
+
+
+def _takers(view: View, devices: NodeDevices | Fault, asked: Asked) -> Iterator[Branch]:
+    """Who has the devices that would do."""
+    if isinstance(devices, Fault):
+        return
+    taken = (
+        Usage(devices, view.snapshot.state).taken
+        & devices.select(asked.class_selectors, asked.selectors).mask
+    )
+    wanted = [devices.entries[number].id for number in bits_of(taken)[:NAMED]]
+    for device, claim in sorted(holders_of(view.picture, wanted).items()):
+        yield Branch(Say.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
+
+
+def _tell_conflict(removal: Removal, conflict: ConstraintConflict) -> Branch:
+    facts: dict[str, object] = {
+        "count": removal.count,
+        "device": removal.device,
+        "attribute": conflict.attribute,
+        "values": conflict.values,
+    }
+    if not conflict.values:
+        return Branch(Say.CONSTRAINT_NONE, facts)
+    if conflict.other is None:
+        return Branch(Say.CONSTRAINT, facts)
+    kind = Say.DISTINCT if conflict.distinct else Say.MATCH
+    return Branch(kind, facts | {"other": conflict.other, "theirs": conflict.other_values})
+
+
+def _plain(nano: int) -> Quantity:
+    return Quantity(nano, Format.DECIMAL_SI, None)
+
+
+# -- the whole cluster
+
+
+def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: frozenset[int]) -> Branch:
+    """How many devices of all nodes would do, and how many of them are free; `elsewhere` are places that
+    other rules take away."""
+    matching: set[DeviceId] = set()
+    taken: set[DeviceId] = set()
+    beyond: set[DeviceId] = set()
+    looked_at = 0
+    for place in view.snapshot.places():
+        devices = view.snapshot.inventory.devices_for(view.node(place))
+        if isinstance(devices, Fault) or not devices.entries:
+            continue
+        looked_at += len(devices.entries)
+        mask = devices.select(asked.class_selectors, asked.selectors).mask
+        if not mask:
+            continue
+        held = Usage(devices, view.snapshot.state).taken
+        for number in bits_of(mask):
+            device = devices.entries[number].id
+            matching.add(device)
+            if held >> number & 1:
+                taken.add(device)
+            elif place in elsewhere:
+                beyond.add(device)
+    facts: dict[str, object] = {"request": asked.name, "claim": claim_name(claim), "devices": looked_at}
+    if not matching:
+        return Branch(Say.NOWHERE if looked_at else Say.NOWHERE_AT_ALL, facts)
+    tail = f", {len(beyond)} of them on nodes that other rules take away" if beyond else ""
+    facts |= {"all": len(matching), "taken": len(taken), "free": len(matching - taken), "tail": tail}
+    return Branch(Say.EVERYWHERE, facts)

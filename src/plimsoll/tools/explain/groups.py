@@ -1,0 +1,141 @@
+"""Nodes that refuse a pod for the same reason, told once.
+
+Owns `group_nodes`. Rules are asked for all nodes at once; what they have to say in numbers is asked only for
+the node of each group that came nearest. Of devices, one node is looked into for each state that devices are
+in; where there are too many states, the largest are, and the rest is told by its sentence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from plimsoll.allocate import Fault, Refusal
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.schedule.devices import DevicesFilter
+from plimsoll.schedule.filters.filter import Filter
+from plimsoll.schedule.reasons import NodeReason, Rule, render
+from plimsoll.tools.explain.devices import distance, signature, tell_reasons
+from plimsoll.tools.explain.neighbours import InterPodTeller, PortTeller, SpreadTeller, VolumeTeller
+from plimsoll.tools.explain.standing import (
+    AffinityTeller,
+    CordonTeller,
+    FeatureTeller,
+    ResourceTeller,
+    TaintTeller,
+)
+from plimsoll.tools.explain.text import Say
+from plimsoll.tools.explain.tree import Branch, Group
+from plimsoll.tools.explain.trial import Taken, Trial
+from plimsoll.tools.explain.view import Teller, View
+
+TELLERS: Mapping[Rule, type[Teller]] = {
+    Rule.UNSCHEDULABLE: CordonTeller,
+    Rule.TAINTS: TaintTeller,
+    Rule.NODE_AFFINITY: AffinityTeller,
+    Rule.PORTS: PortTeller,
+    Rule.RESOURCES: ResourceTeller,
+    Rule.VOLUME_RESTRICTIONS: VolumeTeller,
+    Rule.VOLUME_LIMITS: VolumeTeller,
+    Rule.VOLUME_BINDING: VolumeTeller,
+    Rule.VOLUME_ZONE: VolumeTeller,
+    Rule.SPREAD: SpreadTeller,
+    Rule.INTER_POD: InterPodTeller,
+    Rule.DECLARED_FEATURES: FeatureTeller,
+}
+#: In how many states of devices a node is looked into.
+STATES = 128
+
+
+def group_nodes(view: View, trial: Trial, states: int = STATES) -> tuple[Group, ...]:
+    """The groups of an attempt, those that are nearest to passing first within their rule."""
+    groups = [group for taken in trial.taken for group in group_taken(view, taken)]
+    if trial.devices is not None and trial.refused:
+        groups += group_refused(view, trial.devices, trial.refused, states)
+    return tuple(groups)
+
+
+def group_taken(view: View, taken: Taken) -> list[Group]:
+    """The places that one rule took away, alike ones together."""
+    places = np.flatnonzero(taken.places).tolist()
+    teller = TELLERS.get(taken.rule.rule, Teller)(view, taken.rule, places)
+    alike: dict[Hashable, list[int]] = {}
+    for place in places:
+        alike.setdefault(teller.key(place), []).append(place)
+    ranked = [_nearest_first(view, members, teller.distance) for members in alike.values()]
+    ranked.sort(key=lambda members: teller.distance(members[0]))
+    return [
+        _group(view, taken.rule, taken.rule.why_not(members[0]), members, teller.tell(members[0], members))
+        for members in ranked
+    ]
+
+
+def _nearest_first(view: View, places: Iterable[int], far: object) -> list[int]:
+    assert callable(far), "a distance"
+    return sorted(places, key=lambda place: (far(place), view.name(place)))
+
+
+def _group(
+    view: View,
+    rule: Filter,
+    reasons: Sequence[NodeReason],
+    places: Sequence[int],
+    branches: tuple[Branch, ...],
+) -> Group:
+    return Group(
+        rule.rule,
+        tuple(reasons),
+        ", ".join(dict.fromkeys(map(render, reasons))),
+        tuple(map(view.name, places)),
+        branches,
+        all(reason.resolvable for reason in reasons),
+    )
+
+
+# -- devices
+
+
+def group_refused(
+    view: View, devices: DevicesFilter, refused: Mapping[int, tuple[NodeReason, ...]], states: int = STATES
+) -> list[Group]:
+    """The places that were refused for devices or for what they charge."""
+    alike: dict[Hashable, list[int]] = {}
+    answers: dict[int, tuple[NodeReason, ...]] = {}
+    unknown: dict[Hashable, list[int]] = {}
+    for place, reasons in refused.items():
+        if any(isinstance(reason.because, Refusal) for reason in reasons):
+            told = tuple((render(reason), reason.code) for reason in reasons)
+            unknown.setdefault((told, device_state(view, place)), []).append(place)
+        else:
+            alike.setdefault(signature(reasons), []).append(place)
+            answers[place] = reasons
+    rest: list[int] = []
+    for number, members in enumerate(sorted(unknown.values(), key=len, reverse=True)):
+        if number >= states:
+            rest += members
+            continue
+        explained = devices.why_not(members[0])
+        alike.setdefault(signature(explained), []).extend(members)
+        answers.update(dict.fromkeys(members, explained))
+    ranked = [_nearest_first(view, each, lambda place: distance(answers[place])) for each in alike.values()]
+    ranked.sort(key=lambda members: (distance(answers[members[0]]), -len(members)))
+    groups = []
+    for members in ranked:
+        reasons = answers[members[0]]
+        groups.append(_group(view, devices, reasons, members, tell_reasons(view, reasons, members[0])))
+    if rest:
+        places = sorted(rest, key=view.name)
+        groups.append(_group(view, devices, refused[places[0]], places, (Branch(Say.NOT_LOOKED_INTO),)))
+    return groups
+
+
+def device_state(view: View, place: int) -> Hashable:
+    """Equal for nodes whose devices are alike, and taken alike."""
+    devices = view.snapshot.inventory.devices_for(view.node(place))
+    if isinstance(devices, Fault):
+        return str(devices)
+    alike: object = devices.likeness
+    if alike is None:  # devices of several nodes: alike are those that have the very same
+        alike = tuple(entry.id for entry in devices.entries)
+    return alike, Usage(devices, view.snapshot.state).likeness

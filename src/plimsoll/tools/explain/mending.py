@@ -1,0 +1,337 @@
+"""The next change that brings a pod nearer to a node, and the pod with that change made.
+
+Owns `mend`: from the reasons of the first rule that a node breaks to one step, and the task as it would be
+then. What cannot be changed in the pod or its claims alone (a driver that publishes nothing) is a step
+without a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from plimsoll.allocate import Fault, GaveUp, Refusal
+from plimsoll.allocate.devices.capacity import OFF_STEP, UNDEFINED
+from plimsoll.allocate.reasons.refusal import (
+    CapacityShortage,
+    ConstraintConflict,
+    Removal,
+    RequestRefusal,
+    TaintRefusal,
+)
+from plimsoll.allocate.reasons.refusal import Rule as DeviceRule
+from plimsoll.api.core import Pod, PodSpec, Taint, Toleration
+from plimsoll.api.identity import claim_name
+from plimsoll.api.resource import (
+    CapacityRequirements,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from plimsoll.ledger.units import quantity_of
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.filters.taints import UNSCHEDULABLE
+from plimsoll.schedule.reasons import NodeReason, Rule
+from plimsoll.schedule.task import Task
+from plimsoll.tools.explain.attributes import attributes_read, value_text
+from plimsoll.tools.explain.fix import Step
+from plimsoll.tools.explain.requests import asked_for
+from plimsoll.tools.explain.standing import had_text, hard_taints, taint_text, unmet, wish_text
+from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.users import pods_using
+from plimsoll.tools.explain.view import View
+from plimsoll.tools.top.books import text_of
+
+#: Taints that say that a node is in trouble: tolerating them helps nobody.
+_TROUBLE = "node.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Some steps, and the task after them; None if nothing in pod or claims would change it."""
+
+    steps: tuple[Step, ...]
+    task: Task | None = None
+
+
+def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+    """What to change about the first rule that a node breaks; None where nothing comes to mind."""
+    rule = reasons[0].rule
+    if rule is Rule.UNSCHEDULABLE:
+        node = view.name(place)
+        open_pod = _tolerating(task.pod, (UNSCHEDULABLE,))
+        return Mended((Step(Do.UNCORDON, {"node": node}, node),), with_pod(task, open_pod))
+    if rule is Rule.TAINTS:
+        return _mend_taints(view, task, place)
+    if rule is Rule.NODE_AFFINITY:
+        return _mend_labels(view, task, place)
+    if rule is Rule.DEVICES:
+        return _mend_devices(view, task, place, reasons)
+    return None
+
+
+def with_pod(task: Task, pod: Pod) -> Task:
+    return Task(pod, task.claims, task.options)
+
+
+def _with_spec(pod: Pod, spec: PodSpec) -> Pod:
+    return replace(pod, spec=spec)
+
+
+# -- nodes
+
+
+def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
+    more = tuple(
+        Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+        for taint in taints
+    )
+    return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+
+
+def _mend_taints(view: View, task: Task, place: int) -> Mended:
+    node = view.node(place)
+    taints = hard_taints(task.pod, node)
+    steps = tuple(
+        Step(
+            Do.HEAL_NODE if taint.key.startswith(_TROUBLE) else Do.TOLERATE,
+            {"taint": taint_text(taint), "node": node.metadata.name},
+            taint,
+        )
+        for taint in taints
+        if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # goes when it is opened
+    )
+    return Mended(steps, with_pod(task, _tolerating(task.pod, taints)))
+
+
+def _mend_labels(view: View, task: Task, place: int) -> Mended:
+    node = view.node(place)
+    wishes = unmet(task.pod, node)
+    steps = tuple(
+        Step(
+            Do.CHOOSE_LABEL,
+            {"wanted": wish_text(wish), "had": had_text(wish, node), "node": node.metadata.name},
+            wish,
+        )
+        for wish in wishes
+    )
+    spec = task.pod.spec
+    affinity = spec.affinity
+    if affinity is not None and affinity.node_affinity is not None:
+        affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=None))
+    return Mended(
+        steps, with_pod(task, _with_spec(task.pod, replace(spec, node_selector={}, affinity=affinity)))
+    )
+
+
+# -- books
+
+
+def _mend_charge(view: View, task: Task, place: int, reason: Reason) -> Mended | None:
+    name = reason.resource
+    match reason.cause:
+        case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
+            request = reason.cause is Cause.POD_LEVEL_REQUEST
+            facts = {
+                "what": "request" if request else "limit",
+                "resource": name,
+                "capacity": text_of(name, reason.capacity or 0),
+                "wanted": text_of(name, reason.wanted or 0),
+            }
+            return Mended((Step(Do.RAISE_BUDGET, facts, reason),), _raised(task, reason))
+        case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
+            pods = pods_using(view.picture, reason.namespace, reason.claim, view.pod)
+            used: dict[str, object] = {
+                "claim": f"{reason.namespace}/{reason.claim}",
+                "pods": pods or "the other pod",
+            }
+            return Mended((Step(Do.FREE_CLAIM, used, reason),))
+    return None
+
+
+def _raised(task: Task, reason: Reason) -> Task | None:
+    resources = task.pod.spec.resources
+    if resources is None:
+        return None
+    amount = quantity_of(reason.resource, reason.wanted or 0)
+    requests, limits = dict(resources.requests), dict(resources.limits)
+    if reason.cause is Cause.POD_LEVEL_REQUEST:
+        requests[reason.resource] = amount
+    if reason.resource in limits and limits[reason.resource] < amount:
+        limits[reason.resource] = amount
+    new = replace(resources, requests=requests, limits=limits)
+    return with_pod(task, _with_spec(task.pod, replace(task.pod.spec, resources=new)))
+
+
+# -- devices
+
+
+def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+    for reason in reasons:
+        because = reason.because
+        if isinstance(because, Reason):
+            found = _mend_charge(view, task, place, because)
+        elif isinstance(because, Refusal):
+            found = _mend_refusal(view, task, place, because)
+        elif isinstance(because, GaveUp):
+            found = Mended((Step(Do.RAISE_STEPS, {"steps": because.steps}),))
+        else:
+            found = None
+        if found is not None:
+            return found
+    return None
+
+
+def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mended | None:
+    for request in refusal.requests:
+        if not request.served:
+            if refusal.pools:
+                pool = refusal.pools[0]
+                facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
+                return Mended((Step(Do.COMPLETE_POOL, facts, pool),))
+            return _mend_request(view, task, place, request)
+    if refusal.groups:
+        group = refusal.groups[0]
+        told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
+        told["had"] = group.had
+        return Mended((Step(Do.RELAX_CONSTRAINT, told, group),), _unconstrained(task, group.attribute))
+    if refusal.stuck is not None:
+        return _mend_request(view, task, place, refusal.stuck.request)
+    return None
+
+
+def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -> Mended:
+    name = request.request
+    if not request.devices or not request.removals:
+        had = {"request": name, "wanted": request.wanted, "had": request.left, "node": view.name(place)}
+        return Mended((Step(Do.ADD_DEVICES, had, request),))
+    last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
+    if last.rule is DeviceRule.TAKEN:
+        had = {
+            "request": name,
+            "wanted": request.wanted,
+            "had": request.left + last.count,
+            "node": view.name(place),
+        }
+        return Mended((Step(Do.ADD_DEVICES, had, request),))
+    return _mend_removal(view, task, place, request, last)
+
+
+def _mend_removal(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+    name, detail = request.request, last.detail
+    facts: dict[str, object] = {"request": name, "device": last.device}
+    match detail:
+        case TaintRefusal(taint):
+            value = f"={taint.value}" if taint.value else ""
+            facts["taint"] = f"{taint.key}{value}:{taint.effect}"
+            toleration = DeviceToleration(
+                key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
+            )
+            changed = _changed(
+                task, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
+            )
+            return Mended((Step(Do.TOLERATE_DEVICE, facts, taint),), changed)
+        case CapacityShortage(rule, capacity, wanted, had) if rule != UNDEFINED:
+            facts |= {"name": capacity, "wanted": wanted, "had": had}
+            if rule == OFF_STEP or had.nano <= 0:
+                return Mended(
+                    (
+                        Step(
+                            Do.STEP_CAPACITY if rule == OFF_STEP else Do.ADD_DEVICES,
+                            _lack(view, request, place) | facts,
+                            request,
+                        ),
+                    )
+                )
+
+            def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
+                requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
+                return replace(body, capacity=CapacityRequirements(requests=requests))
+
+            return Mended((Step(Do.SHRINK_CAPACITY, facts, detail),), _changed(task, request, shrunk))
+        case ConstraintConflict():
+            told = {
+                "requests": (name,),
+                "attribute": detail.attribute,
+                "had": max(request.largest_group or 1, 1),
+            }
+            return Mended((Step(Do.RELAX_CONSTRAINT, told, detail),), _unconstrained(task, detail.attribute))
+    if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
+        return _mend_selector(view, task, place, request, last)
+    return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+
+
+def _lack(view: View, request: RequestRefusal, place: int) -> dict[str, object]:
+    return {
+        "request": request.request,
+        "wanted": request.wanted,
+        "had": request.left,
+        "node": view.name(place),
+    }
+
+
+def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+    asked = asked_for(view, request)
+    devices = view.snapshot.inventory.devices_for(view.node(place))
+    of_class = last.rule is DeviceRule.CLASS_SELECTOR
+    expression = getattr(last.detail, "expression", "")
+    shown = ""
+    if not isinstance(devices, Fault):
+        number = devices.index.get(last.device.pool_id, {}).get(last.device.device)
+        if number is not None:
+            entry = devices.entries[number]
+            values = attributes_read(expression, entry.id.driver, entry.device)
+            shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
+            shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
+    facts: dict[str, object] = {"request": request.request, "device": last.device, "attributes": shown}
+    if of_class:
+        facts |= {"device_class": asked.device_class, "near": ""}
+        return Mended((Step(Do.RELAX_CLASS, facts, last),))
+    facts |= {"expression": expression, "count": last.count}
+    index = getattr(last.detail, "index", 0)
+    changed = _changed(
+        task,
+        request,
+        lambda body: replace(
+            body, selectors=tuple(each for place, each in enumerate(body.selectors) if place != index)
+        ),
+    )
+    return Mended((Step(Do.RELAX_SELECTOR, facts, last),), changed)
+
+
+def _changed(task: Task, request: RequestRefusal, change: object) -> Task:
+    """The task with one request of one claim changed."""
+    assert callable(change), "a change"
+    head, _, tail = request.request.partition("/")
+
+    def claim_with(claim: ResourceClaim) -> ResourceClaim:
+        if claim_name(claim) != request.claim:
+            return claim
+        requests = []
+        for each in claim.spec.devices.requests:
+            if each.name == head and not tail and each.exactly is not None:
+                each = replace(each, exactly=change(each.exactly))
+            elif each.name == head:
+                subs = tuple(change(sub) if sub.name == tail else sub for sub in each.first_available)
+                each = replace(each, first_available=subs)
+            requests.append(each)
+        devices = replace(claim.spec.devices, requests=tuple(requests))
+        return replace(claim, spec=replace(claim.spec, devices=devices))
+
+    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)
+
+
+def _unconstrained(task: Task, attribute: str) -> Task:
+    def claim_with(claim: ResourceClaim) -> ResourceClaim:
+        kept = tuple(
+            each
+            for each in claim.spec.devices.constraints
+            if attribute not in (each.match_attribute, each.distinct_attribute)
+        )
+        devices = replace(claim.spec.devices, constraints=kept)
+        return replace(claim, spec=replace(claim.spec, devices=devices))
+
+    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)

@@ -1,0 +1,95 @@
+"""What keeps a pod from being tried at all, and what to do about it.
+
+Owns the fixes for reasons about the pod itself: gates, claims and classes that are not there, volumes that
+are not bound.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from plimsoll.schedule.reasons import NodeReason, Sentence
+from plimsoll.tools.explain.fix import Fix, Step
+from plimsoll.tools.explain.text import Do
+from plimsoll.tools.picture import Picture
+
+_VOLUMES = {
+    Sentence.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
+    Sentence.VOLUME_CLAIM_NOT_MADE: "wait for kube-controller-manager's ephemeral volume controller",
+    Sentence.VOLUME_CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
+    Sentence.VOLUME_CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
+    Sentence.VOLUME_CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
+    Sentence.VOLUME_CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
+    Sentence.VOLUME_CLAIM_WAITS: 'let kube-scheduler place the pod, or bind claim "{claim}" by hand',
+    Sentence.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
+    Sentence.VOLUME_CLASS_MODELESS: 'set volumeBindingMode of StorageClass "{storage_class}"',
+}
+
+
+def fix_gates(pod: Pod) -> Fix:
+    gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+    return Fix((Step(Do.REMOVE_GATES, {"gates": gates}, gates),), proven=False)
+
+
+def fix_missing(picture: Picture, pod: Pod, reason: NodeReason) -> Fix | None:
+    """What to do about a reason that holds for all nodes."""
+    step = _step(picture, pod, reason)
+    return None if step is None else Fix((step,))
+
+
+def _step(picture: Picture, pod: Pod, reason: NodeReason) -> Step | None:
+    facts, namespace = reason.facts, pod.metadata.namespace
+    if reason.sentence in _VOLUMES:
+        return Step(Do.VOLUME, {"text": _VOLUMES[reason.sentence].format_map(facts)})
+    match reason.sentence:
+        case Sentence.CLAIM_NOT_MADE:
+            return _template(picture, pod)
+        case Sentence.CLAIM_MISSING:
+            name = str(facts["claim"])
+            near = near_text(name, _names(picture, ResourceClaim, namespace))
+            return Step(Do.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
+        case Sentence.CLAIM_DELETED:
+            claim = picture.objects.find(ResourceClaim, namespace, str(facts["claim"]))
+            users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
+            held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
+            return Step(Do.WAIT_DELETION, {"claim": facts["claim"], "why": held})
+        case Sentence.CLAIM_NOT_OWNED:
+            name = str(facts["claim"]).rpartition("/")[2]
+            claim = picture.objects.find(ResourceClaim, namespace, name)
+            owners = claim.metadata.owner_references if claim is not None else ()
+            owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
+            return Step(Do.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
+        case Sentence.NO_CLASS:
+            name = str(facts["device_class"])
+            near = near_text(name, [each.metadata.name for each in picture.objects.all(DeviceClass)])
+            return Step(Do.CREATE_CLASS, {"device_class": name, "near": near}, name)
+    return None
+
+
+def _template(picture: Picture, pod: Pod) -> Step:
+    made = {status.name for status in pod.status.resource_claim_statuses}
+    namespace = pod.metadata.namespace
+    wanted = next(
+        reference.resource_claim_template_name or ""
+        for reference in pod.spec.resource_claims
+        if reference.resource_claim_name is None and reference.name not in made
+    )
+    facts: dict[str, object] = {"template": wanted, "namespace": namespace}
+    if picture.objects.find(ResourceClaimTemplate, namespace, wanted) is not None:
+        return Step(Do.MAKE_CLAIM, facts)
+    near = near_text(wanted, _names(picture, ResourceClaimTemplate, namespace))
+    return Step(Do.CREATE_TEMPLATE, facts | {"near": near}, wanted)
+
+
+def _names(picture: Picture, kind: type[ResourceClaim | ResourceClaimTemplate], namespace: str) -> list[str]:
+    return [each.metadata.name for each in picture.objects.all(kind) if each.metadata.namespace == namespace]
+
+
+def near_text(name: str, known: list[str]) -> str:
+    """Names that are there and look alike, or how many there are."""
+    near = get_close_matches(name, sorted(known), 3)
+    if near:
+        return f" (there is {', '.join(near)})"
+    return f" (there is {', '.join(sorted(known))})" if 0 < len(known) <= 3 else ""

@@ -1,0 +1,58 @@
+"""All pods that wait, one line each.
+
+Owns `summarize_pending` and `explain_pending`. Pods that placement treats alike are tried once: the
+scheduler's own memory of failed attempts answers for the rest, so thousands of pods cost little.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.core import Pod
+from plimsoll.schedule.binding.conditions import render_unplaced
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import schedule_one
+from plimsoll.schedule.hopeless import likeness
+from plimsoll.schedule.placement import Placement
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.explain.trial import throwaway_ids
+from plimsoll.tools.explain.verdict import PendingList
+from plimsoll.tools.explain.view import full_name
+from plimsoll.tools.picture import Picture
+
+
+def summarize_pending(
+    picture: Picture, *, namespace: str = "", settings: Settings | None = None
+) -> list[tuple[Pod, str]]:
+    """Each pod that waits and why, in one line; in the order of their names."""
+    settings = settings or Settings.default()
+    known: dict[bytes, str] = {}
+    waiting = [pod for pod in picture.waiting if namespace in ("", pod.metadata.namespace)]
+    waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    return [(pod, _line(picture, pod, settings, known)) for pod in waiting]
+
+
+def _line(picture: Picture, pod: Pod, settings: Settings, known: dict[bytes, str]) -> str:
+    if pod.spec.scheduling_gates:
+        return f"held back by gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
+    task = read_task(pod, picture.snapshot)
+    if isinstance(task, NodeReason):
+        return render(task)
+    alike = likeness(task)
+    if alike not in known:
+        outcome = schedule_one(task, picture.snapshot, settings, throwaway_ids())
+        if isinstance(outcome, Placement):
+            known[alike] = "fits now; waits for its scheduler"
+        else:
+            known[alike] = render_unplaced(outcome)
+    return known[alike]
+
+
+def explain_pending(
+    picture: Picture, *, namespace: str = "", settings: Settings | None = None
+) -> PendingList:
+    """All pods that wait, those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for pod, why in summarize_pending(picture, namespace=namespace, settings=settings):
+        groups.setdefault(why, []).append(full_name(pod))
+    ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return PendingList(tuple((why, tuple(pods)) for why, pods in ranked))

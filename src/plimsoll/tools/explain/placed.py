@@ -1,0 +1,247 @@
+"""Why a pod is where it is: its devices, what it is charged and by which rule, and how the node was chosen.
+
+Owns `explain_placed`. What was decided is read from the objects and the node's book. How the node compares
+with others is worked out from today's state, as if the pod were placed again, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from plimsoll.allocate import Allocation, DeviceId, Refusal, allocate_claims
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import AllocationDevice, DeviceRequest, ResourceClaim
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.node import NodeLedger, pod_key
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.devices import DevicesFilter
+from plimsoll.schedule.preemption.hypothesis import Hypothesis
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.score import SCORERS, score_nodes
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.sieve import Sieve
+from plimsoll.schedule.task import Task
+from plimsoll.tools.explain.devices import tell_refusal
+from plimsoll.tools.explain.text import Say, number
+from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.explain.trial import throwaway_ids
+from plimsoll.tools.explain.verdict import PodExplanation, Section, Verdict
+from plimsoll.tools.explain.view import View, full_name
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import Holder, book_of, entry_holders, text_of
+
+
+def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplanation:
+    """A pod that has a node."""
+    snapshot, node = picture.snapshot, pod.spec.node_name
+    name, place = full_name(pod), snapshot.place_of(node)
+    if place is None:
+        summary = f"bound to node {node}, which is not there: neither charged nor running anywhere known"
+        return PodExplanation(name, Verdict.PLACED, summary, node)
+    ledger = snapshot.ledger(place)
+    claims = _claims(picture, pod)
+    sections = []
+    devices = tuple(branch for claim in claims for branch in _devices(picture, pod, claim, place))
+    if devices:
+        sections.append(Section("devices", devices))
+    sections.append(Section(f"charged on node {node}", tuple(_charges(ledger, pod)) or (_nothing(),)))
+    sections.append(Section(f"left on node {node}", tuple(_headroom(ledger, pod))))
+    choice = _choice(picture, pod, claims, place, settings)
+    if choice is not None:
+        sections.append(choice)
+    what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
+    summary = f"on node {node} ({pod.status.phase or 'no phase yet'}{what})"
+    return PodExplanation(name, Verdict.PLACED, summary, node, sections=tuple(sections))
+
+
+def _claims(picture: Picture, pod: Pod) -> list[ResourceClaim]:
+    found = (
+        picture.objects.find(ResourceClaim, pod.metadata.namespace, name)
+        for name in dict.fromkeys(claim_names(pod).values())
+    )
+    return [claim for claim in found if claim is not None]
+
+
+# -- devices
+
+
+def _devices(picture: Picture, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Branch]:
+    allocation = claim.status.allocation
+    for result in allocation.devices.results if allocation is not None else ():
+        branch = tell_device(claim, result)
+        children = tuple(_earlier(picture, pod, claim, result, place))
+        yield Branch(branch.kind, branch.facts, (*branch.children, *children))
+
+
+def tell_device(claim: ResourceClaim, result: AllocationDevice) -> Branch:
+    """One device of a claim, and what of it."""
+    share = ""
+    if result.consumed_capacity:
+        amounts = ", ".join(f"{amount} {name}" for name, amount in sorted(result.consumed_capacity.items()))
+        share = f", a share with {amounts}"
+    elif result.share_id is not None:
+        share = ", a share"
+    if result.admin_access:
+        share += ", admin access"
+    request = f"{claim.metadata.name}/{result.request}"
+    return Branch(Say.DEVICE, {"request": request, "device": DeviceId.of(result), "share": share})
+
+
+def _earlier(
+    picture: Picture, pod: Pod, claim: ResourceClaim, result: AllocationDevice, place: int
+) -> Iterator[Branch]:
+    """Why the alternatives before the one that was taken were not; asked as things stand today."""
+    head, _, chosen = result.request.partition("/")
+    request = next((each for each in claim.spec.devices.requests if each.name == head), None)
+    if not chosen or request is None:
+        return
+    names = [each.name for each in request.first_available]
+    number_of = names.index(chosen) if chosen in names else 0
+    facts = {"number": number_of + 1, "count": len(names)}
+    asked = [_asked_again(picture, pod, claim, request, each, place) for each in names[:number_of]]
+    yield Branch(Say.ALTERNATIVE, facts, tuple(asked))
+
+
+def _asked_again(
+    picture: Picture, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, place: int
+) -> Branch:
+    snapshot = picture.snapshot
+    only = replace(request, first_available=tuple(e for e in request.first_available if e.name == name))
+    devices = replace(claim.spec.devices, requests=(only,), constraints=(), config=())
+    waiting = replace(
+        claim,
+        spec=replace(claim.spec, devices=devices),
+        status=replace(claim.status, allocation=None),
+    )
+    with Hypothesis(snapshot, place) as without:
+        if snapshot.booked(pod_key(pod)) is not None:
+            without.lift([_booked(snapshot.ledger(place), pod)])
+        outcome = allocate_claims(
+            snapshot.inventory,
+            snapshot.state,
+            (waiting,),
+            snapshot.node(place),
+            classes=snapshot.classes,
+            new_id=throwaway_ids(),
+        )
+        if isinstance(outcome, Allocation):
+            return Branch(Say.EARLIER_FREE, {"name": name})
+        if not isinstance(outcome, Refusal):
+            return Branch(Say.EARLIER, {"name": name, "why": str(outcome)})
+        view = View(picture, Task(pod, (waiting,), snapshot.options))
+        told = tuple(tell_refusal(view, outcome, place))
+    return Branch(
+        Say.EARLIER, {"name": name, "why": told[0].text if told else "refused"}, told[:1] and told[0].children
+    )
+
+
+def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
+    return ledger.entries[pod_key(pod)].pod
+
+
+# -- the book
+
+
+def _charges(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+    entry = ledger.entries.get(pod_key(pod))
+    for holder in entry_holders(entry) if entry is not None else ():
+        yield tell_charge(holder)
+
+
+def tell_charge(holder: Holder) -> Branch:
+    source = f", claim {holder.claim}" if holder.claim else ""
+    if holder.devices:
+        source += f": {', '.join(map(str, holder.devices[:3]))}"
+        source += f" and {len(holder.devices) - 3} more" if len(holder.devices) > 3 else ""
+    facts: Mapping[str, Any] = {
+        "resource": holder.resource,
+        "amount": text_of(holder.resource, holder.amount),
+        "rule": holder.rule,
+        "source": source,
+    }
+    return Branch(Say.CHARGE, facts)
+
+
+def _nothing() -> Branch:
+    return Branch(Say.TOLD, {"text": "nothing: it requests nothing, and no claim of it charges the node"})
+
+
+def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+    entry = ledger.entries.get(pod_key(pod))
+    for row in book_of(ledger).rows:
+        if (entry is not None and row.resource in entry.units) or row.resource in ("cpu", "memory"):
+            facts = {"resource": row.resource, "free": text_of(row.resource, row.free)}
+            yield Branch(Say.HEADROOM, facts | {"line": text_of(row.resource, row.line)})
+
+
+# -- the choice
+
+
+def _choice(
+    picture: Picture, pod: Pod, claims: list[ResourceClaim], place: int, settings: Settings
+) -> Section | None:
+    """How the node compares with others, as if the pod were placed now."""
+    snapshot = picture.snapshot
+    if snapshot.booked(pod_key(pod)) is None:
+        return None
+    free = replace(pod, spec=replace(pod.spec, node_name=""))
+    fixed = {claim.metadata.uid for claim in claims if len(claim.status.reserved_for) > 1}
+    again = tuple(
+        claim
+        if claim.metadata.uid in fixed
+        else replace(claim, status=replace(claim.status, allocation=None))
+        for claim in claims
+    )
+    with Hypothesis(snapshot, place) as without:
+        without.lift([_booked(snapshot.ledger(place), pod)])
+        task = Task(free, again, snapshot.options)
+        rules = read_rules(task, snapshot, settings, throwaway_ids())
+        if isinstance(rules, NodeReason):
+            return None
+        sieve = Sieve(task, snapshot)
+        for rule in rules:
+            if not isinstance(rule, DevicesFilter):
+                sieve.apply(rule)
+        if not sieve.left[place]:
+            title = "how the node compares today"
+            text = "it would not be placed here again: " + _first_no(rules, place)
+            return Section(title, (Branch(Say.TOLD, {"text": text}),))
+        scores = score_nodes(task, snapshot, settings, sieve.left)
+        branches = tuple(_scores(task, picture, settings, sieve, place))
+        feasible = int(np.count_nonzero(sieve.left))
+        better = int(np.count_nonzero(sieve.left & (scores > scores[place])))
+        alike = int(np.count_nonzero(sieve.left & (scores == scores[place]))) - 1
+    if feasible == 1:
+        text = "it is the only node that passes all rules"
+        return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}),))
+    but = " (devices aside)" if claims else ""
+    text = (
+        f"{feasible} nodes pass all rules{but}; {number(better, 'node')} would score higher, {alike} the same"
+    )
+    return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}, branches),))
+
+
+def _first_no(rules: list[Any], place: int) -> str:
+    for rule in rules:
+        reasons = rule.why_not(place)
+        if reasons:
+            return ", ".join(map(render, reasons))
+    return "its claims are used elsewhere"
+
+
+def _scores(task: Task, picture: Picture, settings: Settings, sieve: Sieve, place: int) -> Iterator[Branch]:
+    """The scorers that tell nodes apart."""
+    for kind in SCORERS:
+        weight = settings.weights[kind.name]
+        scorer = kind.read(task, picture.snapshot, settings) if weight else None
+        if scorer is None:
+            continue
+        column = scorer.scores(sieve.left)
+        best, worst = int(column[sieve.left].max()), int(column[sieve.left].min())
+        if best != worst:
+            facts = {"scorer": kind.name, "score": int(column[place]), "weight": weight, "best": best}
+            yield Branch(Say.SCORE, facts)

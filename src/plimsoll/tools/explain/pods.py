@@ -1,0 +1,226 @@
+"""START HERE: why a pod is pending, or why it is where it is.
+
+Owns `explain_pod` and `explain_node`. The story of a pending pod: is it let go at all (gates), are its claims
+there, which rule takes away which nodes (`trial`, `groups`), what is the smallest change that would help
+(`fixes`), whom would preemption remove, and does the cluster's own scheduler say the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as amend
+
+import numpy as np
+from msgspec.structs import replace
+
+from plimsoll.allocate import Refusal
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.errors import InputError
+from plimsoll.schedule.binding.conditions import POD_SCHEDULED, render_unplaced
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.devices import DevicesFilter
+from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.preemption import NoPreemption, plan_preemption
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.snapshot import FINISHED
+from plimsoll.schedule.task import Task
+from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
+from plimsoll.tools.explain.fixes import find_fixes, fixes_on
+from plimsoll.tools.explain.groups import STATES, TELLERS, group_nodes
+from plimsoll.tools.explain.missing import fix_gates, fix_missing
+from plimsoll.tools.explain.placed import explain_placed
+from plimsoll.tools.explain.requests import read_asked, requests_of
+from plimsoll.tools.explain.text import number
+from plimsoll.tools.explain.tree import Branch, Group
+from plimsoll.tools.explain.trial import Trial, throwaway_ids, try_pod
+from plimsoll.tools.explain.verdict import NodeExplanation, PodExplanation, Section, Verdict
+from plimsoll.tools.explain.view import Teller, View, full_name
+from plimsoll.tools.picture import Picture
+
+#: Schedulers that are known to be somebody's; pods may name others that run, too.
+SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
+#: On how many nodes a preview of preemption looks for victims.
+LOOKED_AT = 200
+
+
+def explain_pod(
+    picture: Picture, pod: Pod, *, settings: Settings | None = None, unfolded: bool = False
+) -> PodExplanation:
+    """Why a pod waits, or why it is where it is; `unfolded` leaves nothing out."""
+    settings = settings or Settings.default()
+    if pod.status.phase in FINISHED:
+        return PodExplanation(full_name(pod), Verdict.ENDED, f"the pod has ended: {pod.status.phase}")
+    if pod.spec.node_name:
+        return explain_placed(picture, pod, settings)
+    made = _explain_waiting(picture, pod, settings, 10**9 if unfolded else STATES)
+    notes = (*_scheduler_notes(picture, pod), *made.notes, *_said(pod, made.summary))
+    return amend(made, notes=notes, unfolded=unfolded)
+
+
+def _explain_waiting(picture: Picture, pod: Pod, settings: Settings, states: int) -> PodExplanation:
+    name = full_name(pod)
+    if pod.spec.scheduling_gates:
+        return _explain_gated(picture, pod, settings, states)
+    task = read_task(pod, picture.snapshot)
+    if isinstance(task, NodeReason):
+        return _explain_missing(
+            picture, pod, Unplaced(_bare(picture, pod), len(picture.snapshot), ((task, 0),))
+        )
+    view = View(picture, task, settings)
+    trial = try_pod(task, picture.snapshot, settings)
+    if isinstance(trial.outcome, Placement):
+        node = trial.outcome.node
+        summary = f"it fits on node {node} as things stand; nothing is in its way"
+        return PodExplanation(name, Verdict.FITS, summary, node)
+    unplaced = trial.outcome
+    if unplaced.nodes and unplaced.reasons and not any(count for _, count in unplaced.reasons):
+        return _explain_missing(picture, pod, unplaced)
+    groups = group_nodes(view, trial, states)
+    return PodExplanation(
+        name,
+        Verdict.PENDING,
+        render_unplaced(unplaced),
+        fixes=find_fixes(view, groups),
+        groups=groups,
+        sections=_cluster_section(view, trial, groups),
+        preemption=preview_preemption(view, unplaced, groups),
+    )
+
+
+def _bare(picture: Picture, pod: Pod) -> Task:
+    return Task(pod, (), picture.snapshot.options)
+
+
+def _explain_gated(picture: Picture, pod: Pod, settings: Settings, states: int) -> PodExplanation:
+    gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+    free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
+    after = _explain_waiting(picture, free, settings, states)
+    then = after.summary if after.verdict is not Verdict.FITS else f"it would fit on node {after.node} now"
+    return amend(
+        after,
+        verdict=Verdict.GATED,
+        node="",
+        summary=f"scheduling is held back by {number(len(pod.spec.scheduling_gates), 'gate')}: {gates}",
+        fixes=(fix_gates(pod), *after.fixes[:1]),
+        notes=(f"once it is let go: {then}", *after.notes),
+    )
+
+
+def _explain_missing(picture: Picture, pod: Pod, unplaced: Unplaced) -> PodExplanation:
+    """Something about the pod itself: no node was looked at."""
+    found = [fix_missing(picture, pod, reason) for reason, _ in unplaced.reasons]
+    fixes = tuple(fix for fix in found if fix is not None)
+    return PodExplanation(full_name(pod), Verdict.PENDING, render_unplaced(unplaced), fixes=fixes)
+
+
+# -- what else there is to say
+
+
+def _scheduler_notes(picture: Picture, pod: Pod) -> tuple[str, ...]:
+    """Whether anybody is known to schedule the pod."""
+    name = pod.spec.scheduler_name
+    tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
+    notes = []
+    if name not in SCHEDULERS and not tried:
+        placed = sum(other.spec.scheduler_name == name for other in picture.pods if other.spec.node_name)
+        if placed:
+            notes.append(
+                f"its scheduler {name} has not looked at it yet; it has placed {number(placed, 'pod')}"
+            )
+        else:
+            notes.append(
+                f"nobody may be scheduling it: schedulerName is {name}, no pod of that scheduler is on any "
+                "node, and it has no PodScheduled condition"
+            )
+    if pod.status.nominated_node_name:
+        notes.append(f"node {pod.status.nominated_node_name} is being cleared for it")
+    return tuple(notes)
+
+
+def _said(pod: Pod, summary: str) -> tuple[str, ...]:
+    """What the cluster's scheduler said last, if that is something else."""
+    for condition in pod.status.conditions:
+        refused = condition.type == POD_SCHEDULED and condition.status == "False"
+        if refused and condition.message and not condition.message.startswith(summary):
+            return (f"the cluster's scheduler said: {condition.message}",)
+    return ()
+
+
+def preview_preemption(view: View, unplaced: Unplaced, groups: tuple[Group, ...]) -> str:
+    """Whom a scheduler would remove for the pod, or why that is of no use; the nearest nodes are tried."""
+    if not unplaced.nodes:
+        return ""
+    snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
+    if resolvable is not None and int(np.count_nonzero(resolvable)) > LOOKED_AT:
+        names = [name for group in groups if group.resolvable for name in group.nodes]
+        mask = np.zeros_like(resolvable)
+        places = (snapshot.place_of(name) for name in names[:LOOKED_AT])
+        mask[[place for place in places if place is not None]] = True
+        resolvable, limited = resolvable & mask, f" (tried on the {LOOKED_AT} nearest nodes)"
+    budgets = snapshot.all(PodDisruptionBudget)
+    tried = amend(unplaced, resolvable=resolvable)
+    plan = plan_preemption(tried, snapshot, view.settings, budgets, throwaway_ids())
+    if isinstance(plan, NoPreemption):
+        (reason, _), *more = plan.reasons
+        if not more:
+            return f"{render(reason).rstrip('.')}{limited}"
+        return plan.text.removeprefix("preemption: ") + limited
+    victims = ", ".join(full_name(victim) for victim in plan.victims)
+    broken = f", breaking {number(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
+    return f"would remove {victims} from node {plan.node}{broken}{limited}"
+
+
+def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tuple[Section, ...]:
+    """Whether there are such devices anywhere: none at all is another matter than none left."""
+    refused = trial.refused or {}
+    short = any(
+        isinstance(reason.because, Refusal) and reason.because.allocated_elsewhere is None
+        for reasons in refused.values()
+        for reason in reasons
+    )
+    if not short:
+        return ()
+    elsewhere = frozenset(view.snapshot.places()) - refused.keys()
+    branches = [
+        tell_everywhere(view, claim, read_asked(view, name, body), elsewhere)
+        for claim in view.task.waiting
+        for name, body in requests_of(claim)
+    ]
+    return (Section("in the whole cluster", tuple(branches)),)
+
+
+# -- one node
+
+
+def explain_node(
+    picture: Picture, pod: Pod, node: str, *, settings: Settings | None = None
+) -> NodeExplanation:
+    """One pod on one node, with every rule; InputError if there is no such node."""
+    settings = settings or Settings.default()
+    place = picture.snapshot.place_of(node)
+    if place is None:
+        raise InputError(f"there is no node {node}; there are {len(picture.snapshot)}")
+    free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
+    task = read_task(free, picture.snapshot)
+    if isinstance(task, NodeReason):
+        return NodeExplanation(full_name(pod), node, False, ((task.rule.value, render(task), ()),))
+    view = View(picture, task, settings)
+    rules = read_rules(task, picture.snapshot, settings, throwaway_ids())
+    if isinstance(rules, NodeReason):
+        return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
+    told: list[tuple[str, str, tuple[Branch, ...]]] = []
+    for rule in rules:
+        reasons = rule.why_not(place)
+        sentence = ", ".join(map(render, reasons))
+        if not reasons:
+            told.append((rule.rule.value, "", ()))
+        elif isinstance(rule, DevicesFilter):
+            told.append((rule.rule.value, sentence, tell_reasons(view, reasons, place)))
+        else:
+            teller = TELLERS.get(rule.rule, Teller)(view, rule, [place])
+            told.append((rule.rule.value, sentence, teller.tell(place, [place])))
+    fits = not any(sentence for _, sentence, _ in told)
+    fixes = () if fits else fixes_on(view, place)
+    return NodeExplanation(full_name(pod), node, fits, tuple(told), fixes)

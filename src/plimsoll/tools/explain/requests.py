@@ -1,0 +1,53 @@
+"""What a claim's requests ask for, by the names that refusals use.
+
+Owns `Asked` and the way from a request's name (`req`, or `req/alternative`) to its class and selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from plimsoll.allocate.reasons.refusal import RequestRefusal
+from plimsoll.api.identity import claim_name
+from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from plimsoll.tools.explain.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, or one alternative: its class and the expressions a device must pass."""
+
+    name: str
+    device_class: str = ""
+    class_selectors: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
+
+
+def requests_of(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
+    """The requests of a claim by name, alternatives one by one."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly
+        for alternative in request.first_available:
+            yield f"{request.name}/{alternative.name}", alternative
+
+
+def read_asked(view: View, name: str, body: ExactDeviceRequest | DeviceSubRequest) -> Asked:
+    found = view.snapshot.classes.get(body.device_class_name)
+    of_class = found.spec.selectors if found is not None else ()
+    return Asked(name, body.device_class_name, _expressions(of_class), _expressions(body.selectors))
+
+
+def asked_for(view: View, refused: RequestRefusal) -> Asked:
+    """What the request of a refusal asks for."""
+    for claim in view.task.claims:
+        if claim_name(claim) == refused.claim:
+            for name, body in requests_of(claim):
+                if name == refused.request:
+                    return read_asked(view, name, body)
+    return Asked(refused.request)
+
+
+def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str, ...]:
+    return tuple(selector.cel.expression if selector.cel is not None else "" for selector in selectors)

@@ -1,0 +1,75 @@
+"""What there is to say, as a tree of values: request, node, device, rule, numbers.
+
+Owns `Branch`, one statement with its numbers and what lies beneath it, and `Group`, the nodes that refuse a
+pod for the same reason. Nothing here is a sentence: `text.py` makes those, at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.schedule.reasons import NodeReason, Rule
+from plimsoll.tools.explain.text import Say, plain, say
+
+#: How many names of a group are told before it is unfolded.
+FEW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One statement: what kind it is, its facts, and what lies beneath it."""
+
+    kind: Say
+    facts: Mapping[str, object] = field(default_factory=dict)
+    children: tuple[Branch, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return say(self.kind, self.facts)
+
+    def lines(self, indent: str = "") -> Iterator[str]:
+        yield indent + self.text
+        for child in self.children:
+            yield from child.lines(indent + "  ")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rule": self.kind.name.lower().replace("_", "-"),
+            "reason": self.text,
+            "numbers": plain(self.facts),
+            "children": [child.as_json() for child in self.children],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that refuse for the same reason; what is told is of the one that came nearest."""
+
+    rule: Rule
+    reasons: tuple[NodeReason, ...]  #: of the nearest
+    sentence: str  #: as it stands in an event
+    nodes: tuple[str, ...]  #: the nearest first
+    branches: tuple[Branch, ...] = ()
+    resolvable: bool = False  #: whether it would be otherwise if other pods were gone
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def nearest(self) -> str:
+        return self.nodes[0]
+
+    def as_json(self, names: int = FEW) -> dict[str, Any]:
+        first = self.branches[0] if self.branches else None
+        return {
+            "count": self.count,
+            "nodes": list(self.nodes[:names]),
+            "nearest": self.nearest,
+            "rule": self.rule.value,
+            "reason": self.sentence,
+            "numbers": plain(first.facts) if first is not None else {},
+            "children": [branch.as_json() for branch in self.branches],
+        }

@@ -1,0 +1,49 @@
+"""Who uses which claim, and which claim holds which device.
+
+Owns lookups over the objects of a picture that several explanations need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from plimsoll.allocate import DeviceId
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import claim_names
+from plimsoll.tools.picture import Picture
+
+
+def holders_of(picture: Picture, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
+    """The first claim that holds each of these devices."""
+    found: dict[DeviceId, ResourceClaim] = {}
+    for claim in picture.objects.all(ResourceClaim):
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            device = DeviceId.of(result)
+            if device in devices and not result.admin_access:
+                found.setdefault(device, claim)
+        if len(found) == len(devices):
+            break
+    return found
+
+
+def pods_using(picture: Picture, namespace: str, claim: str, but: Pod | None = None) -> tuple[str, ...]:
+    """The pods a claim is reserved for or that use it on a node, by name; `but` is left out."""
+    found = picture.objects.find(ResourceClaim, namespace, claim)
+    names = {user.name for user in found.status.reserved_for} if found is not None else set()
+    names |= {pod.metadata.name for pod in users_of(picture, namespace, claim) if pod.spec.node_name}
+    if but is not None:
+        names.discard(but.metadata.name)
+    return tuple(f"{namespace}/{name}" for name in sorted(names))
+
+
+def users_of(picture: Picture, namespace: str, claim: str) -> list[Pod]:
+    """The pods that name a claim, or for which it was made, and that have not ended."""
+    return [
+        pod
+        for pod in picture.pods
+        if pod.metadata.namespace == namespace
+        and pod.spec.resource_claims
+        and claim in claim_names(pod).values()
+    ]

@@ -1,0 +1,223 @@
+"""Explanations as values, and how they are written.
+
+Owns `PodExplanation`, `ClaimExplanation`, `NodeExplanation` and `PendingList`, which are reports: what
+matters first (verdict, nearest fix), then the tree. Lines are made at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from plimsoll.tools.explain.fix import Fix
+from plimsoll.tools.explain.text import listed, number
+from plimsoll.tools.explain.tree import FEW, Branch, Group
+from plimsoll.tools.explain.wrap import fold
+from plimsoll.tools.paint import Paint
+
+#: How many groups are shown before the rest is counted only.
+GROUPS = 8
+
+
+class Verdict(Enum):
+    """Where a pod or claim stands."""
+
+    PENDING = "pending"
+    GATED = "gated"
+    FITS = "fits now"
+    PLACED = "placed"
+    ENDED = "ended"
+    ALLOCATED = "allocated"
+    UNUSED = "unused"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    branches: tuple[Branch, ...]
+
+    def lines(self, paint: Paint) -> Iterator[str]:
+        yield ""
+        yield paint.bold(self.title)
+        for branch in self.branches:
+            yield from branch_lines(branch, "  ", paint)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"title": self.title, "children": [branch.as_json() for branch in self.branches]}
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """Why a pod is pending, or why it is where it is."""
+
+    subject: str  #: namespace/name
+    verdict: Verdict
+    summary: str  #: one line, as users of kube-scheduler know it
+    node: str = ""
+    fixes: tuple[Fix, ...] = ()
+    groups: tuple[Group, ...] = ()
+    sections: tuple[Section, ...] = ()
+    preemption: str = ""
+    notes: tuple[str, ...] = ()
+    unfolded: bool = False
+
+    kind = "Pod"
+
+    @property
+    def fix(self) -> str:
+        """The nearest fix in one line; empty if none is known, or none is needed."""
+        return self.fixes[0].text if self.fixes else ""
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield from head_lines(f"{self.kind.lower()} {self.subject}", self.verdict, self.summary, paint)
+        yield from fix_lines(self.fixes, paint)
+        for note in self.notes:
+            yield from fold(paint.yellow, note, "note: ", paint.width)
+        yield from group_lines(self.groups, paint, wide or self.unfolded)
+        if self.preemption:
+            yield ""
+            yield from fold(str, self.preemption, "preemption: ", paint.width)
+        for section in self.sections:
+            yield from section.lines(paint)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "subject": self.subject,
+            "verdict": self.verdict.value,
+            "summary": self.summary,
+            "node": self.node or None,
+            "fix": self.fix or None,
+            "fixes": [fix.as_json() for fix in self.fixes],
+            "groups": [group.as_json(10**9 if self.unfolded else FEW) for group in self.groups],
+            "preemption": self.preemption or None,
+            "notes": list(self.notes),
+            "sections": [section.as_json() for section in self.sections],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimExplanation(PodExplanation):
+    """Why a claim has the devices it has, or none."""
+
+    kind = "Claim"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    """One pod on one node, with every rule, not only the first that said no."""
+
+    subject: str
+    node: str
+    fits: bool
+    rules: tuple[tuple[str, str, tuple[Branch, ...]], ...]  #: rule, what it says ("" if it passes), numbers
+    fixes: tuple[Fix, ...] = ()
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        word = paint.green("fits") if self.fits else paint.red("does not fit")
+        yield f"{paint.bold(f'pod {self.subject}')} {word} on node {self.node}"
+        yield from fix_lines(self.fixes, paint)
+        yield ""
+        width = max((len(rule) for rule, _, _ in self.rules), default=0)
+        for rule, sentence, branches in self.rules:
+            mark = paint.red("no ") if sentence else paint.green("yes")
+            yield f"{mark}  {rule.ljust(width)}  {sentence}".rstrip()
+            for branch in branches:
+                yield from branch_lines(branch, "       ", paint)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": "Pod",
+            "subject": self.subject,
+            "node": self.node,
+            "fits": self.fits,
+            "fix": self.fixes[0].text if self.fixes else None,
+            "fixes": [fix.as_json() for fix in self.fixes],
+            "rules": [
+                {
+                    "rule": rule,
+                    "passes": not sentence,
+                    "reason": sentence or None,
+                    "children": [branch.as_json() for branch in branches],
+                }
+                for rule, sentence, branches in self.rules
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PendingList:
+    """All pods that wait, by reason."""
+
+    #: Why, and the pods it holds for, the largest group first.
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(len(pods) for _, pods in self.groups)
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.groups:
+            yield "no pod is pending"
+            return
+        yield paint.bold(f"{number(self.count, 'pod')} pending")
+        for why, pods in self.groups:
+            yield ""
+            yield from fold(str, why, f"{number(len(pods), 'pod')}: ", paint.width)
+            shown = pods if wide else pods[: 2 * FEW]
+            for pod in shown:
+                yield f"  {pod}"
+            if len(shown) < len(pods):
+                yield paint.dim(f"  and {len(pods) - len(shown)} more")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "count": self.count,
+            "groups": [{"why": why, "count": len(pods), "pods": list(pods)} for why, pods in self.groups],
+        }
+
+
+# -- lines
+
+
+def head_lines(name: str, verdict: Verdict, summary: str, paint: Paint) -> Iterator[str]:
+    good = verdict in (Verdict.PLACED, Verdict.ALLOCATED, Verdict.FITS)
+    colour = paint.green if good else paint.yellow if verdict is Verdict.UNUSED else paint.red
+    yield f"{paint.bold(name)}: {colour(verdict.value)}"
+    yield from fold(str, summary, "", paint.width)
+
+
+def fix_lines(fixes: tuple[Fix, ...], paint: Paint) -> Iterator[str]:
+    for place, fix in enumerate(fixes):
+        label = "nearest fix: " if not place else "         or: "
+        yield from fold(paint.green if not place else str, fix.text, label, paint.width)
+
+
+def group_lines(groups: tuple[Group, ...], paint: Paint, unfolded: bool) -> Iterator[str]:
+    shown = groups if unfolded else groups[:GROUPS]
+    for group in shown:
+        yield ""
+        names = list(group.nodes)
+        told = ", ".join(names) if unfolded else listed(names, FEW)
+        yield from fold(paint.dim, told, f"{number(group.count, 'node')}: {group.sentence}: ", paint.width)
+        inner = "  "
+        if group.count > 1 and group.branches:
+            yield f"  nearest: {group.nearest}"
+            inner = "    "
+        for branch in group.branches:
+            yield from branch_lines(branch, inner, paint)
+    rest = groups[len(shown) :]
+    if rest:
+        yield ""
+        nodes = sum(group.count for group in rest)
+        yield paint.dim(f"{number(nodes, 'node')} more in {number(len(rest), 'group')}; --all shows them")
+
+
+def branch_lines(branch: Branch, indent: str, paint: Paint) -> Iterator[str]:
+    yield from fold(str, branch.text, indent, paint.width)
+    for child in branch.children:
+        yield from branch_lines(child, indent + "  ", paint)

@@ -1,0 +1,67 @@
+"""What an explanation is made from: the picture, the pod as a task, and the way nodes are named.
+
+Owns `View` and `Teller`, what all that know about one rule have in common: which places are alike, which one
+is nearest, and what there is to say about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.schedule.filters.filter import Filter
+from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
+from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One pod in one picture."""
+
+    picture: Picture
+    task: Task
+    settings: Settings = field(default_factory=Settings.default)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.picture.snapshot
+
+    @property
+    def pod(self) -> Pod:
+        return self.task.pod
+
+    def node(self, place: int) -> Node:
+        return self.snapshot.node(place)
+
+    def name(self, place: int) -> str:
+        return self.snapshot.node(place).metadata.name
+
+
+def full_name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+class Teller:
+    """What one rule has to say. This one says nothing beyond the sentence of the rule."""
+
+    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+        """`places` are those that break the rule."""
+        self.view = view
+        self.rule = rule
+        self.places = places
+
+    def key(self, place: int) -> Hashable:
+        """Equal for places that are told together."""
+        return ()
+
+    def distance(self, place: int) -> int:
+        """How far a place is from passing; the least is told."""
+        return 0
+
+    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+        """What there is to say about the nearest place, and those alike."""
+        return ()

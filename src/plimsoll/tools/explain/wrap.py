@@ -1,0 +1,26 @@
+"""Long lines, folded at blanks to the width of the screen; what follows is indented by two."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+
+_LEAST = 40
+
+
+def fold(colour: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
+    """A label and a text in as many lines as it takes; only the text is coloured."""
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    room = max(width, _LEAST)
+    lines = textwrap.wrap(
+        label.lstrip() + text,
+        room,
+        initial_indent=" " * (len(label) - len(label.lstrip())),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [label.rstrip()]
+    first, *rest = lines
+    yield first[: len(label)] + colour(first[len(label) :])
+    for line in rest:
+        yield indent + colour(line[len(indent) :])
