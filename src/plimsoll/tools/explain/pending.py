@@ -6,6 +6,8 @@ scheduler's own memory of failed attempts answers for the rest, so thousands of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plimsoll.api.core import Pod
 from plimsoll.schedule.binding.conditions import render_unplaced
 from plimsoll.schedule.claims import read_task
@@ -21,12 +23,17 @@ from plimsoll.tools.picture import Picture
 
 
 def summarize_pending(
-    picture: Picture, *, namespace: str = "", settings: Settings | None = None
+    picture: Picture,
+    *,
+    namespace: str = "",
+    settings: Settings | None = None,
+    pods: Iterable[Pod] | None = None,
 ) -> list[tuple[Pod, str]]:
-    """Each pod that waits and why, in one line; in the order of their names."""
+    """Each pod that waits (or of `pods`) and why, in one line; in the order of their names."""
     settings = settings or Settings.default()
     known: dict[bytes, str] = {}
-    waiting = [pod for pod in picture.waiting if namespace in ("", pod.metadata.namespace)]
+    asked = picture.waiting if pods is None else pods
+    waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
     waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return [(pod, _line(picture, pod, settings, known)) for pod in waiting]
 
