@@ -51,6 +51,8 @@ def run_dashboard(
     """
     from plimsoll.tools.dashboard.process import DashboardSettings, serve_dashboard
 
+    if where.namespace:
+        raise click.UsageError("-n: the dashboard shows all namespaces")
     source = where.source()
     picture = where.picture() if source.files else None
     settings = DashboardSettings(

@@ -8,59 +8,30 @@ are entered at both, a few times a second; each time the picture has a new revis
 from __future__ import annotations
 
 import asyncio
-import importlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.audit import audit
 from plimsoll.tools.dashboard import lists, nodes
 from plimsoll.tools.dashboard.changes import Change, Touched
 from plimsoll.tools.dashboard.desk import Answer, Desk
 from plimsoll.tools.dashboard.lists import Wish
 from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.notices import APART, Notices
+from plimsoll.tools.dashboard.question import Deadline, read_plan
+from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
 from plimsoll.tools.picture import Picture
-
-
-def _part(module: str, name: str) -> Any:
-    try:
-        return getattr(importlib.import_module(f"plimsoll.tools.{module}"), name)
-    except (ImportError, AttributeError):
-        raise ApiError(503, "ServiceUnavailable", f"{module} is not there yet") from None
-
-
-def audit(*given: Any, **named: Any) -> Any:
-    return _part("audit", "audit")(*given, **named)
-
-
-def explain_pod(*given: Any, **named: Any) -> Any:
-    return _part("explain", "explain_pod")(*given, **named)
-
-
-def explain_claim(*given: Any, **named: Any) -> Any:
-    return _part("explain", "explain_claim")(*given, **named)
-
-
-def summarize_pending(picture: Any, pods: Any = None) -> Any:
-    try:
-        return _part("explain", "summarize_pending")(picture)
-    except ApiError:
-        return []
-
-
-def run_whatif(*given: Any, **named: Any) -> Any:
-    return _part("whatif", "run_whatif")(*given, **named)
-
-
-def read_plan(*given: Any, **named: Any) -> Any:
-    return _part("whatif", "read_plan")(*given, **named)
-
+from plimsoll.tools.whatif import run_whatif
 
 #: Seconds after which a long question is answered with an apology (it ends, or is given up, by itself).
 PATIENCE = 30.0
 #: An audit for the overview runs again so many times its own duration later, and not sooner than this.
 _AUDIT_PART, _AUDIT_SECONDS = 10.0, 5.0
+#: How often it is looked whether the cluster can be read, when nothing is heard of it.
+_LOOK_SECONDS = 2.0
 
 
 class Board:
@@ -79,6 +50,7 @@ class Board:
         self._changed = asyncio.Event()
         self._making = asyncio.Lock()
         self._findings: dict[str, int] | None = None
+        self._audited = 0
         self._audit_due = 0.0
         self._auditing: asyncio.Task[None] | None = None
 
@@ -97,29 +69,36 @@ class Board:
 
     async def keep_up(self) -> None:
         """Enter changes until cancelled, and tell who listens."""
+        troubles = self.troubles()
         while True:
-            await self._changed.wait()
-            self._changed.clear()
-            await self.catch_up()
-            await asyncio.sleep(APART)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._changed.wait()
+            if self._changed.is_set():
+                self._changed.clear()
+                await self.catch_up()
+                await asyncio.sleep(APART)
+            if (now := self.troubles()) != troubles:
+                troubles = now
+                self.notices.tell(self.revision, Touched(kinds={"Trouble"}))
 
     async def catch_up(self) -> None:
         """Enter what has been heard of."""
-        touched = Touched()
 
-        def note(found: Touched) -> None:
-            touched.merge(found)
-            self._books.touch(found)
+        def entered(touched: Touched) -> int:
+            if touched:
+                self.revision += 1
+                self._books.touch(touched)
+                self.notices.tell(self.revision, touched)
+            return self.revision
 
-        await self._front.catch_up(self.revision + 1, note)
-        if touched:
-            self.revision = self._front.revision
-            self.notices.tell(self.revision, touched)
-        else:
-            self._front.revision = self.revision
+        await self._front.catch_up(entered)
         if self._back is not None and not self._back.busy:
-            await self._back.catch_up(self.revision)
-            self._back.revision = self.revision
+            await self._back.catch_up(lambda _: self.revision)
+
+    async def warm_up(self) -> None:
+        """Have the books ready before anybody asks."""
+        await self.nodes()
 
     async def close(self) -> None:
         self.notices.end()
@@ -183,7 +162,9 @@ class Board:
         return await self._ask_long("audit", lambda picture: audit(picture).as_json())
 
     async def whatif(self, plan: Any) -> Answer:
-        return await self._ask_long(None, lambda picture: run_whatif(picture, read_plan(plan)).as_json())
+        question = read_plan(plan)
+        tick = Deadline(self._patience)
+        return await self._ask_long(None, lambda picture: run_whatif(picture, question, tick=tick).as_json())
 
     async def _ask_long(self, key: object, question: Callable[[Picture], Any]) -> Answer:
         desk = await self._second_desk()
@@ -202,17 +183,17 @@ class Board:
                 made = await self._front.copy()
                 self._back = made
             elif self._back.behind and not self._back.busy:
-                await self._back.catch_up(self.revision)
+                await self._back.catch_up(lambda _: self.revision)
             return self._back
 
     def _refresh_findings(self) -> None:
         """Have the audit run again, now and then, while somebody looks at the overview."""
         running = self._auditing is not None and not self._auditing.done()
-        if not running and time.monotonic() >= self._audit_due:
+        if not running and self._audited != self.revision and time.monotonic() >= self._audit_due:
             self._auditing = asyncio.create_task(self._count_findings())
 
     async def _count_findings(self) -> None:
-        began = time.monotonic()
+        began, self._audited = time.monotonic(), self.revision
         counted: dict[str, int] = {}
 
         def count(picture: Picture) -> None:

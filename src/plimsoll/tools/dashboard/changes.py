@@ -51,6 +51,10 @@ def enter(picture: Picture, change: Change, touched: Touched) -> None:
         picture.set(thing)
         return
     touched.kinds.add(type(thing).__name__)
+    if "snapshot" not in picture.__dict__:  # nobody has looked at it yet
+        touched.everywhere = True
+        (picture.remove if change.gone else picture.set)(thing)
+        return
     _note(picture, old, touched)
     if change.gone:
         picture.remove(thing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ class Answer:
 
     revision: int
     body: bytes
+
+    @cached_property
+    def tag(self) -> str:
+        """Another one for another body."""
+        return f"{self.revision}-{zlib.crc32(self.body):x}"
 
     @cached_property
     def packed(self) -> bytes | None:
@@ -69,15 +75,12 @@ class Desk:
     def busy(self) -> bool:
         return self._turn.locked()
 
-    async def catch_up(self, revision: int, entered: Callable[[Touched], None] | None = None) -> None:
-        """Enter all changes; then the picture has this revision. `entered` runs before any question."""
+    async def catch_up(self, entered: Callable[[Touched], int]) -> None:
+        """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
         async with self._turn:
             pile, self._pile = self._pile, []
-            if pile:
-                touched = await asyncio.to_thread(_enter_all, self.picture, pile)
-                self.revision = revision
-                if entered is not None:
-                    entered(touched)
+            touched = await asyncio.to_thread(_enter_all, self.picture, pile) if pile else Touched()
+            self.revision = entered(touched)
 
     async def ask(self, key: object, question: Question) -> Answer:
         """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
@@ -126,5 +129,5 @@ def _answer(revision: int, question: Question) -> Answer:
         if isinstance(tree, dict):
             tree = {"revision": revision, **tree}
         answer = Answer(revision, codec.encode(tree))
-    _ = answer.packed  # here, where nobody waits
+    _ = answer.packed, answer.tag  # here, where nobody waits
     return answer

@@ -12,6 +12,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from plimsoll.api import codec
+from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import Touched
 
 #: Seconds between two events to one page, between signs of life, and until one that does not read is let go.
@@ -52,6 +53,8 @@ class Notices:
 
     async def serve(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
         """Tell one page, until it goes or `end`."""
+        if len(self._listeners) >= MOST_LISTENERS:
+            raise ApiError(503, "ServiceUnavailable", f"{MOST_LISTENERS} pages listen already")
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
         listener = _Listener()
         self._listeners.add(listener)

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -69,7 +68,7 @@ class Dashboard:
         self._assets = Assets.load()
         #: Answers of an earlier run are not those of this one, whatever their revision.
         self._run = secrets.token_hex(4)
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
 
     # -- running
@@ -85,16 +84,18 @@ class Dashboard:
         except BaseException:
             await self.stop()
             raise
-        self._keeping = asyncio.create_task(self.board.keep_up(), name="dashboard")
+        self._tasks = [
+            asyncio.create_task(self.board.keep_up(), name="dashboard: changes"),
+            asyncio.create_task(self.board.warm_up(), name="dashboard: first look"),
+        ]
 
     async def stop(self) -> None:
         """End everything; what is being answered may end first."""
         await self.board.close()
-        if self._keeping is not None:
-            keeping, self._keeping = self._keeping, None
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
@@ -159,7 +160,7 @@ class Dashboard:
         return answer
 
     def _respond(self, request: web.Request, answer: Answer, kind: str) -> web.Response:
-        tag = f'"{self._run}-{answer.revision}-{len(answer.body):x}"'
+        tag = f'"{self._run}-{answer.tag}"'
         headers = {"Content-Type": kind, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
@@ -176,7 +177,7 @@ class Dashboard:
         return web.Response(body=answer.body, content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await self.board.notices.serve(request, {"Cache-Control": "no-cache"})
+        return await self.board.notices.serve(request, {**guard.HEADERS, "Cache-Control": "no-cache"})
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         return self._respond(request, await self.board.metrics(), CONTENT_TYPE)

@@ -1,0 +1,90 @@
+"""What-if questions of the page.
+
+Owns reading them: a JSON object becomes a `Plan`, and whatever is wrong with it is named. Manifests are texts
+only: nothing on this machine is read for whoever asks. `Deadline` ends work that takes too long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.whatif import Plan
+
+_KEYS = {
+    "add": str,
+    "remove": list,
+    "as": list,
+    "cordon": list,
+    "drain": list,
+    "addNodes": int,
+    "like": str,
+    "policy": str,
+    "replicas": int,
+    "namespace": str,
+    "preempt": bool,
+    "taints": list,
+}
+_MOST_NODES = 5000
+
+
+def read_plan(tree: Any) -> Plan:
+    """The plan of a question; InputError that names the field."""
+    if not isinstance(tree, Mapping):
+        raise InputError("the question is no JSON object")
+    for key, value in tree.items():
+        kind = _KEYS.get(key)
+        if kind is None:
+            raise InputError(f"{str(key)[:40]}: not known; known are {', '.join(_KEYS)}")
+        if value is not None and type(value) is not kind:
+            raise InputError(f"{key}: must be {_NAMES[kind]}")
+    more = tree.get("addNodes") or 0
+    if not 0 <= more <= _MOST_NODES:
+        raise InputError(f"addNodes: must be from 0 to {_MOST_NODES}")
+    add = tree.get("add") or ""
+    return Plan(
+        policy=tree.get("policy") or "",
+        remove=_texts(tree, "remove"),
+        add_nodes=more,
+        like=tree.get("like") or "",
+        taints=tuple(_taint(text) for text in _texts(tree, "taints")),
+        cordon=_texts(tree, "cordon"),
+        drain=_texts(tree, "drain"),
+        add=(add + "\n",) if add.strip() else (),  # with a line's end it is a text, whatever it says
+        replicas=tree.get("replicas"),
+        namespace=tree.get("namespace") or "default",
+        preempt=tree.get("preempt") is not False,
+        versus=_texts(tree, "as"),
+    )
+
+
+_NAMES = {str: "a text", list: "a list of texts", int: "a whole number", bool: "true or false"}
+
+
+def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = tree.get(key) or []
+    if not all(isinstance(value, str) for value in values):
+        raise InputError(f"{key}: must be a list of texts")
+    return tuple(value.strip() for value in values if value.strip())
+
+
+def _taint(text: str) -> tuple[str, str]:
+    node, _, taint = text.partition(" ")
+    if not taint.strip():
+        raise InputError(f"taints: {text[:80]!r}: give NODE KEY=VALUE:EFFECT")
+    return node, taint.strip()
+
+
+class Deadline:
+    """Told how far work is (a `Tick`), it ends it when the time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._seconds = seconds
+
+    def __call__(self, what: str, done: int, whole: int) -> None:
+        if time.monotonic() > self._until:
+            text = f"no answer within {self._seconds:g} s ({what}, {done} so far): ask about less"
+            raise ApiError(503, "ServiceUnavailable", text)
