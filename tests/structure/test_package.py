@@ -1,0 +1,80 @@
+"""What people install has everything in it: the wheel and the source archive are made, opened and used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "plimsoll"
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0, made.stderr
+    (wheel,) = folder.glob("*.whl")
+    (sdist,) = folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def files_of_the_package() -> set[str]:
+    return {
+        path.relative_to(SOURCE.parent).as_posix()
+        for path in SOURCE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_has_every_file_of_the_package_and_the_commands(archives: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(archives[0]) as wheel:
+        names = set(wheel.namelist())
+        assert files_of_the_package() <= names
+        points = wheel.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+        meta = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert "plimsoll = plimsoll.cli.main:main" in points
+    assert "kubectl-plimsoll = " in points
+    assert "Requires-Python: >=3.11" in meta
+    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+
+
+def test_the_source_archive_has_what_builds_and_tests_it(archives: tuple[Path, Path]) -> None:
+    with tarfile.open(archives[1]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    wanted = {"pyproject.toml", "requirements.lock", "Makefile", "README.md", "LICENSE", "docs/tour.md"}
+    assert wanted | {f"src/{name}" for name in files_of_the_package()} <= names
+    assert "deploy/helm/plimsoll/Chart.yaml" in names
+    assert "examples/what-if/cluster.yaml" in names
+    assert "tests/structure/test_package.py" in names
+
+
+def test_the_wheel_works_where_the_sources_are_not(archives: tuple[Path, Path], tmp_path: Path) -> None:
+    with zipfile.ZipFile(archives[0]) as wheel:
+        wheel.extractall(tmp_path / "site")
+    program = (
+        "import plimsoll, sys; from importlib.resources import files; from plimsoll.cli.main import main\n"
+        "assert plimsoll.__file__.startswith(sys.argv[1]), plimsoll.__file__\n"
+        "assert files('plimsoll.tools.dashboard').joinpath('assets/index.html').is_file()\n"
+        "main(['top', 'nodes', '-f', sys.argv[2]])\n"
+    )
+    cluster = ROOT / "examples" / "what-if" / "cluster.yaml"
+    site = tmp_path / "site"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(site), str(cluster)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "node-1" in done.stdout
