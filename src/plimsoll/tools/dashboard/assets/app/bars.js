@@ -71,7 +71,7 @@ export function LedgerCard({ resource, row }) {
   const say = (key, value = row[key]) => (row.text && row.text[key]) || amount(resource, value);
   return html`<section class=${cx("card ledger-card", free < 0 && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
-      <h3>${resource}</h3>
+      <h3>${resource}</h3><span class="muted">${percent(used(row), row.line)} taken</span>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
@@ -82,7 +82,6 @@ export function LedgerCard({ resource, row }) {
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd>${say(key)}</dd></div>`)}
       <div><dt><span class="swatch swatch-line"></span>line</dt><dd>${say("line")}</dd></div>
-      <div><dt>taken</dt><dd>${percent(used(row), row.line)}</dd></div>
     </dl>
   </section>`;
 }

@@ -20,12 +20,19 @@ export function flatten(topology) {
       for (const l3 of numa.l3 || [])
         for (const core of l3.cores || [])
           for (const cpu of core.cpus || []) all.push({ ...cpu, core: core.id, l3: l3.id, numa: numa.id, socket: socket.id });
+  // Nobody knows where a CPU is that is switched off.
+  for (const cpu of topology.offline || []) all.push({ ...cpu, core: -1, l3: -1, numa: -1, socket: -1 });
   return all;
 }
 
 export function describe(cpu) {
   const held = cpu.claim ? `claim ${cpu.claim}` : STATES[cpu.state] || cpu.state;
-  return `CPU ${cpu.id}, core ${cpu.core}, NUMA ${cpu.numa}, ${held}`;
+  const where = [cpu.core >= 0 && `core ${cpu.core}`, cpu.numa >= 0 && `NUMA ${cpu.numa}`, cpu.kind].filter(Boolean);
+  return [`CPU ${cpu.id}`, ...where, cpu.state === "offline" && cpu.claim ? `offline, ${held}` : held].join(", ");
+}
+
+function place(what, id) {
+  return id >= 0 ? `${what} ${id}` : `${what} unknown`;
 }
 
 /** Claims in the order of their first CPU: letter, tone and CPUs. */
@@ -61,7 +68,7 @@ export function Topology({ of }) {
   const lightUp = lit || (told && told.claim) || "";
   const core = (coreOf, l3, numa, socket) => html`<div class="core" key=${`${socket.id}/${coreOf.id}`}>
     ${(coreOf.cpus || []).map((raw) => {
-      const cpu = { ...raw, core: coreOf.id, l3: l3.id, numa: numa.id, socket: socket.id };
+      const cpu = cpus[places.get(raw.id)];
       const claim = claims.get(cpu.claim);
       return html`<button
         type="button"
@@ -89,16 +96,16 @@ export function Topology({ of }) {
   return html`<div class="topology">
     <div class="cpu-map" role="group" aria-label="CPU map; arrow keys move between CPUs" ref=${box} onKeyDown=${onKeyDown} onMouseLeave=${() => show(null)}>
       ${(of.sockets || []).map(
-        (socket) => html`<section class="socket" aria-label=${`Socket ${socket.id}`}>
-          <h4>Socket ${socket.id}</h4>
+        (socket) => html`<section class="socket" aria-label=${place("Socket", socket.id)}>
+          <h4>${place("Socket", socket.id)}</h4>
           <div class="socket-body">
             ${(socket.numa || []).map(
-              (numa) => html`<section class="numa" aria-label=${`NUMA ${numa.id}`}>
-                <h5>NUMA ${numa.id}</h5>
+              (numa) => html`<section class="numa" aria-label=${place("NUMA", numa.id)}>
+                <h5>${place("NUMA", numa.id)}</h5>
                 <div class="numa-body">
                   ${(numa.l3 || []).map(
                     (l3) => html`<div class="l3">
-                      <span class="l3-name">L3 ${l3.id}</span>
+                      <span class="l3-name">${place("L3", l3.id)}</span>
                       <div class="cores">${(l3.cores || []).map((one) => core(one, l3, numa, socket))}</div>
                     </div>`,
                   )}
@@ -108,6 +115,11 @@ export function Topology({ of }) {
           </div>
         </section>`,
       )}
+      ${(of.offline || []).length > 0 &&
+      html`<section class="socket" aria-label="Offline">
+        <h4>Offline</h4>
+        <div class="cores">${core({ id: -1, cpus: of.offline }, { id: -1 }, { id: -1 }, { id: -1 })}</div>
+      </section>`}
     </div>
     <p class="cpu-told" aria-hidden="true">${told ? describe(told) : "Point at a CPU, or move with the arrow keys; a click keeps its claim lit."}</p>
     <ul class="legend cpu-legend" aria-label="Who has which CPUs">

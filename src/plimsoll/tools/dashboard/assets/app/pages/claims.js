@@ -2,31 +2,49 @@
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
-import { Answer, Badge, ClaimLink, Head, NodeLink, Ref, Search, Several } from "../pieces.js";
+import { Answer, Badge, Choice, ClaimLink, Head, NodeLink, Ref, Search, Several } from "../pieces.js";
 import { Pager, Table } from "../table.js";
 import { count } from "../format.js";
 
 const LIMIT = 50;
-const TONES = { pending: "warn", unallocated: "warn", deleting: "warn", stale: "bad" };
+const STATES = ["pending", "allocated", "reserved", "deleting"];
+const TONES = { pending: "warn", deleting: "warn" };
 
-/** {cpu: "4"} or [{resource, text}] as words. */
-export function charges(of) {
-  if (!of) return [];
-  if (Array.isArray(of)) return of.map((one) => (typeof one === "string" ? one : `${one.resource} ${one.text ?? one.amount}`));
-  return Object.entries(of).map(([name, one]) => `${name} ${one && typeof one === "object" ? one.text ?? one.amount : one}`);
+/** What one device of a claim is, and how much of it. */
+function Held({ of }) {
+  const parts = [of.cpus && `CPUs ${of.cpus}`, of.adminAccess && "admin access", ...Object.entries(of.consumed || {}).map(([name, text]) => `${name} ${text}`)].filter(Boolean);
+  return html`<span class="block">${of.device}${parts.length > 0 && html` <span class="muted">${parts.join(", ")}</span>`}</span>`;
 }
 
-function deviceName(one) {
-  return typeof one === "string" ? one : [one.driver, one.pool, one.device].filter(Boolean).join("/");
+/** The first few devices of a claim. */
+function Devices({ of }) {
+  if (!of.length) return html`<span class="muted">-</span>`;
+  const rest = of.length - 3;
+  return html`${of.slice(0, 3).map((one) => html`<${Held} of=${one} />`)}${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
+}
+
+/** What a claim charges to its node. */
+function Charges({ of }) {
+  if (of.problem) return html`<${Badge} tone="bad">cannot be priced<//><span class="under">${of.problem}</span>`;
+  if (!of.charges.length) return html`<span class="muted">nothing</span>`;
+  return html`${of.charges.map((one) => html`<span class="block">${one.resource} <b>${one.amount}</b>${one.drawn != null && html` <span class="muted">${one.drawn} drawn</span>`}</span>`)}
+    ${!of.booked && html`<span class="under">not on the books yet</span>`}`;
+}
+
+/** The pods that a claim is reserved for. */
+export function Consumers({ of, namespace }) {
+  return html`<${Several} items=${of} draw=${(pod) => html`<${Ref} kind="pod" of=${pod.includes("/") ? pod : `${namespace}/${pod}`} />`} />`;
 }
 
 export function Claims({ query }) {
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const answer = useApi(`api/claims?${new URLSearchParams({ q, offset, limit: LIMIT })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
+  const state = query.get("state") || "";
+  const answer = useApi(`api/claims?${new URLSearchParams({ q, state, offset, limit: LIMIT })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
   return html`<${Head} title="Claims" />
     <div class="controls">
       <${Search} label="Find a claim" value=${q} placeholder="name, namespace, node, device or pod" />
+      <${Choice} label="State" name="state" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, one])]} />
       <p class="found" role="status">${answer.data ? `${count(answer.data.total)} found` : ""}</p>
     </div>
     <${Answer} of=${answer} what="The list of claims">
@@ -34,14 +52,14 @@ export function Claims({ query }) {
           label="Claims"
           empty="No claim is like that."
           rows=${data.items}
-          keyOf=${(r) => `${r.namespace}/${r.name || r.claim}`}
+          keyOf=${(r) => `${r.namespace}/${r.name}`}
           columns=${[
-            { title: "Claim", value: (r) => `${r.namespace}/${r.name || r.claim}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name || r.claim} />` },
+            { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
             { title: "State", value: (r) => r.state, cell: (r) => html`<${Badge} tone=${TONES[r.state] || ""}>${r.state}<//>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => html`<${NodeLink} name=${r.node} />` },
-            { title: "Devices", cell: (r) => html`<${Several} items=${(r.devices || []).map(deviceName)} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
-            { title: "Charges", cell: (r) => html`<${Several} items=${charges(r.charges)} />` },
-            { title: "Pods", cell: (r) => html`<${Several} items=${r.pods || r.reservedFor || []} draw=${(pod) => html`<${Ref} kind="pod" of=${typeof pod === "string" && !pod.includes("/") ? { namespace: r.namespace, name: pod } : pod} />`} />` },
+            { title: "Devices", cell: (r) => html`<${Devices} of=${r.devices} />` },
+            { title: "Charges", cell: (r) => html`<${Charges} of=${r} />` },
+            { title: "Pods", cell: (r) => html`<${Consumers} of=${r.reservedFor || []} namespace=${r.namespace} />` },
           ]}
         />
         <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}

@@ -40,7 +40,7 @@ export function Pools({ query }) {
     <div class="controls"><${Search} label="Find a pool" value=${query.get("q") || ""} placeholder="pool, driver or node" /></div>
     <${Answer} of=${answer} what="The list of pools">
       ${(data) => {
-        const all = data.items || data.pools || [];
+        const all = data.items;
         const rows = all.filter((row) => !q || `${row.driver} ${row.pool} ${row.node || ""}`.toLowerCase().includes(q));
         const shown = rows.slice(0, 500);
         return html`<${Table}

@@ -1,7 +1,7 @@
 // Owns: the page of one node: its ledger, who holds what, the CPU map, devices, pods and claims.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
-import { Answer, Badge, ClaimLink, Head, PodLink, Ref, Several } from "../pieces.js";
+import { Answer, Badge, ClaimLink, Head, PodLink, Several } from "../pieces.js";
 import { LedgerCard, Legend } from "../bars.js";
 import { Table } from "../table.js";
 import { Topology } from "../topology.js";
@@ -96,7 +96,7 @@ function Loaded({ data }) {
           columns=${[
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
             { title: "Devices", cell: (r) => html`<${Several} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
-            { title: "Pods", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${Ref} kind="pod" of=${typeof pod === "string" && !pod.includes("/") ? { namespace: r.namespace, name: pod } : pod} />`} />` },
+            { title: "Pods", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
           ]}
         />
       </section>

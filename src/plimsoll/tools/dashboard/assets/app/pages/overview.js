@@ -1,5 +1,5 @@
 // Owns: the first page: what is past its line and what is pending, the totals, and one bar per node and resource.
-import { html, cx, useMemo } from "../ui.js";
+import { html, cx, useMedia, useMemo } from "../ui.js";
 import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
 import { Answer, Badge, Choice, Head, PodLink, Search } from "../pieces.js";
@@ -9,6 +9,10 @@ import { byName, count, plural } from "../format.js";
 import { Icon } from "../marks.js";
 
 const ROW = 38;
+/** On a phone the name stands above its bars. */
+const NARROW = "(max-width: 640px)";
+const NARROW_NAME = 34;
+const NARROW_BAR = 24;
 const SHOWN_AT_FIRST = ["cpu", "memory"];
 const FULL = 0.9;
 
@@ -151,7 +155,9 @@ function Nodes({ data, query }) {
     const next = resources.includes(name) ? resources.filter((one) => one !== name) : data.resources.filter((one) => one === name || resources.includes(one));
     replaceQuery({ resources: next.length ? next.join(",") : "" });
   };
-  const grid = { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "5.5rem " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
+  const narrow = useMedia(NARROW);
+  const height = narrow ? NARROW_NAME + NARROW_BAR * resources.length + 8 : ROW;
+  const grid = narrow ? {} : { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "5.5rem " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
   return html`<section class="nodes" aria-labelledby="nodes-head">
     <div class="section-head"><h2 id="nodes-head">Nodes</h2></div>
     <div class="controls">
@@ -176,7 +182,7 @@ function Nodes({ data, query }) {
           </div>
           <${Windowed}
             count=${found.length}
-            height=${ROW}
+            height=${height}
             keyOf=${(i) => found[i].name}
             row=${(i, focus) => html`<${NodeRow} data=${data} row=${found[i]} resources=${resources} devices=${devices} grid=${grid} focus=${focus} />`}
           />
@@ -196,7 +202,7 @@ function NodeRow({ data, row, resources, devices, grid, focus }) {
     ${resources.map((resource) => {
       const column = data.columns[resource];
       const one = { line: column.line[row.i], requests: column.requests[row.i], claims: column.claims[row.i], overhead: column.overhead[row.i] };
-      return html`<span role="cell">${one.line || one.requests || one.claims || one.overhead ? html`<${Bar} resource=${resource} row=${one} />` : html`<span class="muted">none</span>`}</span>`;
+      return html`<span role="cell" class="bar-cell"><span class="bar-name" aria-hidden="true">${resource}</span>${one.line || one.requests || one.claims || one.overhead ? html`<${Bar} resource=${resource} row=${one} />` : html`<span class="muted">none</span>`}</span>`;
     })}
   </div>`;
 }

@@ -4,7 +4,8 @@ import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
 import { Answer, Badge, Head, NodeLink, Search } from "../pieces.js";
 import { Pager } from "../table.js";
-import { Branch, Group, Numbers } from "../tree.js";
+import { Branch, Group } from "../tree.js";
+import { Icon } from "../marks.js";
 import { count } from "../format.js";
 
 const LIMIT = 50;
@@ -56,25 +57,34 @@ function Explained({ kind, namespace, name, inside = false }) {
     ${inside && html`<p class="small"><a href=${`#/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>This explanation on a page of its own</a></p>`}`;
 }
 
-const SAID = new Set(["revision", "subject", "verdict", "summary", "fix", "groups", "children", "tree", "node", "kind", "nodes"]);
+const GOOD = new Set(["placed", "allocated", "fits"]);
+const FEW_GROUPS = 12;
 
-/** An explanation: the verdict, the fix, then the tree. */
+/** An explanation: the verdict, the nearest fix, then the trees. */
 export function Explanation({ of, inside }) {
   const groups = of.groups || [];
-  const branches = of.children || of.tree || [];
-  const rest = Object.fromEntries(Object.entries(of).filter(([key, value]) => !SAID.has(key) && (typeof value === "string" || typeof value === "number") && value !== ""));
-  const fixes = Array.isArray(of.fix) ? of.fix : of.fix ? [of.fix] : [];
-  const tone = /^(placed|allocated|bound|running|fits|yes|ready)/i.test(of.verdict || "") ? "good" : "warn";
+  const [all, setAll] = useState(false);
+  const shown = all ? groups : groups.slice(0, FEW_GROUPS);
+  const fixes = (of.fixes || []).map((fix) => (typeof fix === "string" ? fix : fix.text)).filter(Boolean);
+  if (!fixes.length && of.fix) fixes.push(of.fix);
   return html`<div class="explanation">
-    <p class="verdict">${of.verdict && html`<${Badge} tone=${tone}>${of.verdict}<//>`} <span>${of.summary}</span> ${of.node && html`on <${NodeLink} name=${of.node} />`}</p>
-    ${fixes.map((fix) => html`<p class="fix"><b>Nearest fix</b> <span>${typeof fix === "string" ? fix : fix.text || fix.reason || JSON.stringify(fix)}</span></p>`)}
-    <${Numbers} of=${rest} beside=${of.summary || ""} />
+    <p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>
+    ${fixes.length > 0 &&
+    html`<div class="fix"><p><b>Nearest fix</b> <span>${fixes[0]}</span></p>${fixes.slice(1).map((fix) => html`<p><b>or</b> <span>${fix}</span></p>`)}</div>`}
+    ${(of.notes || []).map((note) => html`<p class="notice is-warning"><${Icon} name="warn" /><span>${note}</span></p>`)}
+    ${of.preemption && html`<p class="preemption"><b>Preemption</b> ${of.preemption}</p>`}
     ${groups.length > 0 &&
     html`<div class="groups" role="group" aria-label="Why, by node">
       ${!inside && html`<h2>Why, by node</h2>`}
-      ${groups.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === 0} />`)}
+      ${shown.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === 0} />`)}
+      ${groups.length > FEW_GROUPS && html`<button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(groups.length)} groups`}</button>`}
     </div>`}
-    ${branches.length > 0 && html`<ul class="tree tree-top">${branches.map((one, i) => html`<${Branch} key=${`${one.rule}${i}`} of=${one} open=${true} />`)}</ul>`}
+    ${(of.sections || []).map(
+      (section) => html`<details class="group" key=${section.title} open=${!groups.length}>
+        <summary><span class="reason group-count">${section.title}</span></summary>
+        <div class="group-body"><ul class="tree">${section.children.map((one, i) => html`<${Branch} key=${`${one.rule}${i}`} of=${one} open=${true} />`)}</ul></div>
+      </details>`,
+    )}
   </div>`;
 }
 

@@ -85,7 +85,7 @@ export function Whatif() {
 
 /** One place or one reason. */
 function Fate({ of }) {
-  if (!of) return html`<span class="muted">not there</span>`;
+  if (!of || of.exists === false) return html`<span class="muted">not there</span>`;
   if (of.node) return html`<span class="placed"><${Icon} name="ok" /> <${NodeLink} name=${of.node} /></span>`;
   return html`<span class="unplaced"><${Badge} tone="warn">pending<//> <span class="why">${of.why}</span></span>`;
 }
@@ -96,9 +96,9 @@ function number(value) {
   return value == null ? "-" : String(value);
 }
 
-function Sums({ title, of }) {
+function Sums({ title, of, about }) {
   if (!of) return null;
-  return html`<div class="sums card"><h3>${title}</h3>
+  return html`<div class="sums card"><h3>${title}</h3>${about && html`<p class="muted small">${about}</p>`}
     <dl class="numbers"><div><dt>placed</dt><dd>${number(of.placed)}</dd></div><div><dt>pending</dt><dd class=${cx(Number(number(of.pending)) > 0 && "warn-text")}>${number(of.pending)}</dd></div></dl>
     ${of.free && typeof of.free === "object" && html`<dl class="facts">${Object.entries(of.free).map(([key, value]) => html`<div><dt>${key} free</dt><dd>${typeof value === "object" ? value.text || "" : String(value)}</dd></div>`)}</dl>`}
   </div>`;
@@ -115,11 +115,13 @@ function Result({ of }) {
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
     <div class="section-head"><h2 id="whatif-result">Before and after</h2></div>
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
-      ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one.after || one} />`)}</div>
+      ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
     <${Table} label="Pods before and after" rows=${pods} keyOf=${(r) => r.pod} columns=${columns} empty="No pod would be placed otherwise than now." />
     <${SideBySide} of=${of} others=${others} />
+    <${Gone} of=${of.evicted} />
     <${Changes} of=${of.nodes} />
     <${Fragments} of=${of.fragmentation} />
+    ${(of.passedBy || []).length > 0 && html`<details class="labels"><summary>${plural(of.passedBy.length, "object")} passed by</summary><ul>${of.passedBy.map((one) => html`<li>${one}</li>`)}</ul></details>`}
   </section>`;
 }
 
@@ -154,18 +156,47 @@ function words(value) {
   return Object.entries(value).map(([key, one]) => `${key} ${words(one)}`).join(", ");
 }
 
-function Changes({ of }) {
+/** Pods that would have to go. */
+function Gone({ of }) {
   if (!of || !of.length) return null;
-  const rows = of.map((one) => (typeof one === "string" ? { node: one, text: "" } : one));
-  return html`<div class="section-head"><h2>Nodes that change</h2></div>
+  return html`<div class="section-head"><h2>Pods that would have to go</h2></div>
     <${Table}
-      label="Nodes that change"
-      rows=${rows}
+      label="Pods that would have to go"
+      rows=${of}
+      keyOf=${(r) => r.pod}
       columns=${[
-        { title: "Node", value: (r) => r.node || r.name, cell: (r) => html`<${NodeLink} name=${r.node || r.name} />` },
-        { title: "Change", cell: (r) => words(Object.fromEntries(Object.entries(r).filter(([key]) => key !== "node" && key !== "name"))) },
+        { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
+        { title: "From", value: (r) => r.node, cell: (r) => html`<${NodeLink} name=${r.node} />` },
+        { title: "Because", value: (r) => r.because, cell: (r) => `${r.because}${r.by ? ` (${r.by})` : ""}` },
+        { title: "Comes back", cell: (r) => (r.comesBack ? "yes" : "no") },
       ]}
     />`;
+}
+
+const SHOWN_NODES = 50;
+
+/** Nodes whose books differ: what is free of each resource that changed. */
+function Changes({ of }) {
+  if (!of || !of.length) return null;
+  const differences = (row) => {
+    const before = row.freeBefore || {};
+    const after = row.freeAfter || {};
+    return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
+  };
+  return html`<div class="section-head"><h2>Nodes that change</h2><span class="muted">${count(of.length)}</span></div>
+    <${Table}
+      label="Nodes that change"
+      rows=${of.slice(0, SHOWN_NODES)}
+      keyOf=${(r) => r.node}
+      columns=${[
+        { title: "Node", value: (r) => r.node, cell: (r) => html`<${NodeLink} name=${r.node} />${!r.freeBefore && html` <${Badge} tone="info">new<//>`}${!r.freeAfter && html` <${Badge} tone="warn">gone<//>`}` },
+        {
+          title: "Free before and after",
+          cell: (r) => html`<dl class="sums-list">${differences(r).map((name) => html`<div><dt>${name}</dt><dd>${(r.freeBefore || {})[name] ?? "-"} ${"→"} <b class=${cx(String((r.freeAfter || {})[name]).startsWith("-") && "past-text")}>${(r.freeAfter || {})[name] ?? "-"}</b></dd></div>`)}</dl>`,
+        },
+      ]}
+    />
+    ${of.length > SHOWN_NODES && html`<p class="muted">The first ${SHOWN_NODES} of ${count(of.length)}.</p>`}`;
 }
 
 function Fragments({ of }) {

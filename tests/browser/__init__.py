@@ -1,0 +1,1 @@
+"""Tests of the dashboard's page in a real headless Chromium."""

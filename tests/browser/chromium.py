@@ -1,0 +1,322 @@
+"""A real browser for tests: headless Chromium, driven over the DevTools protocol.
+
+Owns `Browser` (one process, its loop in a thread of its own) and `Page` (a tab with its own storage). Calls are
+plain and blocking. A page remembers what went wrong in it (`problems`: console errors, exceptions, answers that
+failed, violations of its security policy) and every address it asked (`requests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+
+R = TypeVar("R")
+Tree = dict[str, Any]
+WAIT = 20.0
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--remote-debugging-port=0",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-gpu",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--force-color-profile=srgb",
+)
+#: name -> (code, Windows key code, text)
+_KEYS: dict[str, tuple[str, int, str]] = {
+    "Tab": ("Tab", 9, ""),
+    "Enter": ("Enter", 13, "\r"),
+    "Escape": ("Escape", 27, ""),
+    " ": ("Space", 32, " "),
+    "PageUp": ("PageUp", 33, ""),
+    "PageDown": ("PageDown", 34, ""),
+    "End": ("End", 35, ""),
+    "Home": ("Home", 36, ""),
+    "ArrowLeft": ("ArrowLeft", 37, ""),
+    "ArrowUp": ("ArrowUp", 38, ""),
+    "ArrowRight": ("ArrowRight", 39, ""),
+    "ArrowDown": ("ArrowDown", 40, ""),
+}
+
+
+def find_chromium() -> str | None:
+    """The browser named by CHROMIUM, or the first usual one on PATH."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return shutil.which(named)
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+class Browser:
+    """One Chromium; `close` leaves nothing behind."""
+
+    def __init__(self, program: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="plimsoll-chromium-"))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="chromium", daemon=True)
+        self._thread.start()
+        self._log = (self._folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [program, *_FLAGS, f"--user-data-dir={self._folder / 'profile'}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, "HOME": str(self._folder)},
+            start_new_session=True,
+        )
+        self._session: aiohttp.ClientSession | None = None
+        self._waiting: dict[int, asyncio.Future[Tree]] = {}
+        self._pages: dict[str, Page] = {}
+        self._number = 0
+        try:
+            self.run(self._connect())
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, work: Coroutine[Any, Any, R], timeout: float = WAIT + 10) -> R:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+
+    async def _connect(self) -> None:
+        told = self._folder / "profile" / "DevToolsActivePort"
+        deadline = time.monotonic() + 30
+        while not (told.exists() and len(told.read_text().split()) == 2):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"Chromium does not start: {(self._folder / 'log').read_text()[-2000:]}")
+            await asyncio.sleep(0.02)
+        port, path = told.read_text().split()
+        self._session = aiohttp.ClientSession()
+        self._socket = await self._session.ws_connect(f"ws://127.0.0.1:{port}{path}", max_msg_size=0)
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for message in self._socket:
+            tree = json.loads(message.data)
+            if "id" in tree:
+                waiting = self._waiting.pop(tree["id"], None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(tree)
+            elif (page := self._pages.get(tree.get("sessionId", ""))) is not None:
+                page.hear(tree["method"], tree["params"])
+
+    async def send(self, method: str, params: Tree | None = None, session: str = "") -> Tree:
+        """Ask the browser; RuntimeError with its own words if it refuses."""
+        self._number += 1
+        number = self._number
+        future: asyncio.Future[Tree] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        question: Tree = {"id": number, "method": method, "params": params or {}}
+        if session:
+            question["sessionId"] = session
+        await self._socket.send_json(question)
+        answer = await asyncio.wait_for(future, WAIT)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error'].get('message')}")
+        result: Tree = answer["result"]
+        return result
+
+    def page(self, *, width: int = 1280, height: int = 800) -> Page:
+        """A new tab whose storage is its own."""
+        return self.run(self._open(width, height))
+
+    async def _open(self, width: int, height: int) -> Page:
+        context = (await self.send("Target.createBrowserContext"))["browserContextId"]
+        target = await self.send("Target.createTarget", {"url": "about:blank", "browserContextId": context})
+        attached = await self.send(
+            "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
+        )
+        page = Page(self, attached["sessionId"], context)
+        self._pages[attached["sessionId"]] = page
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
+            await page.ask(f"{domain}.enable")
+        await page.resize_to(width, height)
+        return page
+
+    async def shut(self, page: Page) -> None:
+        self._pages.pop(page.session, None)
+        await self.send("Target.disposeBrowserContext", {"browserContextId": page.context})
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(Exception):
+            self.run(self._hang_up(), 10)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _hang_up(self) -> None:
+        if self._session is None:
+            self._process.terminate()
+            return
+        with suppress(Exception):
+            await self.send("Browser.close")
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        await self._socket.close()
+        await self._session.close()
+
+
+class Page:
+    """A tab."""
+
+    def __init__(self, browser: Browser, session: str, context: str) -> None:
+        self.browser, self.session, self.context = browser, session, context
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+
+    # -- the protocol
+
+    async def ask(self, method: str, **params: Any) -> Tree:
+        return await self.browser.send(method, params, self.session)
+
+    def _run(self, method: str, **params: Any) -> Tree:
+        return self.browser.run(self.ask(method, **params))
+
+    def hear(self, method: str, params: Tree) -> None:
+        """What the browser tells by itself."""
+        if method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            said = " ".join(str(one.get("value", one.get("description", ""))) for one in params["args"])
+            self.problems.append(f"console.{params['type']}: {said}")
+        elif method == "Runtime.exceptionThrown":
+            detail = params["exceptionDetails"]
+            text = detail.get("exception", {}).get("description", detail["text"])
+            self.problems.append(f"exception: {text}")
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            entry = params["entry"]
+            self.problems.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}")
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Network.responseReceived" and params["response"]["status"] >= 400:
+            self.problems.append(f"{params['response']['status']} {params['response']['url']}")
+
+    # -- doing
+
+    def go(self, url: str) -> None:
+        """Open an address and wait until it is loaded."""
+        self.browser.run(self._go(url))
+
+    async def _go(self, url: str) -> None:
+        answer = await self.ask("Page.navigate", url=url)
+        if answer.get("errorText"):
+            raise RuntimeError(f"{url}: {answer['errorText']}")
+
+    def eval(self, script: str) -> Any:
+        """The value of an expression; a promise is waited for."""
+        answer = self._run("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            detail = answer["exceptionDetails"]
+            raise AssertionError(detail.get("exception", {}).get("description", detail["text"]))
+        return answer["result"].get("value")
+
+    def wait(self, script: str, timeout: float = WAIT) -> Any:
+        """Wait until an expression is true, and give its value; the page's text is in what is raised."""
+        deadline = time.monotonic() + timeout
+        while True:
+            value = self.eval(f"(v => v instanceof Node || v)({script})")  # an element has no value of its own
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                text = self.eval("document.body.innerText")
+                raise AssertionError(f"never true: {script}\n{self.problems}\n{text[:2000]}")
+            time.sleep(0.02)
+
+    def wait_text(self, text: str, selector: str = "body") -> None:
+        self.wait(f"[...document.querySelectorAll({selector!r})].some(e => e.textContent.includes({json.dumps(text)}))")
+
+    def text(self, selector: str = "main") -> str:
+        """What is to be read at the first element that matches."""
+        return str(self.eval(f"document.querySelector({selector!r})?.innerText ?? ''"))
+
+    def click(self, selector: str) -> None:
+        """Click the middle of the first element that matches, as a mouse does."""
+        self.wait(f"document.querySelector({selector!r})")
+        spot = self.eval(
+            f"(() => {{ const e = document.querySelector({selector!r});"
+            "if (e.getBoundingClientRect().top < 60 || e.getBoundingClientRect().bottom > innerHeight)"
+            " e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self._run("Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1)
+
+    def type(self, text: str) -> None:
+        """Type into what has the focus."""
+        self._run("Input.insertText", text=text)
+
+    def key(self, name: str, *, shift: bool = False, ctrl: bool = False) -> None:
+        """Press a key: a letter, or a name such as Tab."""
+        code, number, text = _KEYS.get(name, ("", ord(name.upper()[0]), name))
+        params: Tree = {
+            "key": name,
+            "code": code,
+            "windowsVirtualKeyCode": number,
+            "modifiers": (8 if shift else 0) | (2 if ctrl else 0),
+        }
+        self._run("Input.dispatchKeyEvent", type="keyDown", text="" if ctrl else text, **params)
+        self._run("Input.dispatchKeyEvent", type="keyUp", **params)
+
+    # -- seeing
+
+    async def resize_to(self, width: int, height: int) -> None:
+        await self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    def resize(self, width: int, height: int) -> None:
+        self.browser.run(self.resize_to(width, height))
+
+    def prefer(self, **features: str) -> None:
+        """As `prefers_color_scheme="dark"`, `prefers_reduced_motion="reduce"`."""
+        wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self._run("Emulation.setEmulatedMedia", features=wanted)
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> None:
+        """A PNG of what is in sight, or of the whole page."""
+        answer = self._run("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def tree(self) -> list[Tree]:
+        """The page as a screen reader has it: role, name and properties of everything it tells."""
+        nodes = self._run("Accessibility.getFullAXTree")["nodes"]
+        return [
+            {
+                "role": node.get("role", {}).get("value", ""),
+                "name": node.get("name", {}).get("value", ""),
+                **{one["name"]: one["value"].get("value") for one in node.get("properties", [])},
+            }
+            for node in nodes
+            if not node.get("ignored")
+        ]
+
+    def close(self) -> None:
+        self.browser.run(self.browser.shut(self))

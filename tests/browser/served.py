@@ -1,0 +1,73 @@
+"""The real dashboard behind the page under test.
+
+Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.tools.dashboard import Dashboard
+from plimsoll.tools.picture import Picture
+
+R = TypeVar("R")
+
+
+class Served:
+    """A loop in a thread and the dashboards in it; `close` ends all."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dashboards", daemon=True)
+        self._thread.start()
+        self._running: list[Dashboard] = []
+        self._clients: list[Any] = []
+
+    def run(self, work: Coroutine[Any, Any, R], timeout: float = 60) -> R:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+
+    def dump(self, picture: Picture, port: int = 0) -> Dashboard:
+        """A dashboard of a picture, which never changes."""
+        dashboard = self.run(_start(picture, port))
+        self._running.append(dashboard)
+        return dashboard
+
+    def live(self, config: ClientConfig, port: int = 0) -> Dashboard:
+        """A dashboard that follows a cluster."""
+        client, dashboard = self.run(self._follow(config, port))
+        self._clients.append(client)
+        self._running.append(dashboard)
+        return dashboard
+
+    async def _follow(self, config: ClientConfig, port: int) -> tuple[Any, Dashboard]:
+        connecting = Client.connect(config)
+        client = await connecting.__aenter__()
+        return connecting, await _start(client, port)
+
+    def stop(self, dashboard: Dashboard) -> None:
+        self._running.remove(dashboard)
+        self.run(dashboard.stop())
+
+    def close(self) -> None:
+        for dashboard in list(self._running):
+            self.stop(dashboard)
+        for connecting in self._clients:
+            self.run(connecting.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _start(shown: Picture | Client, port: int) -> Dashboard:
+    dashboard = Dashboard(shown, port=port)
+    await dashboard.start()
+    return dashboard
+
+
+def urls_of(requests: Iterable[str]) -> set[str]:
+    """The hosts that were asked."""
+    return {url.split("/")[2] for url in requests if "://" in url}
