@@ -90,12 +90,12 @@ class Facts:
 
     def lacks(self, needs: tuple[str, ...]) -> str:
         """Why a question that needs these kinds cannot be answered; "" if it can."""
-        gaps = {gap.kind: gap.why for gap in self.picture.objects.gaps}
+        gaps = {gap.kind: gap for gap in self.picture.objects.gaps if gap.whole}
         for plural in needs:
-            if plural in gaps:
-                return f"{plural}: {gaps[plural]}"
             if not self.live and not self._all(NEEDED[plural]):
                 return f"there are no {plural} in what was read"
+            if plural in gaps:
+                return str(gaps[plural])
         return ""
 
     def _all(self, kind: type[Any]) -> list[Any]:

@@ -83,7 +83,7 @@ class AuditReport:
         for finding in self.findings:
             by_check.setdefault(finding.id, []).append(finding)
         titles = {check.id: check.title for check in self.checks}
-        for id, findings in by_check.items():
+        for id, findings in sorted(by_check.items(), key=lambda item: (item[1][0].severity.rank, item[0])):
             yield ""
             yield from _group(findings, titles.get(id, ""), paint, wide)
         if self.known:
@@ -91,21 +91,21 @@ class AuditReport:
             yield f"{_many(len(self.known), 'finding')} of the baseline not shown."
         if self.skipped:
             yield ""
-            yield "Not checked:"
-            by_reason: dict[str, list[str]] = {}
-            for each in self.skipped:
-                by_reason.setdefault(each.why, []).append(each.id)
-            for why, ids in by_reason.items():
-                yield from _fill(f"{', '.join(ids)}: {why}", paint, "  ")
+            yield from self._not_made(paint, wide)
+
+    def _not_made(self, paint: Paint, wide: bool) -> Iterator[str]:
+        by_reason: dict[str, list[str]] = {}
+        for each in self.skipped:
+            by_reason.setdefault(each.why, []).append(each.id)
+        for why, ids in by_reason.items():
+            which = f" ({', '.join(ids)})" if wide else ""
+            yield from _fill(f"{_many(len(ids), 'check')} not made: {why}{which}", paint, "", "  ")
 
     def _headline(self, paint: Paint) -> str:
         counts = [(severity, self.count(severity)) for severity in Severity]
         if not any(count for _, count in counts):
             return paint.green("Nothing new found." if self.known else "Nothing found: all is well.")
-        words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-        told = [
-            _colour(severity, _many(count, words[severity]), paint) for severity, count in counts if count
-        ]
+        told = [_colour(severity, _many(count, severity.value), paint) for severity, count in counts if count]
         return ", ".join(told)
 
     def _looked_at(self) -> str:
@@ -119,7 +119,9 @@ def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Ite
     """The findings of one check; all that they have in common is told once."""
     first = findings[0]
     head = f"{first.severity.value.upper():8}{first.id} {first.name}"
-    yield _colour(first.severity, head, paint) + (f": {title}" if title else "")
+    first_line, *others = _fill(f"{head}: {title}", paint, "", "        ")
+    yield _colour(first.severity, first_line[: len(head)], paint) + first_line[len(head) :]
+    yield from others
     shown = findings if wide else findings[:SHOWN]
     fixes = {finding.fix for finding in shown}
     for finding in shown:
@@ -163,7 +165,7 @@ def _fill(text: str, paint: Paint, first: str, rest: str = "") -> Iterator[str]:
 
 
 def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}{'es' if what.endswith('s') else 's'}"
+    return f"{count} {what}" if count == 1 or what == "info" else f"{count} {what}s"
 
 
 def plain(text: str) -> str:

@@ -3,7 +3,14 @@
 Owns `CHECKS`, in the order of their ids. An id is never given to another question.
 """
 
-from plimsoll.tools.audit.checks import books, drivers
+from plimsoll.tools.audit.checks import books, claims, devices, drivers, setup, topology
 from plimsoll.tools.audit.findings import Check
 
-CHECKS: tuple[Check, ...] = (*books.CHECKS, *drivers.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *books.CHECKS,
+    *drivers.CHECKS,
+    *devices.CHECKS,
+    *claims.CHECKS,
+    *topology.CHECKS,
+    *setup.CHECKS,
+)

@@ -1,0 +1,330 @@
+"""Checks of claims and their pods: reservations, leftovers, and pods whose claims are not theirs.
+
+The rules are those of the claim controller (`cluster/controllers/plans`) and of the kubelet, which starts a
+pod only with claims that are allocated, reserved for it, and for its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.core import Pod
+from plimsoll.api.node_selection import selector_matches
+from plimsoll.api.resource import ALL, RESULTS_MAX, ClaimConsumer, DeviceRequest, ResourceClaim
+from plimsoll.cluster.controllers.plans.moments import read_moment
+from plimsoll.cluster.controllers.plans.pods import (
+    find_condition,
+    is_done,
+    is_finished,
+    is_made_for,
+    is_pod,
+    is_reserved_for,
+    owning_pod,
+)
+from plimsoll.ledger.claims import claim_names
+from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import Check, Severity, Trouble
+
+#: How long controllers are given before what they should have done is told, in seconds.
+PATIENCE = 300.0
+#: A pod that was bound so lately may be newer than the claims that were read.
+SETTLED = 30.0
+#: The most pods a claim can be reserved for, and from how many on that is told.
+RESERVED_MAX, RESERVED_MANY = 256, 231
+
+
+# -- reservations
+
+
+def find_stale_reservations(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        told = []
+        for consumer in claim.status.reserved_for:
+            why = _why_stale(facts, claim, consumer)
+            if why:
+                told.append(f"Pod/{claim.metadata.namespace}/{consumer.name} ({consumer.uid}): {why}")
+        if told:
+            kept = len(claim.status.reserved_for) - len(told)
+            message = (
+                f"is reserved for {_count(len(told), 'pod')} that {'is' if len(told) == 1 else 'are'} no more"
+            )
+            if results_of(claim):
+                message += f", and holds {_count(len(results_of(claim)), 'device')}"
+            yield Trouble(subject_of(claim), message + (f"; {kept} in use" if kept else ""), tuple(told))
+
+
+def _why_stale(facts: Facts, claim: ResourceClaim, consumer: ClaimConsumer) -> str:
+    if not is_pod(consumer):
+        return ""
+    pod = facts.pods.get((claim.metadata.namespace, consumer.name))
+    if pod is None:
+        return "does not exist"
+    if pod.metadata.uid != consumer.uid:
+        return f"was replaced by one with UID {pod.metadata.uid}"
+    if is_finished(pod):
+        return f"has ended ({pod.status.phase})"
+    return "was deleted before it had a node" if is_done(pod) else ""
+
+
+# -- leftovers
+
+
+def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        if claim.status.reserved_for or claim.metadata.deletion_timestamp is not None:
+            continue
+        held = len(results_of(claim))
+        holds = f" and holds {_count(held, 'device')}" if held else ""
+        owner = owning_pod(claim)
+        delete = f"kubectl delete resourceclaim -n {claim.metadata.namespace} {claim.metadata.name}"
+        if owner is not None:
+            pod = facts.pods.get((claim.metadata.namespace, owner[0]))
+            gone = pod is None or pod.metadata.uid != owner[1]
+            if gone or (pod is not None and is_done(pod)):
+                state = "is gone" if gone else "has ended"
+                yield Trouble(
+                    subject_of(claim),
+                    f"was made for pod {owner[0]}, which {state}{holds}",
+                    (_say_age(facts, claim),),
+                    delete,
+                    severity=Severity.WARNING if held else Severity.INFO,
+                )
+            continue
+        users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        allocation = claim.status.allocation
+        if allocation is None or users:
+            continue
+        since = read_moment(allocation.allocation_timestamp)
+        if since is not None and facts.now - since < PATIENCE:
+            continue
+        when = f" since {allocation.allocation_timestamp}" if since is not None else ""
+        yield Trouble(
+            subject_of(claim),
+            f"is allocated{when} though no pod uses it{holds}",
+            (_say_age(facts, claim),),
+            f"if nobody is about to use it: {delete}",
+            severity=Severity.INFO,
+        )
+
+
+def _say_age(facts: Facts, claim: ResourceClaim) -> str:
+    made = read_moment(claim.metadata.creation_timestamp)
+    devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in results_of(claim)}))
+    told = f"made {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
+    return told + (f", devices {devices}" if devices else "")
+
+
+def find_claims_stuck(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        since = read_moment(claim.metadata.deletion_timestamp)
+        if since is None or facts.now - since < PATIENCE:
+            continue
+        minutes = int(facts.now - since) // 60
+        kept = ", ".join(claim.metadata.finalizers) or "none"
+        evidence = [f"finalizers: {kept}"]
+        users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        live = [pod for pod in users if is_reserved_for(claim, pod)]
+        if live:
+            evidence.append(f"in use by Pod/{name_of(live[0])}, which keeps it")
+            meta = live[0].metadata
+            fix = f"delete the pod first: kubectl delete pod -n {meta.namespace} {meta.name}"
+        else:
+            reserved = _count(len(claim.status.reserved_for), "pod")
+            evidence.append(f"reserved for {reserved}, none of which runs")
+            fix = "see that the claim controller and the driver run: they release it"
+        yield Trouble(
+            subject_of(claim),
+            f"is being deleted for {minutes} minutes and holds {_count(len(results_of(claim)), 'device')}",
+            tuple(evidence),
+            fix,
+            severity=Severity.INFO if live else None,
+        )
+
+
+# -- pods and their claims
+
+
+def _settled(facts: Facts, pod: Pod) -> bool:
+    """Whether a pod has had its node for a while: claims are read before pods, and may be older."""
+    condition = find_condition(pod.status.conditions, "PodScheduled")
+    since = read_moment(condition.last_transition_time) if condition is not None else None
+    return since is None or not 0 <= facts.now - since < SETTLED
+
+
+def find_pods_without_claims(facts: Facts) -> Iterator[Trouble]:
+    for pod in facts.bound:
+        if not pod.spec.resource_claims or not _settled(facts, pod):
+            continue
+        names = claim_names(pod)
+        for reference in pod.spec.resource_claims:
+            name = names.get(reference.name, "")
+            if not name:
+                generated = {each.name for each in pod.status.resource_claim_statuses}
+                if reference.name in generated:
+                    continue  # none is needed
+                message = f"has no claim for {reference.name}: none was made from its template"
+                yield Trouble(
+                    subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
+                )
+                continue
+            claim = facts.claims.get((pod.metadata.namespace, name))
+            problem = _claim_problem(facts, pod, claim, name, reference.resource_claim_name is None)
+            if problem:
+                where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
+                yield Trouble(subject_of(pod), problem, where, key=reference.name)
+
+
+def _claim_problem(facts: Facts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> str:
+    if claim is None:
+        return f"runs with claim {name}, which does not exist"
+    if generated and not is_made_for(claim, pod):
+        return f"uses claim {name}, which was made for another pod"
+    if claim.status.allocation is None:
+        return f"is bound, but its claim {name} is not allocated"
+    if not is_reserved_for(claim, pod):
+        count = len(claim.status.reserved_for)
+        return (
+            f"is bound, but its claim {name} is not reserved for it ({_count(count, 'other')} in reservedFor)"
+        )
+    return ""
+
+
+def find_claims_elsewhere(facts: Facts) -> Iterator[Trouble]:
+    for pod in facts.bound:
+        node = facts.nodes.get(pod.spec.node_name)
+        if node is None or not pod.spec.resource_claims:
+            continue
+        for claim in facts.claims_of(pod):
+            allocation = claim.status.allocation
+            selector = allocation.node_selector if allocation is not None else None
+            if selector is None or selector_matches(selector, node) is not False:
+                continue
+            devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in results_of(claim)}))
+            others = [other for other in facts.nodes.values() if selector_matches(selector, other) is True]
+            where = ", ".join(other.metadata.name for other in others[:3]) or "no node that exists"
+            yield Trouble(
+                subject_of(pod),
+                f"runs on {node.metadata.name}, but claim {claim.metadata.name} is allocated for {where}",
+                (f"devices {devices}",),
+                key=claim.metadata.name,
+            )
+
+
+# -- limits
+
+
+def find_limits(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        reserved = len(claim.status.reserved_for)
+        if reserved >= RESERVED_MANY:
+            full = reserved >= RESERVED_MAX
+            yield Trouble(
+                subject_of(claim),
+                f"is reserved for {reserved} of at most {RESERVED_MAX} pods",
+                (
+                    "the next pod that wants it stays pending"
+                    if full
+                    else f"{RESERVED_MAX - reserved} are left",
+                ),
+                "spread the pods over several claims",
+                "reservedFor",
+                Severity.WARNING if full else Severity.INFO,
+            )
+        yield from _too_many(claim, claim.spec.devices.requests)
+    for template in facts.templates.values():
+        yield from _too_many(template, template.spec.spec.devices.requests)
+
+
+def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[Trouble]:
+    """A claim that asks for more devices than any claim can have; the smallest alternative counts."""
+    wanted = 0
+    for request in requests:
+        choices = [request.exactly] if request.exactly is not None else request.first_available
+        wanted += min((each.count for each in choices if each.allocation_mode != ALL), default=0)
+    if wanted > RESULTS_MAX:
+        yield Trouble(
+            subject_of(thing),
+            f"asks for {wanted} devices, and a claim can have {RESULTS_MAX}: it is never allocated",
+            (),
+            "ask for fewer, or for one device with capacity (CPUs in grouped mode)",
+            "results",
+        )
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+CHECKS = (
+    Check(
+        "PLM040",
+        "reservation-stale",
+        Severity.WARNING,
+        "a claim is reserved for pods that are gone or have ended",
+        "reservedFor names a pod that does not exist, has ended, or was replaced by another of its name. "
+        "While it does, the claim keeps its devices, and where the claim charges its node no other pod may"
+        " have it. The claim controller takes such entries away within seconds; if they stay, it does not "
+        "run.",
+        "see that the claim controller runs (kube-controller-manager, or plimsoll up); then look again",
+        find_stale_reservations,
+        ("resourceclaims", "pods"),
+    ),
+    Check(
+        "PLM041",
+        "claim-zombie",
+        Severity.WARNING,
+        "a claim is left over: nobody uses it or will",
+        "The pod it was made for is gone or has ended, or it is allocated and no pod has had it for a "
+        "while. Its devices are lost to everyone else. Information only where nothing is held, or where "
+        "somebody may have allocated it for later.",
+        "delete the claim",
+        find_zombie_claims,
+        ("resourceclaims", "pods"),
+    ),
+    Check(
+        "PLM042",
+        "claim-stuck-deleting",
+        Severity.WARNING,
+        "a claim is being deleted and does not go",
+        "It was deleted more than five minutes ago, and a finalizer keeps it: a pod still uses it (then this "
+        "is as it should be, and information only), or the controller or the driver that should release it "
+        "does not run.",
+        "delete the pods that use it, and see that the claim controller and the driver run",
+        find_claims_stuck,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM044",
+        "pod-claim-broken",
+        Severity.ERROR,
+        "a pod is bound to a node without the claims it needs",
+        "The kubelet starts a pod only when its claims exist, are its own, are allocated and are reserved "
+        "for it. This one was bound past the scheduler (spec.nodeName was given), or its claim was "
+        "deallocated or replaced under it. If its containers run, their devices may be given to others.",
+        "delete the pod; a scheduler allocates and reserves before it binds",
+        find_pods_without_claims,
+        ("pods", "resourceclaims"),
+    ),
+    Check(
+        "PLM045",
+        "claim-on-other-node",
+        Severity.ERROR,
+        "a pod runs where the devices of its claim are not",
+        "The allocation says on which nodes its devices can be used, and the pod's node is not among them. "
+        "The kubelet refuses such a pod; if it runs, it has no devices.",
+        "delete the pod; its controller makes one that is scheduled to the devices",
+        find_claims_elsewhere,
+        ("pods", "resourceclaims", "nodes"),
+    ),
+    Check(
+        "PLM046",
+        "claim-limits",
+        Severity.WARNING,
+        "a claim is at, or past, what a claim can have",
+        "A claim can be reserved for 256 pods and can have 32 devices. The pod after the last stays pending; "
+        "a claim for more devices is never allocated (64 CPUs one by one do not fit, one device of 64 does).",
+        "use several claims, or devices with capacity",
+        find_limits,
+        ("resourceclaims",),
+    ),
+)

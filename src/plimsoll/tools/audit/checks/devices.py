@@ -1,0 +1,472 @@
+"""Checks of devices: what is handed out twice, overdrawn, gone, or not fit to be handed out.
+
+Section 1, 2, 7, 8 and 9 of the allocator semantics say what an allocation holds; document 001 what shares do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from plimsoll.allocate.devices.capacity import CapacityRefusal, policy_refusal, value_of
+from plimsoll.allocate.devices.taints import tolerates
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
+from plimsoll.tools.audit.facts import Facts, Held, PoolFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import Check, Severity, Trouble
+
+#: How many claims or devices are told one by one.
+_TOLD = 6
+
+
+# -- handed out twice
+
+
+def find_devices_allocated_twice(facts: Facts) -> Iterator[Trouble]:
+    for device, held in facts.held.items():
+        whole = [each for each in held if each.result.share_id is None and not each.result.admin_access]
+        shares = [each for each in held if each.result.share_id is not None and not each.result.admin_access]
+        if len(whole) > 1:
+            message = f"is allocated as a whole {len(whole)} times"
+        elif whole and shares:
+            message = f"is allocated as a whole, and {len(shares)} share{_s(len(shares))} of it as well"
+        else:
+            continue
+        message += f", to {_count(len({each.name for each in held}), 'claim')}"
+        evidence = _say_claims(facts, [*whole, *shares])
+        yield Trouble(f"Device/{device}", message, evidence, _release(whole[-1].claim))
+
+
+def find_shares_allocated_twice(facts: Facts) -> Iterator[Trouble]:
+    for device, held in facts.held.items():
+        shares = Counter(each.result.share_id for each in held if each.result.share_id is not None)
+        for share, count in sorted(shares.items(), key=lambda item: str(item[0])):
+            if count > 1:
+                found = [each for each in held if each.result.share_id == share]
+                yield Trouble(
+                    f"Device/{device}",
+                    f"share {share} is allocated {count} times",
+                    _say_claims(facts, found),
+                    _release(found[-1].claim),
+                    str(share),
+                )
+
+
+def _say_claims(facts: Facts, held: Iterable[Held]) -> tuple[str, ...]:
+    told = []
+    for each in dict.fromkeys((each.name, each.result.request) for each in held):
+        claim = next(one.claim for one in held if one.name == each[0])
+        told.append(f"ResourceClaim/{each[0]}, request {each[1]}{_say_users(facts, claim)}")
+    return tuple(told[:_TOLD]) + ((f"and {len(told) - _TOLD} more",) if len(told) > _TOLD else ())
+
+
+def _say_users(facts: Facts, claim: ResourceClaim) -> str:
+    pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+    if not pods:
+        return ", used by no pod"
+    where = {pod.spec.node_name for pod in pods if pod.spec.node_name}
+    told = ", ".join(pod.metadata.name for pod in pods[:3]) + (" and others" if len(pods) > 3 else "")
+    return f", used by {told}" + (f" on {', '.join(sorted(where))}" if where else "")
+
+
+def _release(claim: ResourceClaim) -> str:
+    meta = claim.metadata
+    return (
+        f"delete the pods of one of the claims, so that it gives the device back: "
+        f"kubectl describe resourceclaim -n {meta.namespace} {meta.name} names them"
+    )
+
+
+# -- overdrawn
+
+
+def find_counters_overdrawn(facts: Facts) -> Iterator[Trouble]:
+    held: dict[tuple[str, str], set[str]] = {}
+    for device, found in facts.held.items():
+        if any(not each.result.admin_access for each in found):
+            held.setdefault((device.driver, device.pool), set()).add(device.device)
+    for id, pool in facts.pools.items():
+        counters = _counters(pool)
+        if not counters or (id.driver, id.pool) not in held:
+            continue
+        drawn: dict[tuple[str, str], list[tuple[str, Quantity]]] = {}
+        for name in sorted(held[id.driver, id.pool]):
+            published = pool.devices.get(name)
+            for counter, amount in _draws(published[1]) if published is not None else ():
+                drawn.setdefault(counter, []).append((name, amount))
+        for counter, whole in counters.items():
+            parts = drawn.get(counter, [])
+            total = sum((amount for _, amount in parts), ZERO)
+            if total > whole:
+                yield _overdrawn(facts, pool, counter, whole, total, parts)
+
+
+def _counters(pool: PoolFacts) -> dict[tuple[str, str], Quantity]:
+    return {
+        (counter_set.name, name): counter.value or ZERO
+        for each in pool.slices
+        for counter_set in each.spec.shared_counters or ()
+        for name, counter in counter_set.counters.items()
+    }
+
+
+def _draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            yield (consumption.counter_set, name), counter.value or ZERO
+
+
+def _overdrawn(
+    facts: Facts,
+    pool: PoolFacts,
+    counter: tuple[str, str],
+    whole: Quantity,
+    total: Quantity,
+    parts: list[tuple[str, Quantity]],
+) -> Trouble:
+    evidence = []
+    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:_TOLD]:
+        claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
+        evidence.append(f"device {name} draws {amount}: ResourceClaim/{', ResourceClaim/'.join(claims)}")
+    if len(parts) > _TOLD:
+        evidence.append(f"and {len(parts) - _TOLD} more devices")
+    return Trouble(
+        f"Pool/{pool.id}",
+        f"counter {'/'.join(counter)}: {total} drawn of {whole}, {total - whole} too much",
+        tuple(evidence),
+        key="/".join(counter),
+    )
+
+
+def find_capacity_overdrawn(facts: Facts) -> Iterator[Trouble]:
+    for id, held in facts.held.items():
+        device = facts.device(id)
+        if device is None:
+            continue
+        consumed: dict[str, Quantity] = {}
+        for each in held:
+            if each.result.share_id is not None and not each.result.admin_access:
+                for name, amount in each.result.consumed_capacity.items():
+                    consumed[name] = consumed.get(name, ZERO) + amount
+        for name, total in sorted(consumed.items()):
+            entry = device.capacity.get(name)
+            if entry is None or total <= value_of(entry):
+                continue
+            whole = value_of(entry)
+            parts = sorted(held, key=lambda each: _biggest(each, name))
+            yield Trouble(
+                f"Device/{id}",
+                f"capacity {name}: {total} consumed of {whole}, {total - whole} too much",
+                tuple(
+                    f"ResourceClaim/{each.name} consumes {each.result.consumed_capacity.get(name, ZERO)}"
+                    for each in parts[:_TOLD]
+                )
+                + ((f"and {len(parts) - _TOLD} more",) if len(parts) > _TOLD else ()),
+                key=name,
+            )
+
+
+def _biggest(each: Held, name: str) -> tuple[int, str]:
+    return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
+
+
+def find_capacity_off_policy(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        for result in results_of(claim):
+            device = facts.device(DeviceId.of(result))
+            if device is None or result.admin_access:
+                continue
+            for name, amount in sorted(result.consumed_capacity.items()):
+                entry = device.capacity.get(name)
+                if entry is None:
+                    message = f"consumes {amount} of capacity {name}, which device {result.device} has not"
+                else:
+                    refusal = policy_refusal(name, amount, entry.request_policy)
+                    if refusal is None:
+                        continue
+                    message = f"consumes {amount} of capacity {name} of {result.device}: {_say(refusal)}"
+                where = str(DeviceId.of(result))
+                yield Trouble(
+                    subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
+                )
+
+
+def _say(refusal: CapacityRefusal) -> str:
+    match refusal.rule:
+        case "above-max":
+            return f"at most {refusal.had} is allowed"
+        case "off-step":
+            return f"not a whole number of steps of {refusal.had}"
+    return f"not a valid value; the largest is {refusal.had}"
+
+
+# -- gone, or on the way out
+
+
+def find_devices_gone(facts: Facts) -> Iterator[Trouble]:
+    drivers = {id.driver for id in facts.pools}
+    for claim in facts.claims.values():
+        missing: dict[DeviceId, str] = {}
+        for result in results_of(claim):
+            id = DeviceId.of(result)
+            if facts.device(id) is None:
+                missing[id] = _why_gone(facts, id, drivers)
+        if not missing:
+            continue
+        names = ", ".join(sorted({id.device for id in missing}))
+        message = f"holds {_count(len(missing), 'device')} that no slice publishes: {names}"
+        evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:_TOLD]
+        pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        evidence += [f"used by Pod/{name_of(pod)} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]]
+        driver = next(iter(sorted(missing))).driver
+        fix = f"look whether the driver runs and publishes: kubectl get resourceslices | grep {driver}"
+        yield Trouble(subject_of(claim), message, tuple(evidence), fix)
+
+
+def _why_gone(facts: Facts, id: DeviceId, drivers: set[str]) -> str:
+    if id.driver not in drivers:
+        return f"driver {id.driver} publishes nothing at all"
+    pool = facts.pools.get(id.pool_id)
+    if pool is None:
+        return f"driver {id.driver} has no pool {id.pool}"
+    for each in pool.old:
+        if any(device.name == id.device for device in each.spec.devices or ()):
+            return (
+                f"only slice {each.metadata.name} of generation {each.spec.pool.generation} has it; "
+                f"the pool is at {pool.generation}"
+            )
+    return f"the pool has {_count(len(pool.devices), 'device')}, and not this one"
+
+
+def find_devices_tainted(facts: Facts) -> Iterator[Trouble]:
+    rules = [rule for rule in facts.rules if rule.spec.device_selector is not None]
+    for claim in facts.claims.values():
+        for result in results_of(claim):
+            id = DeviceId.of(result)
+            device = facts.device(id)
+            if device is None:
+                continue
+            taints: list[tuple[str, DeviceTaint]] = [("its slice", taint) for taint in device.taints]
+            for rule in rules:
+                selector = rule.spec.device_selector
+                assert selector is not None
+                wanted = (selector.driver, selector.pool, selector.device)
+                if all(one in (None, other) for one, other in zip(wanted, id, strict=True)):
+                    taints.append((f"DeviceTaintRule/{rule.metadata.name}", rule.spec.taint))
+            for source, taint in taints:
+                if taint.effect != "NoExecute":
+                    continue
+                if any(tolerates(toleration, taint) for toleration in result.tolerations):
+                    continue
+                since = f" since {taint.time_added}" if taint.time_added else ""
+                text = taint.key + (f"={taint.value}" if taint.value else "")
+                yield Trouble(
+                    subject_of(claim),
+                    f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
+                    (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
+                    key=f"{id}/{text}",
+                )
+
+
+def _pods_of(facts: Facts, claim: ResourceClaim) -> list[str]:
+    pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+    return [f"Pod/{name_of(pod)} will be evicted" for pod in pods[:3]]
+
+
+# -- pools
+
+
+def find_pools_unusable(facts: Facts) -> Iterator[Trouble]:
+    for id, pool in facts.pools.items():
+        expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
+        have = len(pool.slices)
+        held = sum(1 for name in pool.devices if DeviceId(*id, name) in facts.held)
+        evidence = [f"{_count(len(pool.devices), 'device')}, {held} allocated now"]
+        if pool.node:
+            evidence.append(f"on node {pool.node}")
+        if expected != [have]:
+            told = " or ".join(map(str, expected))
+            yield Trouble(
+                f"Pool/{id}",
+                f"has {have} of {told} slices of generation {pool.generation}: no device of it is handed out",
+                tuple(evidence),
+                key="incomplete",
+            )
+        problem = _contradiction(pool)
+        if problem:
+            yield Trouble(
+                f"Pool/{id}",
+                f"contradicts itself: {problem}: no device of it is handed out",
+                tuple(evidence),
+                key="invalid",
+                severity=Severity.ERROR,
+            )
+
+
+def _contradiction(pool: PoolFacts) -> str:
+    names: Counter[str] = Counter(device.name for each in pool.slices for device in each.spec.devices or ())
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        return f"device {twice[0]} is there {names[twice[0]]} times"
+    sets = Counter(
+        counter_set.name for each in pool.slices for counter_set in each.spec.shared_counters or ()
+    )
+    for name, count in sorted(sets.items()):
+        if count > 1:
+            return f"counter set {name} is there {count} times"
+    counters = _counters(pool)
+    whole = len(pool.slices) == pool.slices[0].spec.pool.resource_slice_count
+    for _, device in pool.devices.values() if whole else ():
+        for consumption in device.consumes_counters:
+            for name in consumption.counters:
+                if (consumption.counter_set, name) not in counters:
+                    return (
+                        f"device {device.name} draws on {consumption.counter_set}/{name}, which is no counter"
+                    )
+    return ""
+
+
+def find_slices_left_behind(facts: Facts) -> Iterator[Trouble]:
+    for id, pool in facts.pools.items():
+        for each in pool.old:
+            yield Trouble(
+                subject_of(each),
+                f"is of generation {each.spec.pool.generation} of pool {id}, which is at {pool.generation}",
+                (f"{_count(len(each.spec.devices or ()), 'device')} in it are not used",),
+                f"kubectl delete resourceslice {each.metadata.name}",
+            )
+    yield from _without_node(facts, facts.slices)
+
+
+def _without_node(facts: Facts, slices: Iterable[ResourceSlice]) -> Iterator[Trouble]:
+    """Slices of nodes that are not there; only if any node is known at all."""
+    if facts.lacks(("nodes",)):
+        return
+    for each in slices:
+        node = each.spec.node_name
+        if node and node not in facts.nodes:
+            yield Trouble(
+                subject_of(each),
+                f"is of node {node}, which does not exist",
+                (f"driver {each.spec.driver}, pool {each.spec.pool.name}",),
+                f"kubectl delete resourceslice {each.metadata.name}",
+                "node",
+            )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{_s(count)}"
+
+
+_NEEDS = ("resourceclaims", "resourceslices")
+CHECKS = (
+    Check(
+        "PLM020",
+        "device-allocated-twice",
+        Severity.ERROR,
+        "one device is allocated more than once, and is not shared",
+        "Two allocations name the same device as a whole, or one as a whole and another a share of it. The"
+        " containers of both get it. It has happened by races between schedulers, by force-deleting pods "
+        "whose containers go on, and by hand. Admin access does not count: it holds nothing.",
+        "delete the pods of one of the claims, so that it gives the device back",
+        find_devices_allocated_twice,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM021",
+        "share-allocated-twice",
+        Severity.ERROR,
+        "one share of a device is allocated more than once",
+        "Shares are told apart by their shareID, in claims, in CDI names and on the node. Two with the same "
+        "id are one to the driver: the first claim to end takes the share away from the other.",
+        "delete the pods of one of the claims; a scheduler gives the next one a fresh id",
+        find_shares_allocated_twice,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM022",
+        "counters-overdrawn",
+        Severity.ERROR,
+        "the allocated partitions of a pool draw more than its counters have",
+        "Partitions of one card draw on the same counters. Those that are allocated together draw more than "
+        "there is, so at least one cannot exist as allocated. Until some are given back nothing more of the "
+        "pool is handed out.",
+        "delete the pods of the partitions that were allocated last",
+        find_counters_overdrawn,
+        _NEEDS,
+    ),
+    Check(
+        "PLM023",
+        "capacity-overdrawn",
+        Severity.ERROR,
+        "the shares of a device consume more than it has",
+        "What the shares of a device consume, capacity by capacity, adds up to more than the device "
+        "publishes. Either it was handed out twice, or the driver publishes less than it did.",
+        "delete the pods of the shares that were allocated last, or correct the capacity in the slice",
+        find_capacity_overdrawn,
+        _NEEDS,
+    ),
+    Check(
+        "PLM024",
+        "capacity-off-policy",
+        Severity.WARNING,
+        "a share consumes an amount that the device's request policy does not allow",
+        "The policy of a capacity says which amounts there are: steps in a range, or a list of values. "
+        "This share has another. Usually the policy was changed after the allocation; the driver may not "
+        "know what to do with such a share after a restart.",
+        "delete the pods of the claim, so that it is allocated anew",
+        find_capacity_off_policy,
+        _NEEDS,
+    ),
+    Check(
+        "PLM025",
+        "device-gone",
+        Severity.WARNING,
+        "a claim holds a device that is not published any more",
+        "The claim is allocated, but no slice of the pool's newest generation has the device. Its charge to "
+        "the node cannot be computed, new pods with the claim cannot start, and the driver may not be able "
+        "to release it. Drivers take devices away when hardware fails or when they are set up differently.",
+        "look whether the driver runs and publishes; else delete the pods that use the claim",
+        find_devices_gone,
+        _NEEDS,
+    ),
+    Check(
+        "PLM026",
+        "device-tainted",
+        Severity.WARNING,
+        "a claim holds a device that is tainted NoExecute",
+        "The taint says that nothing may run on the device, and the claim does not tolerate it. The eviction "
+        "controller deletes its pods; where they stay, it does not run or may not.",
+        "let the pods be evicted, or mend the device and take the taint away",
+        find_devices_tainted,
+        _NEEDS,
+    ),
+    Check(
+        "PLM027",
+        "pool-unusable",
+        Severity.WARNING,
+        "a pool is incomplete or contradicts itself: none of its devices is handed out",
+        "A pool is used only whole and in its newest generation. Slices are missing (a driver is at work, or "
+        "stopped in the middle), there are too many of them, or they name a device or a counter set twice. "
+        "Pods that need the pool stay pending.",
+        "look at the driver's log; a restart of the driver publishes its pools anew",
+        find_pools_unusable,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM028",
+        "slice-left-behind",
+        Severity.INFO,
+        "a slice is of an older generation of its pool, or of a node that is gone",
+        "Nobody uses it: only the newest generation of a pool counts, and only on nodes that exist. Drivers "
+        "delete such slices when they run; one that stays has no driver any more.",
+        "delete the slice",
+        find_slices_left_behind,
+        ("resourceslices",),
+    ),
+)

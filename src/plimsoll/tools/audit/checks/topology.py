@@ -1,0 +1,380 @@
+"""Checks of where things are inside a node: NUMA nodes, and the CPUs of drivers against the kubelet's.
+
+NUMA nodes are read from attributes (`resource.kubernetes.io/numaNode` and the older names of drivers) and
+from what drivers report in the status of claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from plimsoll.api.core import Pod
+from plimsoll.api.cpu_map import ANNOTATION, read_map
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.forms import read_device
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.resource import AllocationDevice, Device, DeviceAttribute, ResourceClaim
+from plimsoll.errors import InputError
+from plimsoll.ledger.units import CPU, quantity_of
+from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
+from plimsoll.tools.audit.findings import Check, Severity, Trouble
+from plimsoll.tools.audit.likeness import likenesses
+
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+_NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
+#: A kubelet that reserves less than this sets no CPU aside: milli.
+_ONE_CPU = 1000
+
+
+# -- NUMA
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A device of a pod, and the NUMA nodes it is on."""
+
+    id: DeviceId
+    claim: str
+    nodes: frozenset[int]
+
+
+def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
+    for pod in facts.bound:
+        if not pod.spec.resource_claims:
+            continue
+        places = [place for claim in facts.claims_of(pod) for place in _places(facts, claim)]
+        if len(places) < 2:
+            continue
+        drivers: dict[str, list[_Place]] = {}
+        for place in places:
+            drivers.setdefault(place.id.driver, []).append(place)
+        evidence = tuple(
+            f"{place.id} of claim {place.claim} is on NUMA node {_list(place.nodes)}" for place in places[:8]
+        )
+        apart = [
+            (one, other)
+            for one, other in combinations(sorted(drivers), 2)
+            if not _union(drivers[one]) & _union(drivers[other])
+        ]
+        if apart:
+            one, other = apart[0]
+            yield Trouble(
+                subject_of(pod),
+                f"its {one} devices are on NUMA node {_list(_union(drivers[one]))}, "
+                f"its {other} devices on {_list(_union(drivers[other]))}",
+                (f"on node {pod.spec.node_name}", *evidence),
+                key="drivers",
+            )
+            continue
+        for driver, found in sorted(drivers.items()):
+            if len(_union(found)) > 1 and _could_be_together(facts, found):
+                yield Trouble(
+                    subject_of(pod),
+                    f"its {len(found)} devices of {driver} are on NUMA nodes {_list(_union(found))}, "
+                    "and would fit on one",
+                    (f"on node {pod.spec.node_name}", *evidence),
+                    key=driver,
+                    severity=Severity.INFO,
+                )
+
+
+def _places(facts: Facts, claim: ResourceClaim) -> Iterator[_Place]:
+    reported = _reported(claim)
+    for result in results_of(claim):
+        id = DeviceId.of(result)
+        device = facts.device(id)
+        nodes = reported.get((id, result.share_id)) or (numa_of(device) if device is not None else None)
+        if nodes and not result.admin_access:
+            yield _Place(id, name_of(claim), nodes)
+
+
+def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozenset[int]]:
+    """What drivers say in the status of a claim: the very NUMA nodes of its CPUs."""
+    found = {}
+    for each in claim.status.devices:
+        nodes = _read_set(each.data, "numaNodes")
+        if nodes:
+            found[DeviceId(each.driver, each.pool, each.device), each.share_id] = frozenset(nodes)
+    return found
+
+
+def numa_of(device: Device) -> frozenset[int] | None:
+    """The NUMA nodes that a device says it is on; None if it says nothing."""
+    exact = device.attributes.get(NUMA_NODE)
+    if exact is not None:
+        return _numbers(exact)
+    for name, attribute in device.attributes.items():
+        if name.rpartition("/")[2] in _NUMA_NAMES:
+            return _numbers(attribute)
+    return None
+
+
+def _numbers(attribute: DeviceAttribute) -> frozenset[int] | None:
+    values = attribute.int_values or (() if attribute.int_value is None else (attribute.int_value,))
+    return frozenset(value for value in values if value >= 0) or None
+
+
+def _union(places: list[_Place]) -> frozenset[int]:
+    return frozenset().union(*(place.nodes for place in places))
+
+
+def _could_be_together(facts: Facts, places: list[_Place]) -> bool:
+    """Whether any NUMA node has as many devices of the pool as these are."""
+    pool = facts.pools.get(places[0].id.pool_id)
+    if pool is None or len({place.id for place in places}) < 2:
+        return False
+    counts: dict[int, int] = {}
+    for _, device in pool.devices.values():
+        for node in numa_of(device) or ():
+            counts[node] = counts.get(node, 0) + 1
+    return max(counts.values(), default=0) >= len({place.id for place in places})
+
+
+def _list(nodes: frozenset[int]) -> str:
+    return str(CpuSet(nodes))
+
+
+# -- the CPUs of a node
+
+
+@dataclass(slots=True)
+class _Cpus:
+    """What a driver manages on a node: whole CPUs, and how many of them claims hold."""
+
+    managed: int = 0
+    held: int = 0
+    shared: int = 0  #: cannot be claimed, and are there for everybody
+    sure: bool = True
+
+
+def _managed(facts: Facts) -> dict[tuple[str, str], _Cpus]:
+    """(node, driver) -> its CPUs, for drivers whose devices are CPUs and not partitions of each other."""
+
+    def make() -> dict[tuple[str, str], _Cpus]:
+        found: dict[tuple[str, str], _Cpus] = {}
+        for pool_id, pool in facts.pools.items():
+            for name, (slice, device) in pool.devices.items():
+                if device.consumes_counters or not slice.spec.node_name:
+                    continue
+                for like in likenesses(pool_id.driver, device):
+                    if like.resource != CPU:
+                        continue
+                    cpus = found.setdefault((slice.spec.node_name, pool_id.driver), _Cpus())
+                    cpus.managed += like.amount.milli()
+                    cpus.sure = cpus.sure and (like.sure or CPU in read_device(device))
+                    for each in facts.held.get(DeviceId(*pool_id, name), ()):
+                        cpus.held += _held(each.result, device)
+        for pool_id, pool in facts.pools.items():
+            for slice in pool.slices:
+                text = slice.metadata.annotations.get(ANNOTATION)
+                machine = read_map(text) if text else None
+                known = found.get((slice.spec.node_name or "", pool_id.driver))
+                if machine is not None and known is not None:
+                    known.shared = 1000 * len(machine.shared)
+        return found
+
+    return facts.remember("managed", make)
+
+
+def _held(result: AllocationDevice, device: Device) -> int:
+    if result.admin_access:
+        return 0
+    like = next(iter(likenesses(result.driver, device)))
+    consumed = result.consumed_capacity.get(like.capacity)
+    return (like.amount if consumed is None else consumed).milli()
+
+
+def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
+    for (name, driver), cpus in sorted(_managed(facts).items()):
+        node = facts.nodes.get(name)
+        if node is None or CPU not in node.status.allocatable:
+            continue
+        line, usable = node.status.allocatable[CPU].milli(), cpus.managed + cpus.shared
+        capacity = node.status.capacity.get(CPU, node.status.allocatable[CPU]).milli()
+        beside = f", and keeps {_cpu(cpus.shared)} for all" if cpus.shared else ""
+        numbers = (
+            f"the driver manages {_cpu(cpus.managed)} CPUs, {_cpu(cpus.held)} of them held by claims{beside}",
+            f"the kubelet has {_cpu(capacity)}, of which {_cpu(line)} are allocatable",
+        )
+        if cpus.managed > capacity:
+            yield Trouble(
+                f"Node/{name}",
+                f"{driver} publishes {_cpu(cpus.managed)} CPUs of a machine with {_cpu(capacity)}",
+                numbers,
+                "correct the driver's slices, or look whether the kubelet saw all CPUs when it started",
+                driver,
+                None if cpus.sure else Severity.INFO,
+            )
+        elif line - usable >= _ONE_CPU:
+            yield Trouble(
+                f"Node/{name}",
+                f"the kubelet offers {_cpu(line)} CPUs, {driver} manages {_cpu(cpus.managed)}: "
+                f"with all of them claimed, {_cpu(line - usable)} more can be requested than are left",
+                numbers,
+                f"reserve the same CPUs on both sides: kubelet reservedSystemCPUs and the driver's "
+                f"reserved CPUs should both leave {_cpu(usable)}",
+                driver,
+                None if cpus.sure else Severity.INFO,
+            )
+        elif usable - line >= _ONE_CPU:
+            yield Trouble(
+                f"Node/{name}",
+                f"{driver} manages {_cpu(cpus.managed)} CPUs, the kubelet offers {_cpu(line)}: "
+                f"claims can take {_cpu(usable - line)} that are reserved for the system",
+                numbers,
+                f"reserve the same CPUs on both sides: the driver should leave {_cpu(usable - line // 1000 * 1000)} alone",
+                driver,
+                Severity.INFO,
+            )
+
+
+def _cpu(milli: int) -> str:
+    return str(quantity_of(CPU, milli))
+
+
+def find_shared_pools_empty(facts: Facts) -> Iterator[Trouble]:
+    by_node: dict[str, list[Pod]] = {}
+    for pod in facts.bound:
+        by_node.setdefault(pod.spec.node_name, []).append(pod)
+    for (name, driver), cpus in sorted(_managed(facts).items()):
+        if not cpus.managed or cpus.held < cpus.managed or cpus.shared:
+            continue
+        without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
+        if without:
+            told = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
+            yield Trouble(
+                f"Node/{name}",
+                f"all {_cpu(cpus.managed)} CPUs of {driver} are held by claims, and {len(without)} pod"
+                f"{'s run' if len(without) > 1 else ' runs'} without one: no CPU is left for "
+                f"{'them' if len(without) > 1 else 'it'}",
+                (told + (" and others" if len(without) > 3 else ""),),
+                key=driver,
+            )
+
+
+def _has_cpus_of(facts: Facts, pod: Pod, driver: str) -> bool:
+    return any(result.driver == driver for claim in facts.claims_of(pod) for result in results_of(claim))
+
+
+def find_cpuset_overlaps(facts: Facts) -> Iterator[Trouble]:
+    """CPUs that drivers report for two claims on one node."""
+    owners: dict[tuple[str, str], list[tuple[CpuSet, ResourceClaim]]] = {}
+    for claim in facts.claims.values():
+        for each in claim.status.devices:
+            cpus = _read_set(each.data, "cpuset")
+            if cpus:
+                owners.setdefault((each.driver, each.pool), []).append((cpus, claim))
+    for (driver, pool), found in sorted(owners.items()):
+        taken = CpuSet()
+        for cpus, _ in found:
+            if taken & cpus:
+                yield from _overlaps(driver, pool, found)
+                break
+            taken = taken | cpus
+
+
+def _overlaps(driver: str, pool: str, found: list[tuple[CpuSet, ResourceClaim]]) -> Iterator[Trouble]:
+    for (one, first), (other, second) in combinations(found, 2):
+        both = one & other
+        if both:
+            twice = " twice" if first is second else ""
+            yield Trouble(
+                subject_of(first),
+                f"has CPUs {both}{twice}" + ("" if first is second else f", and so has {name_of(second)}"),
+                (
+                    f"driver {driver}, pool {pool}",
+                    f"ResourceClaim/{name_of(first)}: CPUs {one}",
+                    f"ResourceClaim/{name_of(second)}: CPUs {other}",
+                ),
+                key=f"{name_of(second)}/{both}",
+            )
+
+
+def _read_set(data: object, name: str) -> CpuSet | None:
+    """A list of CPUs or NUMA nodes in what a driver reports; None if there is none that can be read."""
+    text = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(text, str) or not text or len(text) > 10_000:
+        return None
+    try:
+        return CpuSet.parse(text)
+    except InputError:
+        return None
+
+
+def find_devices_not_ready(facts: Facts) -> Iterator[Trouble]:
+    for claim in facts.claims.values():
+        for each in claim.status.devices:
+            for condition in each.conditions:
+                if condition.type == "Ready" and condition.status == "False":
+                    id = DeviceId(each.driver, each.pool, each.device)
+                    yield Trouble(
+                        subject_of(claim),
+                        f"the driver says device {each.device} is not ready: {condition.reason}",
+                        tuple(filter(None, (condition.message, f"device {id}"))),
+                        key=f"{id}/{each.share_id or ''}",
+                    )
+
+
+CHECKS = (
+    Check(
+        "PLM050",
+        "numa-split",
+        Severity.WARNING,
+        "the devices of a pod are on different NUMA nodes",
+        "CPUs on one NUMA node and the card they feed on another: every transfer crosses the machine. DRA "
+        "devices give no hints to the kubelet's topology manager; only a constraint in the claim keeps them "
+        "together. A warning where two drivers have no NUMA node in common, information where devices of one "
+        "driver are spread that would have fitted on one. Devices without a NUMA attribute are not judged.",
+        "put the devices into one claim with a constraint: matchAttribute: resource.kubernetes.io/numaNode",
+        find_numa_splits,
+        ("pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM051",
+        "cpus-mismatch",
+        Severity.WARNING,
+        "the kubelet and a CPU driver do not agree on how many CPUs a node has",
+        "The kubelet offers what the machine has less what is reserved; the driver manages all CPUs but "
+        "those it was told to leave alone. If the kubelet offers more, requests are promised CPUs that "
+        "exist for nobody once all managed ones are claimed. If the driver manages more, claims can take "
+        "what is reserved for the system (information only). Less than one CPU of difference is rounding.",
+        "reserve the same CPUs in the kubelet (reservedSystemCPUs) and in the driver",
+        find_cpu_mismatches,
+        ("nodes", "resourceslices"),
+    ),
+    Check(
+        "PLM052",
+        "cpusets-overlap",
+        Severity.ERROR,
+        "two claims have the same CPU",
+        "The driver reports the CPUs of each claim in its status, and two claims on the same node have one"
+        " in common: neither has it alone.",
+        "delete the pods of one of the claims; then look at the driver with plimsoll driver cpu status",
+        find_cpuset_overlaps,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM053",
+        "shared-cpus-empty",
+        Severity.WARNING,
+        "claims hold every CPU of a node on which other pods run",
+        "Containers without a claim run on the CPUs that no claim holds. There are none left, so they run on "
+        "claimed CPUs or not at all.",
+        "reserve some CPUs in the driver's settings, or move the pods without claims",
+        find_shared_pools_empty,
+        ("nodes", "pods", "resourceclaims", "resourceslices"),
+    ),
+    Check(
+        "PLM054",
+        "device-not-ready",
+        Severity.WARNING,
+        "a driver says that an allocated device is not ready",
+        "Drivers report on the devices of a claim in its status. The condition Ready is False: CPUs are "
+        "offline, containers are not pinned, or whatever its reason says.",
+        "see the message, and the driver's log on that node",
+        find_devices_not_ready,
+        ("resourceclaims",),
+    ),
+)
