@@ -56,16 +56,19 @@ def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
         yield from _whole(text[start:end], start, line)
         return
     pieces, head = cut
-    counted = start
+    counted, start_line = start, line
     for number, (begin, stop) in enumerate(pieces):
         line += text.count(b"\n", counted, begin)
         counted = begin
         try:
             trees = [tree for _, tree in load_documents(text[begin:stop])]
         except InputError:
-            if len(text) <= _SMALL:
+            if end - start <= _SMALL:
                 # Perhaps it was cut where it should not have been; whoever reads all of it knows.
-                list(load_documents(text[start:end]))
+                ((_, whole),) = load_documents(b"\n" * (start_line - 1) + text[start:end])
+                for later, item in enumerate(whole["items"][number:], number):
+                    yield Part(line, {**head, "items": [item]}, later, end)
+                return
             list(load_documents(b"\n" * (line - 1) + text[begin:stop]))  # raises, with the right line
             raise
         if len(trees) != 1 or not isinstance(trees[0], list) or len(trees[0]) != 1:
