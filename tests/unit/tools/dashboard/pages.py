@@ -1,0 +1,69 @@
+"""A dashboard to ask, and who asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from plimsoll.cluster.client import Client
+from plimsoll.tools.dashboard import Dashboard
+from plimsoll.tools.picture import Picture
+
+Tree = dict[str, Any]
+
+
+class Visitor:
+    """Asks one dashboard."""
+
+    def __init__(self, dashboard: Dashboard, session: aiohttp.ClientSession) -> None:
+        self.dashboard = dashboard
+        self.session = session
+
+    def at(self, path: str) -> str:
+        return self.dashboard.url + path.lstrip("/")
+
+    async def get(self, path: str, **options: Any) -> Tree:
+        """The JSON at a path, which must be there."""
+        async with self.session.get(self.at(path), **options) as response:
+            text = await response.text()
+            assert response.status == 200, f"{path}: {response.status}: {text}"
+            found: Tree = json.loads(text)
+            return found
+
+    async def ask(self, path: str, method: str = "GET", **options: Any) -> tuple[int, str]:
+        async with self.session.request(method, self.at(path), **options) as response:
+            return response.status, await response.text()
+
+    async def until(self, path: str, done: Callable[[Tree], object], seconds: float = 10.0) -> Tree:
+        """Ask until it is so."""
+        async with asyncio.timeout(seconds):
+            while not done(found := await self.get(path)):
+                await asyncio.sleep(0.02)
+        return found
+
+
+@asynccontextmanager
+async def visiting(shown: Picture | Client, **options: Any) -> AsyncIterator[Visitor]:
+    """A dashboard that runs, and a visitor."""
+    dashboard = Dashboard(shown, **options)
+    await dashboard.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Visitor(dashboard, session)
+    finally:
+        await dashboard.stop()
+
+
+def visit(shown: Picture, story: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
+    """Run a story with a dashboard of a picture."""
+
+    async def run() -> None:
+        async with visiting(shown, **options) as visitor:
+            await story(visitor)
+
+    asyncio.run(run())

@@ -1,0 +1,289 @@
+"""Every answer, on a picture of a made-up cluster and on what a real one held."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from plimsoll.tools.picture import Picture, Source, read_picture
+from plimsoll.tools.top.books import node_books
+from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
+from tests.unit.tools.dashboard.pages import Tree, Visitor, visit
+
+WANTED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: work}
+spec:
+  containers:
+  - {name: c, image: x, resources: {requests: {cpu: "1"}}}
+"""
+
+
+@cache
+def small() -> Picture:
+    return picture_of(big_cluster(3, pods_per_node=4, devices=2, pending=3))
+
+
+def test_the_overview() -> None:
+    async def story(visitor: Visitor) -> None:
+        found = await visitor.get("/api/overview")
+        assert found["counts"] == {
+            "nodes": 3,
+            "nodesReady": 3,
+            "nodesPast": 0,
+            "pods": 15,
+            "pending": 3,
+            "claims": 7,
+            "devices": 9,
+            "devicesTaken": 6,
+        }
+        assert found["live"] is False
+        assert found["profile"] == "default"
+        assert found["gaps"] == found["troubles"] == []
+        assert found["resources"] == ["cpu", "memory", "ephemeral-storage"]
+        cpu = found["totals"]["cpu"]
+        assert cpu["line"] == 3 * 64_000
+        assert cpu["line"] - cpu["requests"] - cpu["claims"] - cpu["overhead"] == cpu["free"]
+        assert cpu["text"]["line"] == "192"
+        assert cpu["claims"] == 12_000
+        later = await visitor.until("/api/overview", lambda tree: tree["findings"])
+        assert later["findings"].keys() == {"error", "warning", "info"}
+
+    visit(small(), story)
+
+
+def test_nodes_are_told_column_by_column() -> None:
+    async def story(visitor: Visitor) -> None:
+        found = await visitor.get("/api/nodes")
+        assert found["names"] == ["node-0000", "node-0001", "node-0002"]
+        assert found["ready"] == [True] * 3
+        assert found["unschedulable"] == [False] * 3
+        assert found["pods"] == [4] * 3
+        for place, book in enumerate(node_books(small())):
+            for row in book.rows:
+                column = found["columns"][row.resource]
+                assert {name: values[place] for name, values in column.items()} == {
+                    "line": row.line,
+                    "requests": row.requests,
+                    "claims": row.claims,
+                    "overhead": row.overhead,
+                }
+        assert found["devices"] == {
+            "cpu.example.com": {"all": [1] * 3, "taken": [1] * 3},
+            "gpu.example.com": {"all": [2] * 3, "taken": [1] * 3},
+        }
+
+    visit(small(), story)
+
+
+def test_one_node() -> None:
+    async def story(visitor: Visitor) -> None:
+        found = await visitor.get("/api/nodes/node-0001")
+        assert found["name"] == "node-0001"
+        assert found["labels"]["topology.kubernetes.io/zone"] == "zone-1"
+        assert found["taints"] == []
+        assert [each["type"] for each in found["conditions"]] == ["Ready"]
+        (cpu,) = [row for row in found["rows"] if row["resource"] == "cpu"]
+        held = sum(each["amount"] for each in found["holders"] if each["resource"] == "cpu")
+        assert held == cpu["requests"] + cpu["claims"] + cpu["overhead"]
+        assert {each["device"] for each in found["devices"]} == {"cpus", "gpu-0", "gpu-1"}
+        assert len(found["pods"]) == 4
+        claims = {each["name"]: each for each in found["claims"]}
+        assert claims["gpu-0001-2"]["devices"] == ["gpu.example.com/node-0001/gpu-0"]
+        assert claims["gpu-0001-2"]["pods"] == ["gpu-0001-2"]
+        assert found["topology"] is None
+
+    visit(small(), story)
+
+
+def test_lists_are_told_page_by_page() -> None:
+    async def story(visitor: Visitor) -> None:
+        whole = await visitor.get("/api/devices")
+        assert whole["total"] == len(whole["items"]) == 9
+        page = await visitor.get("/api/devices?offset=4&limit=2")
+        assert page["total"] == 9
+        assert page["items"] == whole["items"][4:6]
+        assert (await visitor.get("/api/devices?offset=100"))["items"] == []
+        free = await visitor.get("/api/devices?state=free")
+        assert {each["state"] for each in free["items"]} == {"free"}
+        found = await visitor.get("/api/devices?q=NODE-0002")
+        assert found["total"] == 3
+        assert {each["node"] for each in found["items"]} == {"node-0002"}
+        assert (await visitor.get("/api/devices?node=node-0000"))["total"] == 3
+        assert (await visitor.get("/api/pools"))["total"] == 6
+        assert (await visitor.get("/api/claims?q=gpu-0001"))["total"] == 1
+        assert (await visitor.get("/api/claims?limit=2"))["total"] == 7
+        assert [each["namespace"] for each in (await visitor.get("/api/namespaces"))["items"]] == ["work"]
+        bound = await visitor.get("/api/pods?state=running&limit=5")
+        assert (bound["total"], len(bound["items"])) == (12, 5)
+        assert (await visitor.get("/api/pods?node=node-0002"))["total"] == 4
+
+    visit(small(), story)
+
+
+def test_pods_that_wait_say_why() -> None:
+    async def story(visitor: Visitor) -> None:
+        found = await visitor.get("/api/pods?state=pending")
+        assert found["total"] == 3
+        assert [each["node"] for each in found["items"]] == [None] * 3
+        whys = [each["why"] for each in found["items"]]
+        assert "Insufficient cpu" in whys[0]
+        assert all(whys)
+        told = await visitor.get("/api/explain/pod/work/waiting-0000")
+        assert told["subject"].endswith("work/waiting-0000")
+        assert told["groups"]
+        claim = await visitor.get("/api/explain/claim/work/waiting-0001")
+        assert claim["subject"].endswith("work/waiting-0001")
+
+    visit(small(), story)
+
+
+def test_what_if() -> None:
+    async def story(visitor: Visitor) -> None:
+        question = {"add": WANTED, "remove": ["Pod/work/plain-0000-0"], "as": ["default", "kube-1.36"]}
+        status, text = await visitor.ask("/api/whatif", "POST", json=question)
+        assert status == 200, text
+        found = json.loads(text)
+        assert {"before", "after", "pods", "nodes", "fragmentation", "as"} <= found.keys()
+        (new,) = [each for each in found["pods"] if each["pod"] == "work/new"]
+        assert new["after"]["node"].startswith("node-")
+        assert "kube-1.36" in found["as"]
+        # Nothing has become of it.
+        assert (await visitor.get("/api/overview"))["counts"]["pods"] == 15
+
+    visit(small(), story)
+
+
+def test_the_audit() -> None:
+    async def story(visitor: Visitor) -> None:
+        assert {"findings", "summary", "revision"} <= (await visitor.get("/api/audit")).keys()
+
+    visit(small(), story)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/api/nodes/nope", 404, "there is no node nope"),
+        ("/api/explain/pod/work/nope", 404, "there is no pod nope"),
+        ("/api/explain/claim/nowhere/nope", 404, "there is no ResourceClaim nope"),
+        ("/api/devices?node=nope", 400, "there is no node nope"),
+        ("/api/devices?limit=x", 400, "limit: 'x' is not a whole number"),
+        ("/api/devices?offset=-1", 400, "offset: '-1' is not a whole number"),
+        ("/api/pods?state=odd", 400, "state: 'odd' is neither pending nor running"),
+        ("/api/nope", 404, "there is nothing at /api/nope"),
+        ("/nope", 404, "there is nothing at /nope"),
+        ("/assets/nope.js", 404, "there is nothing at"),
+        ("/assets/../server.py", 404, "there is nothing at"),
+        ("/assets/%2e%2e/server.py", 404, "there is nothing at"),
+        ("/assets/..%2f..%2f..%2fetc/passwd", 404, "there is nothing at"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: str) -> None:
+    async def story(visitor: Visitor) -> None:
+        found, text = await visitor.ask(path)
+        assert found == status, text
+        error = json.loads(text)["error"]
+        assert words in error
+        assert "\n" not in error
+        assert "Traceback" not in error
+
+    visit(small(), story)
+
+
+QUESTIONS: list[tuple[Any, str]] = [
+    ([], "no JSON object"),
+    ({"add": 3}, "add: must be a text"),
+    ({"remove": "Pod/a/b"}, "remove: must be a list of texts"),
+    ({"remove": [3]}, "remove: must be a list of texts"),
+    ({"odd": 3}, "odd: not known"),
+    ({"as": ["kube-9.9"]}, "kube-9.9"),
+    ({"add": "a: [b"}, "manifest"),
+    ({"add": "-"}, ""),
+    ({"add": "/etc/passwd"}, ""),
+    ({"remove": ["Pod/work/nope"]}, "nope"),
+    ({"addNodes": 10**9}, "addNodes: must be from 0 to 5000"),
+    ({"addNodes": True}, "addNodes: must be a whole number"),
+    ({"replicas": -1, "add": WANTED}, "replicas"),
+    ({"taints": ["node-0000"]}, "taints"),
+    ({"policy": "Odd"}, "Odd"),
+]
+
+
+@pytest.mark.parametrize(("question", "words"), QUESTIONS, ids=lambda each: json.dumps(each)[:40])
+def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> None:
+    async def story(visitor: Visitor) -> None:
+        status, text = await visitor.ask("/api/whatif", "POST", json=question)
+        assert status == 400, text
+        error = json.loads(text)["error"]
+        assert words in error
+        assert "\n" not in error
+
+    visit(small(), story)
+
+
+def test_answers_are_kept_and_packed() -> None:
+    async def story(visitor: Visitor) -> None:
+        async with visitor.session.get(visitor.at("/api/nodes")) as response:
+            tag = response.headers["ETag"]
+        async with visitor.session.get(visitor.at("/api/nodes"), headers={"If-None-Match": tag}) as response:
+            assert response.status == 304
+            assert await response.read() == b""
+        plain = await visitor.get("/api/devices", headers={"Accept-Encoding": "identity"})
+        headers = {"Accept-Encoding": "gzip"}
+        async with visitor.session.get(visitor.at("/api/devices"), headers=headers) as response:
+            assert response.headers["Content-Encoding"] == "gzip"
+            assert json.loads(await response.read()) == plain  # aiohttp has unpacked it
+        board = visitor.dashboard.board
+        first = await board.nodes()
+        assert await board.nodes() is first
+        assert first.packed is None or gzip.decompress(first.packed) == first.body
+
+    visit(small(), story)
+
+
+def test_metrics_have_the_same_numbers() -> None:
+    async def story(visitor: Visitor) -> None:
+        status, text = await visitor.ask("/metrics")
+        assert status == 200
+        lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        (book,) = node_books(small(), names=["node-0001"])
+        cpu = book.row("cpu")
+        for name, amount in (("allocatable", cpu.line), ("claims", cpu.claims), ("free", cpu.free)):
+            shown = lines[f'plimsoll_node_{name}{{node="node-0001",resource="cpu"}}']
+            assert float(shown) * 1000 == pytest.approx(amount)
+        assert lines['plimsoll_pool_devices{driver="gpu.example.com",pool="node-0002"}'] == "2"
+        assert lines['plimsoll_pool_devices_taken{driver="gpu.example.com",pool="node-0002"}'] == "1"
+        assert lines['plimsoll_pods{state="pending"}'] == "3"
+        assert lines['plimsoll_claims{state="reserved"}'] == "6"
+        assert lines['plimsoll_claims{state="pending"}'] == "1"
+
+    visit(small(), story)
+
+
+@pytest.mark.parametrize("name", USECASES or ["uc1"])
+def test_every_answer_about_a_real_cluster(name: str) -> None:
+    picture = read_picture(Source((str(usecase_dump(name)),)))
+
+    async def story(visitor: Visitor) -> None:
+        overview = await visitor.get("/api/overview")
+        nodes = await visitor.get("/api/nodes")
+        assert overview["counts"]["nodes"] == len(nodes["names"])
+        for node in nodes["names"]:
+            assert (await visitor.get(f"/api/nodes/{node}"))["name"] == node
+        for path in ("devices", "pools", "claims", "namespaces", "audit", "pods"):
+            assert "revision" in await visitor.get(f"/api/{path}")
+        for pod in (await visitor.get("/api/pods"))["items"]:
+            tree: Tree = await visitor.get(f"/api/explain/pod/{pod['namespace']}/{pod['name']}")
+            assert tree["subject"]
+        for claim in (await visitor.get("/api/claims"))["items"]:
+            assert await visitor.get(f"/api/explain/claim/{claim['namespace']}/{claim['name']}")
+        await visitor.get("/api/pods?state=pending")
+        assert (await visitor.ask("/metrics"))[0] == 200
+
+    visit(picture, story)
