@@ -120,7 +120,8 @@ def test_older_versions(version: str, form: str, tmp_path: Path) -> None:
     trees = big_cluster(2)
     new = read(write_dump(trees, tmp_path / "new", form))
     old = read(write_dump([to_beta(tree, version) for tree in trees], tmp_path / "old", form))
-    for kind in (ResourceSlice, ResourceClaim):
+    kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
+    for kind in kinds:
         assert [each.spec for each in old.all(kind)] == [each.spec for each in new.all(kind)]
     assert old.gaps == []
 

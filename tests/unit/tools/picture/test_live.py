@@ -57,7 +57,8 @@ def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
     found = read(World(old, {"resource.k8s.io": version}))
     assert found.gaps == []
     wanted = objects_of(trees)
-    for kind in (ResourceSlice, ResourceClaim):
+    kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
+    for kind in kinds:
         assert [each.spec for each in found.all(kind)] == [each.spec for each in wanted.all(kind)]
     # And the books come out the same.
     assert requested(found) == requested(wanted)
