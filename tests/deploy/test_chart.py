@@ -189,8 +189,8 @@ def test_no_more_rights_than_needed() -> None:
         ("resourceclaims/driver", "associated-node:patch"),
         *(("resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),
     }
-    (driver,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
-    assert driver["resourceNames"] == ["dra.cpu"]
+    (own,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
+    assert own["resourceNames"] == ["dra.cpu"]
     silent = one(driver({"config": {"reportCPUs": False}}), "ClusterRole")
     told = {res for rule in silent["rules"] for res in rule["resources"]}
     assert told == {"nodes", "resourceclaims", "resourceslices"}

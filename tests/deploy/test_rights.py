@@ -7,27 +7,23 @@ them out: against our server, and against a real one, which knows admission poli
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client, ClientConfig, Material
+from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.client.endpoints import (
     NODES,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     SECRETS,
-    SERVICE_ACCOUNTS,
 )
-from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
 from plimsoll.errors import ApiError
 from plimsoll.node.layout import Layout
@@ -38,25 +34,16 @@ from plimsoll.run.node.process import NodeProcess
 from plimsoll.run.node.settings import NodeSettings
 from plimsoll.wire import rpc
 from plimsoll.wire.messages import dra_v1
-from tests.cluster.embedded import run_embedded
-from tests.cluster.kube_apiserver import run_apiserver
-from tests.deploy.render import RELEASE, objects
+from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
+from tests.deploy.render import RELEASE
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
-ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
-NAME, NAMESPACE, NODE = f"{RELEASE['Name']}-cpu-driver", RELEASE["Namespace"], "n1"
-SECONDS = 30.0
+NAME, NODE = f"{RELEASE['Name']}-cpu-driver", "n1"
 
 
-@pytest.fixture(params=["embedded", "kube-apiserver"])
+@pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ClientConfig]]:
-    if request.param == "embedded":
-        with run_embedded(tmp_path) as config:
-            yield request.param, config
-        return
-    if not all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver")):
-        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
-    with run_apiserver(ASSETS, tmp_path) as config:
+    with run_server(request.param, tmp_path) as config:
         yield request.param, config
 
 
@@ -66,30 +53,12 @@ def root() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def install(admin: Client) -> None:
-    """The manifests, and a pod of the driver on its node."""
-    served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
-    for tree in objects(part="cpu-driver"):
-        group, _, version = str(tree["apiVersion"]).rpartition("/")
-        endpoint = served[group, tree["kind"]].at(version)
-        place = NAMESPACE if endpoint.namespaced else ""
-        await admin.create(endpoint, tree, place, field_validation="Strict")
+async def start_pod(admin: Client) -> None:
+    """A pod of the driver on its node."""
     container = {"name": "driver", "image": "plimsoll"}
     spec = {"nodeName": NODE, "serviceAccountName": NAME, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
     await admin.create(PODS, pod, NAMESPACE)
-
-
-async def token(admin: Client) -> bytes:
-    pod = await admin.get(PODS, "driver", NAMESPACE)
-    bound = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": pod["metadata"]["uid"]}
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"audiences": [], "expirationSeconds": 3600, "boundObjectRef": bound},
-    }
-    answer = await admin.post(SERVICE_ACCOUNTS, NAME, "token", request, NAMESPACE)
-    return str(answer["status"]["token"]).encode()
 
 
 SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
@@ -149,13 +118,6 @@ async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Pre
 async def slices_of(client: Client, node: str = "") -> list[dict[str, Any]]:
     listing = await client.list(RESOURCE_SLICES, fields=f"spec.nodeName={node}" if node else "")
     return [codec.decode_tree(raw) for raw in listing.items]
-
-
-async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:
-    stop()
-    await asyncio.wait((task,), timeout=SECONDS)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def devices_of(client: Client, name: str) -> list[dict[str, Any]]:
@@ -222,8 +184,9 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             running = asyncio.create_task(node.run())
             stack.push_async_callback(end, node.stop, running)
             await node.ready(SECONDS)
-            await install(admin)
-            own = replace(config, token=Material(await token(admin)), certificate=None, key=None)
+            await install(admin, "cpu-driver")
+            await start_pod(admin)
+            own = await account(admin, config, NAME, pod="driver")
             async with Client.connect(own) as client:
                 await work(admin, client)
                 await be_refused(admin, client)

@@ -1,0 +1,67 @@
+"""The service accounts of the manifests, used against our server and a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, ClientConfig, Material
+from plimsoll.cluster.client.endpoints import PODS, SERVICE_ACCOUNTS
+from plimsoll.cluster.controllers.discovery import discover
+from tests.cluster.embedded import run_embedded
+from tests.cluster.kube_apiserver import run_apiserver
+from tests.deploy.render import RELEASE, objects
+
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+NAMESPACE = RELEASE["Namespace"]
+SERVERS = ("embedded", "kube-apiserver")
+SECONDS = 30.0
+
+
+@contextmanager
+def run_server(kind: str, folder: Path) -> Iterator[ClientConfig]:
+    """A server of one of the two kinds; skips where there is none."""
+    if kind == "embedded":
+        with run_embedded(folder) as config:
+            yield config
+        return
+    if not all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver")):
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+    with run_apiserver(ASSETS, folder) as config:
+        yield config
+
+
+async def install(admin: Client, part: str) -> None:
+    """The manifests of a part, as they are."""
+    served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
+    for tree in objects(part=part):
+        group, _, version = str(tree["apiVersion"]).rpartition("/")
+        endpoint = served[group, tree["kind"]].at(version)
+        place = NAMESPACE if endpoint.namespaced else ""
+        await admin.create(endpoint, tree, place, field_validation="Strict")
+
+
+async def account(admin: Client, config: ClientConfig, name: str, *, pod: str = "") -> ClientConfig:
+    """A way in as a service account, by a token that is bound to a pod as a kubelet hands them out."""
+    spec: dict[str, Any] = {"audiences": [], "expirationSeconds": 3600}
+    if pod:
+        uid = (await admin.get(PODS, pod, NAMESPACE))["metadata"]["uid"]
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    answer = await admin.post(SERVICE_ACCOUNTS, name, "token", request, NAMESPACE)
+    token = Material(str(answer["status"]["token"]).encode())
+    return replace(config, token=token, certificate=None, key=None)
+
+
+async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:
+    stop()
+    await asyncio.wait((task,), timeout=SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,116 @@
+"""The accounts of the scheduler and of the dashboard have the rights they need, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    SECRETS,
+)
+from plimsoll.errors import ApiError
+from plimsoll.run.scheduler.process import SchedulerProcess
+from plimsoll.run.scheduler.settings import SchedulerSettings, override
+from plimsoll.tools.picture.live import read_live
+from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
+
+DRA = "resource.k8s.io/v1"
+
+
+@pytest.fixture(params=SERVERS)
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClientConfig]:
+    with run_server(request.param, tmp_path) as config:
+        yield config
+
+
+async def fill(admin: Client) -> None:
+    """A node with a device, and a pod that wants it."""
+    line = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    made = await admin.create(NODES, node)
+    made["status"] = {"allocatable": line, "capacity": line}
+    await admin.update(NODES, made, subresource="status")
+    await admin.patch(NODES, "n1", {"spec": {"taints": None}})
+    expression = {"cel": {"expression": 'device.driver == "d.example.com"'}}
+    cls: dict[str, Any] = {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": "d"}}
+    await admin.create(DEVICE_CLASSES, {**cls, "spec": {"selectors": [expression]}})
+    piece = {
+        "driver": "d.example.com",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "d0"}],
+    }
+    await admin.create(
+        RESOURCE_SLICES,
+        {"apiVersion": DRA, "kind": "ResourceSlice", "metadata": {"name": "n1-d"}, "spec": piece},
+    )
+    requests = [{"name": "r", "exactly": {"deviceClassName": "d"}}]
+    claim = {"apiVersion": DRA, "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "default"}}
+    await admin.create(RESOURCE_CLAIMS, {**claim, "spec": {"devices": {"requests": requests}}})
+    spec = {
+        "schedulerName": "plimsoll",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "a", "image": "a", "resources": {"claims": [{"name": "c"}]}}],
+        "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+    await admin.create(PODS, {**pod, "spec": spec})
+
+
+async def refuse(client: Client) -> None:
+    """What nobody of ours may do."""
+    for call in (client.list(SECRETS), client.delete(NODES, "n1"), client.delete(DEVICE_CLASSES, "d")):
+        with pytest.raises(ApiError) as refused:
+            await call
+        assert refused.value.code == 403
+
+
+def test_the_schedulers_account_can_place_a_pod_with_a_claim(config: ClientConfig) -> None:
+    async def story() -> None:
+        async with Client.connect(config) as admin:
+            await install(admin, "scheduler")
+            await fill(admin)
+            own = await account(admin, config, "plimsoll-scheduler")
+            async with Client.connect(own) as client:
+                settings = override(
+                    SchedulerSettings(), leader_elect=True, lease=f"{NAMESPACE}/plimsoll-scheduler", listen=""
+                )
+                process = SchedulerProcess(client, settings)
+                task = asyncio.create_task(process.run())
+                try:
+                    async with asyncio.timeout(SECONDS):
+                        while not (await admin.get(PODS, "p", "default"))["spec"].get("nodeName"):
+                            await asyncio.sleep(0.05)
+                    claim = await admin.get(RESOURCE_CLAIMS, "c", "default")
+                    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
+                finally:
+                    await end(process.stop, task)
+                await refuse(client)
+
+    asyncio.run(story())
+
+
+def test_the_dashboards_account_can_read_everything_it_shows(config: ClientConfig) -> None:
+    async def story() -> None:
+        async with Client.connect(config) as admin:
+            await install(admin, "dashboard")
+            await fill(admin)
+            own = await account(admin, config, "plimsoll-dashboard")
+            async with Client.connect(own) as client:
+                objects = await read_live(client)
+                assert objects.gaps == [] or {gap.kind for gap in objects.gaps} == {"devicetaintrules"}
+                await refuse(client)
+                with pytest.raises(ApiError):
+                    await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, "default")
+
+    asyncio.run(story())
