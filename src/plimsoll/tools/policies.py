@@ -1,0 +1,428 @@
+"""The same cluster under each of the four accounting policies, side by side.
+
+Owns `compare_policies`. Every claim of a pod that has a node is priced anew from its allocation and the
+devices that are published now, and booked under one policy for all resources, on a copy of the node's ledger;
+nothing of that is written anywhere. What statuses say was charged is not believed for this comparison, except
+where a claim can no longer be priced. Beside the four stands the cluster as it is.
+
+Document 000, "Accounting Policies" and "Accounting Policy Compatibility and Validation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import Policy
+from plimsoll.api.quantity import ZERO
+from plimsoll.ledger.claims import Bill, Pricing, claim_names
+from plimsoll.ledger.judge import judge_bills, may_be_shared, price_claims
+from plimsoll.ledger.lines import make_entry
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.texts import render
+from plimsoll.ledger.units import PODS, is_counted, unit_of
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.top.table import Cell, Table, count, short_of
+
+AS_IS = "as it is"
+POLICIES = (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE, Policy.MAX, Policy.CONSUME_FROM)
+#: The columns: the cluster as it is, then under each policy.
+COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
+#: How a column is headed, and what it comes to, in few words.
+HEADINGS = {
+    AS_IS: ("NOW", "as booked today"),
+    "AddPerClaim": ("ADD/CLAIM", "requests and claims, each claim once"),
+    "AddPerReference": ("ADD/REF", "requests, and each claim for every container that refers to it"),
+    "Max": ("MAX", "the greater of requests and claims"),
+    "ConsumeFrom": ("CONSUME", "the claims as pools; requests of their containers are drawn from them"),
+}
+#: What is not about rules: told by the nodes' lines.
+_SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCharges:
+    """What is charged of one resource of a node, in whole units, by column."""
+
+    node: str
+    resource: str
+    line: int
+    charged: Mapping[str, int]
+
+    def left(self, column: str) -> int:
+        return self.line - self.charged[column]
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.charged.values())) > 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node": self.node,
+            "resource": self.resource,
+            "allocatable": text_of(self.resource, self.line),
+            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
+            "headroom": {name: text_of(self.resource, self.left(name)) for name in self.charged},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodCharges:
+    """What a pod with claims takes of one resource; without a `pod`, a pool that several share."""
+
+    namespace: str
+    pod: str
+    node: str
+    resource: str
+    claims: tuple[str, ...]
+    requests: int  #: of its containers, or its own
+    claimed: int  #: what its claims have, all together
+    references: int  #: containers that refer to any of them
+    charged: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.charged.values())) > 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.pod or 'claim/' + self.claims[0]}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "pod": self.pod or None,
+            "node": self.node,
+            "resource": self.resource,
+            "claims": list(self.claims),
+            "requests": text_of(self.resource, self.requests),
+            "claimed": text_of(self.resource, self.claimed),
+            "references": self.references,
+            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRefusal:
+    """A pod that a policy's rules would not let onto its node."""
+
+    column: str
+    namespace: str
+    pod: str
+    node: str
+    reason: Reason
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "under": self.column,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "node": self.node,
+            "reason": render(self.reason),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesReport:
+    """The comparison."""
+
+    nodes: tuple[NodeCharges, ...]
+    pods: tuple[PodCharges, ...] = ()
+    refusals: tuple[PolicyRefusal, ...] = ()
+    believed: tuple[tuple[str, str], ...] = ()  #: (pod, claim) taken as its status says: it cannot be priced
+    limit: int = _SHOWN
+
+    def past(self, column: str) -> list[str]:
+        """The nodes that are past their line in any resource."""
+        return sorted({row.node for row in self.nodes if row.left(column) < 0})
+
+    # -- for people
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.pods:
+            yield "No pod on a node has a claim that is charged to it: every policy comes to the same."
+            return
+        yield "Every claim priced anew, under one policy for all:"
+        yield ""
+        yield from self._tell_summary(paint)
+        yield ""
+        yield from self._tell_nodes(paint, wide)
+        yield ""
+        yield from self._tell_pods(paint, wide)
+        yield from self._tell_refusals(paint)
+        for pod, claim in self.believed[:5]:
+            yield f"note: claim {claim} of pod {pod} cannot be priced; taken as its pod's status says."
+
+    def _tell_summary(self, paint: Paint) -> Iterator[str]:
+        names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
+        heads = (">NODES PAST", ">REFUSED", "CHARGES")
+        table = Table(("POLICY", *(f">{name.upper()}" for name in names), *heads))
+        for column in COLUMNS:
+            past, refused = len(self.past(column)), len({*self._refused(column)})
+            cells: list[str | Cell] = []
+            for name in names:
+                total = sum(row.charged[column] for row in self.nodes if row.resource == name)
+                cells.append(short_of(name, total))
+            cells.append(Cell(f"{past:,}", "red" if past else ""))
+            cells.append(Cell(f"{refused:,}", "red" if refused else ""))
+            table.add(Cell(column, "bold"), *cells, HEADINGS[column][1])
+        yield from table.lines(paint)
+
+    def _refused(self, column: str) -> Iterator[tuple[str, str]]:
+        for refusal in self.refusals:
+            if refusal.column == column:
+                yield refusal.namespace, refusal.pod
+
+    def _tell_nodes(self, paint: Paint, wide: bool) -> Iterator[str]:
+        told = [row for row in self.nodes if wide or row.differs or any(row.left(c) < 0 for c in COLUMNS)]
+        told.sort(key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, order_of(row.resource)))
+        shown = told if wide or not self.limit else told[: self.limit]
+        yield "Nodes: charged, and in brackets what is left below the line; negative is past it."
+        table = Table(("NODE", "RESOURCE", ">LINE", *(f">{HEADINGS[column][0]}" for column in COLUMNS)))
+        for row in shown:
+            cells = [self._cell(row, column) for column in COLUMNS]
+            table.add(row.node, row.resource, short_of(row.resource, row.line), *cells)
+        yield from table.lines(paint, wide=True)
+        if len(told) > len(shown):
+            yield f"{count(len(told) - len(shown), 'more row')} not shown; -o wide shows all."
+        same = len({row.node for row in self.nodes} - {row.node for row in told})
+        if same:
+            yield f"{count(same, 'node')} the same under every policy."
+
+    def _cell(self, row: NodeCharges, column: str) -> Cell:
+        left = row.left(column)
+        text = f"{short_of(row.resource, row.charged[column])} ({short_of(row.resource, left)})"
+        return Cell(text, "red" if left < 0 else "")
+
+    def _tell_pods(self, paint: Paint, wide: bool) -> Iterator[str]:
+        told = [row for row in self.pods if wide or row.differs]
+        if not told:
+            yield "No pod is charged otherwise under another policy."
+            return
+        shown = told if wide or not self.limit else told[: self.limit]
+        yield "Pods: what they request, what their claims have, how many containers refer to them."
+        heads = (">REQUESTS", ">CLAIMED", ">REFS", *(f">{HEADINGS[column][0]}" for column in COLUMNS))
+        table = Table(("RESOURCE", *heads, "POD"))
+        for row in shown:
+            amounts = [short_of(row.resource, row.charged[column]) for column in COLUMNS]
+            own = [short_of(row.resource, amount) for amount in (row.requests, row.claimed)]
+            table.add(row.resource, *own, str(row.references), *amounts, row.name)
+        yield from table.lines(paint, wide=wide)
+        if len(told) > len(shown):
+            yield f"{count(len(told) - len(shown), 'more pod')} not shown; -o wide shows all."
+
+    def _tell_refusals(self, paint: Paint) -> Iterator[str]:
+        if not self.refusals:
+            return
+        yield ""
+        yield "Refused by rule, whatever room there is:"
+        groups: dict[tuple[str, str], list[PolicyRefusal]] = {}
+        for refusal in self.refusals:
+            groups.setdefault((refusal.column, render(refusal.reason)), []).append(refusal)
+        for (column, text), group in groups.items():
+            first = f"{group[0].namespace}/{group[0].pod}"
+            more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+            whole = f"{column}: {first}{more}: {text}"
+            for line in wrap(whole, paint.width, initial_indent="  ", subsequent_indent="    "):
+                yield paint.red(line)
+
+    # -- for programs
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "columns": list(COLUMNS),
+            "nodes": [row.as_json() for row in self.nodes],
+            "pods": [row.as_json() for row in self.pods],
+            "pastLine": {column: self.past(column) for column in COLUMNS},
+            "refused": [refusal.as_json() for refusal in self.refusals],
+            "believed": [{"pod": pod, "claim": claim} for pod, claim in self.believed],
+        }
+
+
+# -- the comparison
+
+
+def compare_policies(picture: Picture, *, namespace: str = "", limit: int = _SHOWN) -> PoliciesReport:
+    """Book every claim of the pods on nodes under each policy; of the pods, tell those of a namespace."""
+    snapshot = picture.snapshot
+    found = _Findings()
+    for place in sorted(snapshot.places(), key=lambda place: snapshot.node(place).metadata.name):
+        _compare_node(picture, place, found)
+    pods = sorted(
+        (row for row in found.pods if namespace in ("", row.namespace)),
+        key=lambda row: (row.namespace, not row.pod, row.name, order_of(row.resource)),
+    )
+    refusals = sorted(
+        (each for each in found.refusals if namespace in ("", each.namespace)),
+        key=lambda each: (COLUMNS.index(each.column), each.namespace, each.pod),
+    )
+    return PoliciesReport(
+        tuple(found.nodes), tuple(pods), tuple(refusals), tuple(sorted(found.believed)), limit
+    )
+
+
+class _Findings:
+    """What is found, node by node."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeCharges] = []
+        self.pods: list[PodCharges] = []
+        self.refusals: list[PolicyRefusal] = []
+        self.believed: set[tuple[str, str]] = set()
+
+
+def _compare_node(picture: Picture, place: int, found: _Findings) -> None:
+    ledger = picture.snapshot.ledger(place)
+    bills = _price_pods(picture, place, ledger, found.believed)
+    books = {AS_IS: ledger}
+    for policy in POLICIES:
+        books[policy.value] = rebook(ledger, bills, policy) if bills else ledger
+    names = {
+        *ledger.allocatable,
+        *(name for book in books.values() for name, n in book.requested.items() if n),
+    }
+    for name in sorted(names - {PODS}, key=order_of):
+        charged = {column: book.requested.get(name, 0) for column, book in books.items()}
+        found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
+    for key, priced in bills.items():
+        found.pods += _pod_rows(ledger, key, priced, books)
+        for column, book in books.items():
+            found.refusals += _refusals(column, book, key)
+    found.pods += _pool_rows(ledger, books)
+
+
+def _price_pods(
+    picture: Picture, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
+) -> dict[str, tuple[Bill, ...]]:
+    """The bills of the pods whose claims charge the node, by pod, without any policy."""
+    snapshot = picture.snapshot
+    known = snapshot.pricing(place)
+    profile = replace(picture.profile, policies=False, charge_preallocated=True)
+    pricing = Pricing(known.devices, known.node, known.classes, profile)
+    found: dict[str, tuple[Bill, ...]] = {}
+    for key, entry in ledger.entries.items():
+        pod = entry.pod
+        if not entry.bills and not pod.spec.resource_claims:
+            continue
+        claims = {}
+        for name in claim_names(pod).values():
+            claim = snapshot.claim(pod.metadata.namespace, name)
+            if claim is not None:
+                claims[name] = claim
+        priced = {
+            bill.claim: bill for bill in price_claims(pod, claims, {}, pricing) if isinstance(bill, Bill)
+        }
+        for bill in entry.bills:
+            if bill.claim not in priced:
+                believed.add((f"{pod.metadata.namespace}/{pod.metadata.name}", bill.claim))
+                priced[bill.claim] = bill
+        if priced:
+            found[key] = tuple(priced[name] for name in sorted(priced))
+    return found
+
+
+def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Policy) -> NodeLedger:
+    """A copy of a ledger with these pods booked anew, every amount of their claims under one policy."""
+    book = ledger.clone()
+    pods = {key: ledger.entries[key].pod for key in bills}
+    for pod in pods.values():
+        book.remove(pod)
+    for key, pod in pods.items():
+        book.add(pod, [forced(bill, policy) for bill in bills[key]])
+    return book
+
+
+def forced(bill: Bill, policy: Policy) -> Bill:
+    """A bill with all its amounts under a policy, and nothing drawn yet."""
+    resources = {
+        name: charge if charge.quantity is None else replace(charge, policy=policy.value, drawn=None)
+        for name, charge in bill.charge.resources.items()
+    }
+    return replace(bill, charge=replace(bill.charge, resources=resources))
+
+
+def cost_in(book: NodeLedger, key: str) -> dict[str, int]:
+    """What a pod costs its node: by itself, and the pools that nobody else draws from."""
+    entry = book.entries[key]
+    total = dict(entry.units)
+    for claim in dict.fromkeys(entry.claims):
+        state = book.claims[claim]
+        if state.consumers == {key}:
+            for resource, holding in state.holdings.items():
+                if is_counted(resource):
+                    total[resource] = total.get(resource, 0) + holding.units(resource)
+    return total
+
+
+def _pod_rows(
+    ledger: NodeLedger, key: str, bills: Sequence[Bill], books: Mapping[str, NodeLedger]
+) -> Iterator[PodCharges]:
+    entry = ledger.entries[key]
+    pod = entry.pod
+    own = make_entry(pod, (), entry.options, entry.profile).units
+    costs = {column: cost_in(book, key) for column, book in books.items()}
+    resources = {name for bill in bills for name in bill.charge.resources if is_counted(name)}
+    for name in sorted(resources, key=order_of):
+        parts = [bill.charge.resources[name].quantity for bill in bills if name in bill.charge.resources]
+        referring = {c for bill in bills if name in bill.charge.resources for c in bill.charge.containers}
+        yield PodCharges(
+            pod.metadata.namespace,
+            pod.metadata.name,
+            ledger.name,
+            name,
+            tuple(bill.claim for bill in bills if name in bill.charge.resources),
+            own.get(name, 0),
+            unit_of(name, sum((part for part in parts if part is not None), ZERO)),
+            len(referring),
+            {column: cost.get(name, 0) for column, cost in costs.items()},
+        )
+
+
+def _pool_rows(ledger: NodeLedger, books: Mapping[str, NodeLedger]) -> Iterator[PodCharges]:
+    """Pools that several pods draw from: they are nobody's alone."""
+    wholes: dict[tuple[str, str, str], dict[str, int]] = {}
+    for column, book in books.items():
+        for state in book.claims.values():
+            for resource, holding in state.holdings.items() if len(state.consumers) > 1 else ():
+                if is_counted(resource):
+                    key = (state.namespace, state.name, resource)
+                    wholes.setdefault(key, {})[column] = holding.units(resource)
+    for (namespace, claim, resource), held in wholes.items():
+        charged = {column: held.get(column, 0) for column in books}
+        whole = max(held.values())
+        yield PodCharges(namespace, "", ledger.name, resource, (claim,), 0, whole, 0, charged)
+
+
+def _refusals(column: str, book: NodeLedger, key: str) -> Iterable[PolicyRefusal]:
+    """The rules that a pod with these bills breaks on its node; shortages are told by the node's line."""
+    entry = book.entries[key]
+    pod: Pod = entry.pod
+    found: list[Reason] = []
+    for bill, claim in zip(entry.bills, entry.claims, strict=True):
+        shared = len(book.claims[claim].consumers) > 1
+        if shared and not may_be_shared(bill, book.profile):
+            meta = pod.metadata
+            found.append(Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=bill.claim))
+    odd = any(
+        bill.policy(name) in (Policy.MAX, Policy.CONSUME_FROM)
+        for bill in entry.bills
+        for name in bill.charge.resources
+    )
+    if odd or pod.spec.resources is not None:
+        verdict = judge_bills(book, pod, [_undrawn(bill) for bill in entry.bills], True).verdict
+        found += [reason for reason in verdict.reasons if reason.cause not in _SHORTAGES]
+    for reason in found:
+        meta = pod.metadata
+        yield PolicyRefusal(column, meta.namespace, meta.name, book.name, reason)
+
+
+def _undrawn(bill: Bill) -> Bill:
+    resources = {name: replace(charge, drawn=None) for name, charge in bill.charge.resources.items()}
+    return replace(bill, charge=replace(bill.charge, resources=resources))
