@@ -34,7 +34,7 @@ from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.neighbours import terms_text
 from plimsoll.tools.explain.requests import Asked, asked_for
 from plimsoll.tools.explain.standing import lack_of, tell_lack
-from plimsoll.tools.explain.text import Say
+from plimsoll.tools.explain.text import Say, number
 from plimsoll.tools.explain.tree import Branch
 from plimsoll.tools.explain.users import holders_of, pods_using
 from plimsoll.tools.explain.view import View
@@ -217,11 +217,11 @@ def _tell_selectors(asked: Asked, devices: NodeDevices, removal: Removal) -> Ite
     of_class = removal.rule is Rule.CLASS_SELECTOR
     classes, own = asked.class_selectors, asked.selectors
     before = devices.all
-    for number, after in enumerate(devices.select(classes, own).survivors):
+    for place, after in enumerate(devices.select(classes, own).survivors):
         gone, before = before & ~after, after
-        if not gone or (number < len(classes)) != of_class:
+        if not gone or (place < len(classes)) != of_class:
             continue
-        index = number if of_class else number - len(classes)
+        index = place if of_class else place - len(classes)
         expression = (classes if of_class else own)[index]
         detail = removal.detail
         last = isinstance(detail, SelectorRefusal) and detail.index == index
@@ -330,10 +330,10 @@ def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: f
         if not mask:
             continue
         held = Usage(devices, view.snapshot.state).taken
-        for number in bits_of(mask):
-            device = devices.entries[number].id
+        for place_in in bits_of(mask):
+            device = devices.entries[place_in].id
             matching.add(device)
-            if held >> number & 1:
+            if held >> place_in & 1:
                 taken.add(device)
             elif place in elsewhere:
                 beyond.add(device)
@@ -341,5 +341,6 @@ def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: f
     if not matching:
         return Branch(Say.NOWHERE if looked_at else Say.NOWHERE_AT_ALL, facts)
     tail = f", {len(beyond)} of them on nodes that other rules take away" if beyond else ""
-    facts |= {"all": len(matching), "taken": len(taken), "free": len(matching - taken), "tail": tail}
+    facts |= {"matching": number(len(matching), "device"), "all": len(matching)}
+    facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}
     return Branch(Say.EVERYWHERE, facts)

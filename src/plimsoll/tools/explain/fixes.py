@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from plimsoll.allocate import Refusal
+from plimsoll.allocate.devices.capacity import SHORT
+from plimsoll.allocate.reasons.refusal import CapacityShortage
+from plimsoll.allocate.reasons.refusal import Rule as DeviceRule
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.units import CPU, MEMORY, quantity_of
@@ -25,7 +28,7 @@ from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.task import Task
 from plimsoll.tools.explain.fix import Fix, Step
 from plimsoll.tools.explain.mending import mend, with_pod
-from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.text import Do, number
 from plimsoll.tools.explain.tree import Group
 from plimsoll.tools.explain.view import View, full_name
 from plimsoll.tools.top.books import Holder, holders, text_of
@@ -47,7 +50,8 @@ def find_fixes(view: View, groups: Sequence[Group]) -> tuple[Fix, ...]:
     for place in _candidates(view, groups):
         found += _ways_on(view, place)
     if all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups):
-        found.append(_new_node(view, groups))
+        new = _new_node(view, groups)
+        found += [new] if new is not None else []
     return choose_fixes(found)
 
 
@@ -91,9 +95,8 @@ def _ways_on(view: View, place: int) -> Iterator[Fix]:
         leaving = _removal(view, examination, place, reasons)
         if leaving is not None:
             yield Fix((*steps, leaving), node, proven=True)
-            return
         mended = mend(view, task, place, reasons)
-        if mended is None:
+        if mended is None or (leaving is not None and mended.task is None):
             return
         steps += mended.steps
         if mended.task is None:
@@ -137,16 +140,19 @@ def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
     ]
     if amounts:
         return f"{' and '.join(amounts)} short on {node}; "
-    for reason in reasons:
-        if isinstance(reason.because, Refusal):
-            missing = sum(
-                max(request.wanted, 1) - min(request.left, request.wanted)
-                for request in reason.because.requests
-                if not request.served
-            )
-            if missing:
-                return f"{missing} device{'s' if missing > 1 else ''} short on {node}; "
-    return f"node {node}: "
+    requests = [
+        request
+        for reason in reasons
+        if isinstance(reason.because, Refusal)
+        for request in reason.because.requests
+        if not request.served
+    ]
+    shares = [each.detail for request in requests for each in request.removals]
+    for detail in shares:
+        if isinstance(detail, CapacityShortage) and detail.rule == SHORT:
+            return f"{detail.wanted - detail.had} of {detail.name} short on {node}; "
+    missing = sum(max(request.wanted, 1) - min(request.left, request.wanted) for request in requests)
+    return f"{number(missing, 'device')} short on {node}; " if missing else f"node {node}: "
 
 
 def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
@@ -198,20 +204,40 @@ def _shrink(
     return Step(Do.SHRINK if lack.resolvable else Do.SHRINK_POD, facts, smaller)
 
 
-def _new_node(view: View, groups: Sequence[Group]) -> Fix:
-    """A node with room for all that the pod was ever found to take, and with its devices."""
+def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
+    """A node with room for all that the pod was ever found to take, and with its devices.
+
+    None where more room would not help: what is wrong is in the pod or its claims.
+    """
     amounts = {name: amount for name, amount in view.task.demand.items() if amount > 0}
     small = 0
     for group in groups:
+        if not all(map(_is_lack, group.reasons)):
+            return None
         lacks = [reason.because for reason in group.reasons if isinstance(reason.because, Reason)]
-        lacks = [lack for lack in lacks if lack.cause is Cause.INSUFFICIENT]
         small += bool(lacks) and not group.resolvable
         for lack in lacks:
-            amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
+            if lack.cause is Cause.INSUFFICIENT:
+                amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
     texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
-    facts = {
-        "amounts": texts or ("room for a pod",),
-        "devices": " and the devices of its claims" if view.task.waiting else "",
-    }
+    if view.task.waiting:
+        texts += ("the devices of its claims",)
     kind = Do.ADD_NODE if small == len(groups) else Do.ADD_ANOTHER
-    return Fix((Step(kind, facts, amounts),))
+    return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
+
+
+def _is_lack(reason: NodeReason) -> bool:
+    """Whether there is too little of something, of which another node might have enough."""
+    because = reason.because
+    if isinstance(because, Reason):
+        return because.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
+    if not isinstance(because, Refusal) or because.together or because.pools:
+        return False
+    return all(
+        request.served or not request.devices or any(removal.rule in _SCARCE for removal in request.removals)
+        for request in because.requests
+    )
+
+
+#: Rules about devices that are of the right kind, only that there is nothing left of them.
+_SCARCE = (DeviceRule.TAKEN, DeviceRule.COUNTER)

@@ -13,6 +13,7 @@ import numpy as np
 
 from plimsoll.allocate import Fault, Refusal
 from plimsoll.allocate.devices.usage import Usage
+from plimsoll.ledger.units import CPU
 from plimsoll.schedule.devices import DevicesFilter
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.reasons import NodeReason, Rule, render
@@ -118,7 +119,13 @@ def group_refused(
         explained = devices.why_not(members[0])
         alike.setdefault(signature(explained), []).extend(members)
         answers.update(dict.fromkeys(members, explained))
-    ranked = [_nearest_first(view, each, lambda place: distance(answers[place])) for each in alike.values()]
+    room = view.snapshot.columns.free(
+        CPU
+    )  # of nodes with the same devices, the one with most room is nearest
+    ranked = [
+        _nearest_first(view, each, lambda place: (distance(answers[place]), -int(room[place])))
+        for each in alike.values()
+    ]
     ranked.sort(key=lambda members: (distance(answers[members[0]]), -len(members)))
     groups = []
     for members in ranked:

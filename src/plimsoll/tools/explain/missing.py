@@ -63,7 +63,8 @@ def _step(picture: Picture, pod: Pod, reason: NodeReason) -> Step | None:
             return Step(Do.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
         case Sentence.NO_CLASS:
             name = str(facts["device_class"])
-            near = near_text(name, [each.metadata.name for each in picture.objects.all(DeviceClass)])
+            known = [each.metadata.name for each in picture.objects.all(DeviceClass)]
+            near = near_text(name, known) or _all_text(known)
             return Step(Do.CREATE_CLASS, {"device_class": name, "near": near}, name)
     return None
 
@@ -88,8 +89,10 @@ def _names(picture: Picture, kind: type[ResourceClaim | ResourceClaimTemplate], 
 
 
 def near_text(name: str, known: list[str]) -> str:
-    """Names that are there and look alike, or how many there are."""
+    """Names that are there and look alike."""
     near = get_close_matches(name, sorted(known), 3)
-    if near:
-        return f" (there is {', '.join(near)})"
-    return f" (there is {', '.join(sorted(known))})" if 0 < len(known) <= 3 else ""
+    return f" (there is {', '.join(near)})" if near else ""
+
+
+def _all_text(known: list[str]) -> str:
+    return f" (there is {', '.join(sorted(known))})" if 0 < len(known) <= 5 else ""

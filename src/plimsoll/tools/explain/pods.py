@@ -22,6 +22,7 @@ from plimsoll.schedule.cycle import read_rules
 from plimsoll.schedule.devices import DevicesFilter
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.preemption import NoPreemption, plan_preemption
+from plimsoll.schedule.preemption.candidates import Priorities
 from plimsoll.schedule.reasons import NodeReason, render
 from plimsoll.schedule.settings import Settings
 from plimsoll.schedule.snapshot import FINISHED
@@ -150,10 +151,15 @@ def _said(pod: Pod, summary: str) -> tuple[str, ...]:
 
 def preview_preemption(view: View, unplaced: Unplaced, groups: tuple[Group, ...]) -> str:
     """Whom a scheduler would remove for the pod, or why that is of no use; the nearest nodes are tried."""
+    snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
     if not unplaced.nodes:
         return ""
-    snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
-    if resolvable is not None and int(np.count_nonzero(resolvable)) > LOOKED_AT:
+    if resolvable is None or not resolvable.any():
+        return "would not help: no node would do if other pods were gone"
+    priority = view.task.priority
+    if not (snapshot.index(Priorities).lowest[resolvable] < priority).any():
+        return f"nobody to remove: no pod on these nodes has a priority below {priority}"
+    if int(np.count_nonzero(resolvable)) > LOOKED_AT:
         names = [name for group in groups if group.resolvable for name in group.nodes]
         mask = np.zeros_like(resolvable)
         places = (snapshot.place_of(name) for name in names[:LOOKED_AT])
@@ -163,10 +169,7 @@ def preview_preemption(view: View, unplaced: Unplaced, groups: tuple[Group, ...]
     tried = amend(unplaced, resolvable=resolvable)
     plan = plan_preemption(tried, snapshot, view.settings, budgets, throwaway_ids())
     if isinstance(plan, NoPreemption):
-        (reason, _), *more = plan.reasons
-        if not more:
-            return f"{render(reason).rstrip('.')}{limited}"
-        return plan.text.removeprefix("preemption: ") + limited
+        return plan.text.removeprefix("preemption: ").rstrip(".") + limited
     victims = ", ".join(full_name(victim) for victim in plan.victims)
     broken = f", breaking {number(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
     return f"would remove {victims} from node {plan.node}{broken}{limited}"
