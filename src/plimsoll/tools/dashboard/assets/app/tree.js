@@ -49,7 +49,7 @@ export function Group({ of, open = false }) {
   const more = (of.count || 0) - names.length;
   return html`<details class="group" open=${open}>
     <summary>
-      <span class="group-count">${plural(of.count || names.length, "node")}</span>
+      <span class="group-count">${of.count === 1 && names.length ? `Node ${names[0]}` : plural(of.count || names.length, "node")}</span>
       <span class="reason">${of.reason}</span>
       ${of.rule && html`<code class="rule">${of.rule}</code>`}
     </summary>

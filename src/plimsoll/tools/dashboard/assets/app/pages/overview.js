@@ -159,7 +159,7 @@ function Nodes({ data, query }) {
   const height = narrow ? NARROW_NAME + NARROW_BAR * resources.length + 8 : ROW;
   const grid = narrow ? {} : { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "5.5rem " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
   return html`<section class="nodes" aria-labelledby="nodes-head">
-    <div class="section-head"><h2 id="nodes-head">Nodes</h2></div>
+    <div class="section-head"><h2 id="nodes-head">Nodes</h2><span class="muted" role="status">${found.length === rows.length ? plural(rows.length, "node") : `${count(found.length)} of ${plural(rows.length, "node")}`}</span></div>
     <div class="controls">
       <${Search} label="Find a node" value=${q} placeholder="name" />
       <${Choice} label="Show" name="show" value=${show} options=${Object.entries(FILTERS).map(([key, [text]]) => [key, `${text} (${count(counts[key])})`])} />
@@ -168,7 +168,6 @@ function Nodes({ data, query }) {
         <legend>Resources</legend>
         ${data.resources.map((name) => html`<label><input type="checkbox" checked=${resources.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}
       </fieldset>
-      <p class="found" role="status">${found.length === rows.length ? plural(rows.length, "node") : `${count(found.length)} of ${plural(rows.length, "node")}`}</p>
     </div>
     ${found.length === 0
       ? html`<p class="empty">${rows.length ? "No node is like that." : "There are no nodes."}</p>`

@@ -59,12 +59,15 @@ function Explained({ kind, namespace, name, inside = false }) {
 
 const GOOD = new Set(["placed", "allocated", "fits"]);
 const FEW_GROUPS = 12;
+/** Groups with something to learn; a cordoned node explains itself. */
+const TELLING = new Set(["NodeResourcesFit", "DynamicResources"]);
 
 /** An explanation: the verdict, the nearest fix, then the trees. */
 export function Explanation({ of, inside }) {
   const groups = of.groups || [];
   const [all, setAll] = useState(false);
   const shown = all ? groups : groups.slice(0, FEW_GROUPS);
+  const opened = Math.max(0, groups.findIndex((group) => TELLING.has(group.rule)));
   const fixes = (of.fixes || []).map((fix) => (typeof fix === "string" ? fix : fix.text)).filter(Boolean);
   if (!fixes.length && of.fix) fixes.push(of.fix);
   return html`<div class="explanation">
@@ -76,7 +79,7 @@ export function Explanation({ of, inside }) {
     ${groups.length > 0 &&
     html`<div class="groups" role="group" aria-label="Why, by node">
       ${!inside && html`<h2>Why, by node</h2>`}
-      ${shown.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === 0} />`)}
+      ${shown.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === opened} />`)}
       ${groups.length > FEW_GROUPS && html`<button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(groups.length)} groups`}</button>`}
     </div>`}
     ${(of.sections || []).map(

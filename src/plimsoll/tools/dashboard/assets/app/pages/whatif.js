@@ -4,7 +4,7 @@ import { html, cx, useState } from "../ui.js";
 import { ask } from "../store.js";
 import { Badge, Head, NodeLink, Ref } from "../pieces.js";
 import { Table } from "../table.js";
-import { count, plural } from "../format.js";
+import { byName, count, plural } from "../format.js";
 import { Icon } from "../marks.js";
 
 const PROFILES = [
@@ -90,6 +90,12 @@ function Fate({ of }) {
   return html`<span class="unplaced"><${Badge} tone="warn">pending<//> <span class="why">${of.why}</span></span>`;
 }
 
+/** Whether two fates are the same as far as people care: the node, or that there is none. */
+function same(one, other) {
+  const said = (fate) => (!fate || fate.exists === false ? "gone" : fate.node || "pending");
+  return said(one) === said(other);
+}
+
 function number(value) {
   if (Array.isArray(value)) return count(value.length);
   if (typeof value === "number") return count(value);
@@ -107,45 +113,30 @@ function Sums({ title, of, about }) {
 function Result({ of }) {
   const pods = of.pods || [];
   const others = Object.entries(of.as || {});
+  const theirs = others.map(([name, one]) => [name, new Map((one.pods || []).map((row) => [row.pod, row]))]);
+  const rows = pods.map((row) => {
+    const fates = [row.after, ...theirs.map(([, fate]) => fate.get(row.pod))];
+    return { ...row, fates, moved: !same(row.before, row.after), differs: fates.some((fate) => !same(fate, row.after)) };
+  });
+  rows.sort((a, b) => b.differs - a.differs || b.moved - a.moved || byName(a.pod, b.pod));
+  const differing = rows.filter((row) => row.differs).length;
   const columns = [
     { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
     { title: "Before", cell: (r) => html`<${Fate} of=${r.before} />` },
-    { title: "After", cell: (r) => html`<${Fate} of=${r.after} />` },
+    { title: theirs.length ? "After, by Plimsoll's ledger" : "After", cell: (r) => (r.moved ? html`<${Fate} of=${r.after} />` : html`<span class="muted">as before</span>`) },
+    ...theirs.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (same(r.fates[i + 1], r.after) ? html`<span class="muted">the same</span>` : html`<${Fate} of=${r.fates[i + 1]} />`) })),
   ];
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
     <div class="section-head"><h2 id="whatif-result">Before and after</h2></div>
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
       ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
-    <${Table} label="Pods before and after" rows=${pods} keyOf=${(r) => r.pod} columns=${columns} empty="No pod would be placed otherwise than now." />
-    <${SideBySide} of=${of} others=${others} />
+    ${theirs.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod")}</b> would fare differently by other rules.` : "All rules agree about every pod."}</p>`}
+    <${Table} label="Pods before and after" rows=${rows} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pod would be placed otherwise than now." />
     <${Gone} of=${of.evicted} />
     <${Changes} of=${of.nodes} />
     <${Fragments} of=${of.fragmentation} />
     ${(of.passedBy || []).length > 0 && html`<details class="labels"><summary>${plural(of.passedBy.length, "object")} passed by</summary><ul>${of.passedBy.map((one) => html`<li>${one}</li>`)}</ul></details>`}
   </section>`;
-}
-
-/** Pods whose fate depends on whose rules hold. */
-function SideBySide({ of, others }) {
-  const known = others.filter(([, one]) => Array.isArray(one.pods));
-  if (!known.length) return null;
-  const mine = new Map((of.pods || []).map((row) => [row.pod, row.after]));
-  const theirs = known.map(([name, one]) => [name, new Map(one.pods.map((row) => [row.pod, row.after || row]))]);
-  const names = [...new Set([...mine.keys(), ...theirs.flatMap(([, map]) => [...map.keys()])])];
-  const rows = names.map((pod) => ({ pod, fates: [mine.get(pod), ...theirs.map(([, map]) => map.get(pod))] }));
-  const differ = rows.filter((row) => new Set(row.fates.map((fate) => (fate && fate.node) || "")).size > 1);
-  return html`<div class="section-head"><h2>Side by side</h2><span class="muted">${differ.length ? `${plural(differ.length, "pod")} of ${count(rows.length)} would fare differently` : "all agree"}</span></div>
-    <${Table}
-      label="Side by side"
-      rows=${rows}
-      keyOf=${(r) => r.pod}
-      rowClass=${(r) => (differ.includes(r) ? "is-different" : undefined)}
-      columns=${[
-        { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
-        { title: "Plimsoll", cell: (r) => html`<${Fate} of=${r.fates[0]} />` },
-        ...theirs.map(([name], i) => ({ title: `As ${name}`, cell: (r) => html`<${Fate} of=${r.fates[i + 1]} />` })),
-      ]}
-    />`;
 }
 
 function words(value) {
