@@ -149,7 +149,7 @@ def test_what_if() -> None:
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 200, text
         found = json.loads(text)
-        assert {"before", "after", "pods", "nodes", "fragmentation", "as"} <= found.keys()
+        assert {"before", "after", "pods", "nodes", "as"} <= found.keys()
         (new,) = [each for each in found["pods"] if each["pod"] == "work/new"]
         assert new["after"]["node"].startswith("node-")
         assert "kube-1.36" in found["as"]

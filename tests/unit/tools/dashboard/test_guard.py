@@ -1,0 +1,265 @@
+"""Who is answered and who is not, and what browsers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.errors import ConfigError
+from plimsoll.tools.dashboard import guard, nodes
+from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
+from plimsoll.tools.picture import Objects, Picture
+from tests.unit.tools.dashboard.pages import Visitor, visit
+from tests.unit.tools.dashboard.test_routes import small
+
+EMPTY = Picture(Objects())
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [
+        ("localhost:6480", "localhost"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]:6480", "::1"),
+        ("[::1]", "::1"),
+        ("EXAMPLE.com.:80", "example.com"),
+        ("", ""),
+        ("a:b", ""),
+        ("a:1:2", ""),
+        ("[::1", ""),
+        ("[::1]x", ""),
+        ("a:999999", ""),
+    ],
+)
+def test_hosts_are_read(header: str, host: str) -> None:
+    assert guard.host_of(header) == host
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "a.localhost:1", "10.0.0.3:6480", "[fe80::1]", "board.example"]
+)
+def test_these_are_answered(host: str) -> None:
+    assert guard.refuse_host(host, frozenset({"board.example"})) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+        "board.example.evil",
+        "a b",
+        "0x7f.1",
+    ],
+)
+def test_names_of_others_are_refused(host: str) -> None:
+    assert "--allow-host" in guard.refuse_host(host, frozenset({"board.example"}))
+
+
+@given(st.text(max_size=60))
+def test_no_name_that_can_be_registered_is_answered(host: str) -> None:
+    if not guard.refuse_host(host, frozenset()):
+        name = guard.host_of(host)
+        assert name == "localhost" or name.endswith(".localhost") or guard.is_address(name)
+
+
+@pytest.mark.parametrize(
+    ("headers", "answered"),
+    [
+        ({"Content-Type": "application/json"}, True),
+        ({"Content-Type": "application/json; charset=utf-8"}, True),
+        ({"Content-Type": "APPLICATION/JSON", "Origin": "http://localhost:1", "Host": "localhost:1"}, True),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}, True),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "none"}, True),
+        ({}, False),
+        ({"Content-Type": "text/plain"}, False),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, False),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "same-site"}, False),
+        ({"Content-Type": "application/json", "Origin": "null", "Host": "localhost:1"}, False),
+        ({"Content-Type": "application/json", "Origin": "http://evil", "Host": "localhost:1"}, False),
+        ({"Content-Type": "application/json", "Origin": "http://localhost:2", "Host": "localhost:1"}, False),
+    ],
+)
+def test_questions_come_from_the_page_itself(headers: dict[str, str], answered: bool) -> None:
+    assert (guard.refuse_question(headers) == "") is answered
+
+
+def test_hostile_requests() -> None:
+    async def story(visitor: Visitor) -> None:
+        async def refused(status: int, path: str, method: str = "GET", **options: Any) -> str:
+            found, text = await visitor.ask(path, method, **options)
+            assert found == status, text
+            error = json.loads(text)["error"]
+            assert "\n" not in error
+            return str(error)
+
+        assert "evil.example" in await refused(403, "/api/nodes", headers={"Host": "evil.example"})
+        await refused(403, "/", headers={"Host": "evil.example:6480"})
+        await refused(415, "/api/whatif", "POST", data="add=x")
+        await refused(403, "/api/whatif", "POST", json={}, headers={"Origin": "http://evil.example"})
+        await refused(400, "/api/whatif", "POST", data="{", headers={"Content-Type": "application/json"})
+        await refused(400, "/api/whatif", "POST", data=b"\xff", headers={"Content-Type": "application/json"})
+        await refused(
+            400, "/api/whatif", "POST", data="[" * 100_000, headers={"Content-Type": "application/json"}
+        )
+        big = io.BytesIO(b" " * (guard.MOST_BODY + 1))
+        kind = {"Content-Type": "application/json"}
+        assert "1024 KiB" in await refused(413, "/api/whatif", "POST", data=big, headers=kind)
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            headers = {"Content-Type": "application/json"}
+            await refused(405, "/api/nodes", method, headers=headers)
+        await refused(405, "/api/whatif")
+        await refused(404, "/api/nodes/" + "x" * 3000)
+        await refused(404, "/api/nodes/%00")
+        await refused(404, "/api/explain/pod/%3Cscript%3E/%2e%2e")
+        await refused(400, "/api/devices?limit=" + "9" * 4000)
+
+    visit(small(), story)
+
+
+def test_what_browsers_are_told() -> None:
+    async def story(visitor: Visitor) -> None:
+        for path in ("/", "/api/overview", "/nope", "/metrics", "/assets/favicon.svg"):
+            async with visitor.session.get(visitor.at(path)) as response:
+                assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+                assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+                assert response.headers["Referrer-Policy"] == "no-referrer"
+                assert "Access-Control-Allow-Origin" not in response.headers
+        async with visitor.session.get(visitor.at("/api/events")) as response:
+            assert response.headers["Content-Type"] == "text/event-stream"
+            assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+        for path in ("/livez", "/readyz", "/healthz"):
+            assert await visitor.ask(path) == (200, "ok")
+
+    visit(EMPTY, story)
+
+
+def test_the_page_needs_nobody_else() -> None:
+    """Neither scripts nor styles in the page itself, which its policy would not run, nor files of others."""
+
+    async def story(visitor: Visitor) -> None:
+        _, page = await visitor.ask("/")
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", page)
+        addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
+        assert addresses
+        for address in addresses:
+            assert "//" not in address
+            assert (await visitor.ask(address))[0] == 200, address
+
+    visit(EMPTY, story)
+
+
+def test_with_a_token_only_who_has_it_is_answered() -> None:
+    async def story(visitor: Visitor) -> None:
+        assert (await visitor.ask("/api/nodes"))[0] == 401
+        assert (await visitor.ask("/"))[0] == 401
+        assert (await visitor.ask("/?token=wrong"))[0] == 401
+        assert (await visitor.ask("/livez"))[0] == 200
+        wrong = {"Authorization": "Bearer secrets"}
+        assert (await visitor.ask("/api/nodes", headers=wrong))[0] == 401
+        right = {"Authorization": "Bearer secret"}
+        assert (await visitor.ask("/api/nodes", headers=right))[0] == 200
+        async with visitor.session.get(visitor.at("/?token=secret"), allow_redirects=False) as response:
+            assert response.status == 303
+            assert response.headers["Location"] == "/"
+            cookie = response.cookies[guard.COOKIE]
+            assert cookie["httponly"]
+            assert cookie["samesite"] == "Strict"
+        mine = {"Cookie": f"{guard.COOKIE}=secret"}
+        assert (await visitor.ask("/api/nodes", headers=mine))[0] == 200
+
+    visit(EMPTY, story, token="secret")
+
+
+def test_what_breaks_inside_stays_inside(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("password in /etc/secret.py, line 3")
+
+    monkeypatch.setattr(nodes, "one_node", broken)
+
+    async def story(visitor: Visitor) -> None:
+        with caplog.at_level(logging.ERROR):
+            status, text = await visitor.ask("/api/nodes/node-0000")
+        assert status == 500
+        assert "secret" not in text
+        assert "Traceback" not in text
+        assert (await visitor.ask("/api/nodes"))[0] == 200
+
+    visit(small(), story)
+    assert "/api/nodes/node-0000" in caplog.text
+
+
+# -- the process
+
+
+@pytest.mark.parametrize("text", ["6480", "host", "127.0.0.1:", "127.0.0.1:99999", "a:b", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--listen"):
+        read_address(text)
+
+
+def test_addresses() -> None:
+    assert read_address("127.0.0.1:6480") == ("127.0.0.1", 6480)
+    assert read_address("[::1]:1") == ("::1", 1)
+    assert read_address(":1") == ("127.0.0.1", 1)
+
+
+def test_tokens_are_read_from_files(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with pytest.raises(ConfigError, match="No such file"):
+        read_token(file)
+    file.write_text("\n")
+    with pytest.raises(ConfigError, match="no token in it"):
+        read_token(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="no text"):
+        read_token(file)
+    file.write_text("secret\n")
+    assert read_token(file) == "secret"
+    assert read_token(None) == ""
+
+
+@pytest.mark.parametrize(("listen", "warned"), [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
+def test_the_process(listen: str, warned: bool) -> None:
+    told: list[str] = []
+    warnings: list[str] = []
+
+    async def story() -> None:
+        stopped = asyncio.Event()
+
+        def ready(url: str) -> None:
+            told.append(url)
+            stopped.set()
+
+        settings = DashboardSettings(listen=listen, picture=EMPTY)
+        async with asyncio.timeout(10):
+            await serve_dashboard(settings, ready, warnings.append, stopped)
+
+    asyncio.run(story())
+    assert told[0].startswith("http://")
+    assert ["no login" in text for text in warnings] == [True] * warned
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    async def story(visitor: Visitor) -> None:
+        port = visitor.dashboard.url.rpartition(":")[2].strip("/")
+        settings = DashboardSettings(listen=f"127.0.0.1:{port}", picture=EMPTY)
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await serve_dashboard(settings, print, print, asyncio.Event())
+
+    visit(EMPTY, story)
