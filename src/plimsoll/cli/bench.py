@@ -1,0 +1,42 @@
+"""`plimsoll bench`: how fast this machine schedules. Owns its arguments."""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import click
+
+from plimsoll.cli.options import Form, Progress, output_options, write_report
+
+
+@click.command(name="bench")
+@click.option("--nodes", type=click.IntRange(4, 100_000), default=1000, show_default=True, help="How many.")
+@click.option("--pods", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="How many.")
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    type=click.Choice(["requests", "devices", "cpus"]),
+    help="What pods ask for; repeatable. [default: all]",
+)
+@output_options
+def run_bench(nodes: int, pods: int, scenarios: tuple[str, ...], form: Form) -> None:
+    """Schedule pods in memory on a made-up cluster, and say how long decisions take.
+
+    No cluster is needed or touched. The figures are of this machine, as busy as it is now; the ratio to a
+    naive pass over all nodes depends less on it.
+
+    \b
+    plimsoll bench
+    plimsoll bench --nodes 5000 --pods 2000 --scenario devices
+    plimsoll bench -o json
+    """
+    from plimsoll.tools.benchmarks import SCENARIOS, BenchReport, measure
+
+    wanted = list(dict.fromkeys(scenarios)) or list(SCENARIOS)
+    results = []
+    with Progress() as progress:
+        for number, scenario in enumerate(wanted):
+            progress.tick(f"measuring {scenario}", number, len(wanted))
+            results.append(measure(scenario, nodes, pods))
+    write_report(BenchReport(tuple(results)), form)

@@ -1,0 +1,67 @@
+"""`plimsoll bench`: what is measured is real, and the naive pass agrees with the quick one."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from plimsoll.errors import InputError
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.reasons import NodeReason
+from plimsoll.schedule.sieve import Sieve
+from plimsoll.tools.benchmarks import NAIVE, SCENARIOS, BenchReport, _World, measure, pass_naively
+from plimsoll.tools.paint import PLAIN
+from tests.outputs import check_output
+
+
+def ticking() -> float:
+    """A clock by which everything takes a second."""
+    return float(next(_TICKS))
+
+
+_TICKS = count()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_naive_pass_finds_what_the_sieve_leaves(scenario: str) -> None:
+    world = _World(scenario, 5)
+    for number in range(22):
+        pod = world.new_pod(f"p{number}")
+        task = world.task(pod)
+        rules = read_rules(task, world.snapshot, world.settings, lambda: "x")
+        assert not isinstance(rules, NodeReason)
+        sieve = Sieve(task, world.snapshot)
+        for rule in rules:
+            sieve.apply(rule)
+        assert pass_naively(task, world.snapshot, world.settings) == np.flatnonzero(sieve.left).tolist()
+        world.schedule(pod)
+
+
+def test_the_report() -> None:
+    results = tuple(measure(scenario, 10, 20, ticking) for scenario in SCENARIOS)
+    for result in results:
+        assert (result.pods, result.mean, result.p50, result.p99, result.naive) == (20, 1e6, 1e6, 1e6, 1e6)
+        assert (result.rate, result.ratio) == (1, 1.0)
+    report = BenchReport(results)
+    check_output("bench/bench.txt", "\n".join(report.lines(PLAIN)) + "\n")
+    assert report.as_json()[0] == {
+        "scenario": "requests",
+        "nodes": 10,
+        "pods": 20,
+        "podsPerSecond": 1,
+        "meanMicroseconds": 1_000_000,
+        "p50Microseconds": 1_000_000,
+        "p99Microseconds": 1_000_000,
+        "naivePassMicroseconds": 1_000_000,
+        "naivePassRatio": 1.0,
+    }
+
+
+def test_what_cannot_be_measured() -> None:
+    with pytest.raises(InputError, match="100 pods do not fit on 4 nodes; at most 7 do"):
+        measure("requests", 4, 100)
+    with pytest.raises(InputError, match="there is no scenario x; there is requests"):
+        measure("x", 4, 1)
+    assert NAIVE > 0
