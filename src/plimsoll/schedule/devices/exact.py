@@ -80,7 +80,7 @@ def try_place(
     ledger = ledger or snapshot.ledger(place)
     charged = snapshot.options.count_claims and charges_node(snapshot, place)
     if not task.waiting:
-        return _judge(task, {}, place, snapshot, ledger) if charged else Fit()
+        return judge_devices(task, {}, place, snapshot, ledger) if charged else Fit()
     settings = settings or Settings.default()
 
     def search(budget: Budget | None, state: AllocationState = snapshot.state) -> Outcome:
@@ -103,7 +103,7 @@ def try_place(
         # Are there no devices, or is it only that the node cannot afford them? Users know both sentences.
         unbound = search(None)
         if isinstance(unbound, Allocation):
-            judged = _judge(task, _by_name(task, unbound), place, snapshot, ledger)
+            judged = judge_devices(task, _by_name(task, unbound), place, snapshot, ledger)
             if isinstance(judged, Fit):
                 return (_refusal(outcome),)
             if not all(reason.resolvable for reason in judged) and len(ledger):
@@ -119,7 +119,7 @@ def try_place(
     sizes = _sizes(allocations, place, snapshot) if settings.waste_weight else ()
     if not charged:
         return Fit(allocations, (), rank, sizes)
-    return _judge(task, allocations, place, snapshot, ledger, rank, sizes)
+    return judge_devices(task, allocations, place, snapshot, ledger, rank, sizes)
 
 
 def _own_devices(task: Task, snapshot: Snapshot) -> AllocationState:
@@ -131,7 +131,7 @@ def _by_name(task: Task, allocation: Allocation) -> dict[str, AllocationResult]:
     return {c.metadata.name: result for c, result in zip(task.waiting, allocation.results, strict=True)}
 
 
-def _judge(
+def judge_devices(
     task: Task,
     allocations: Mapping[str, AllocationResult],
     place: int,

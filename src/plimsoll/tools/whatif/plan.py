@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from plimsoll.tools.whatif.exhaustive import STEPS
 from plimsoll.tools.whatif.manifests import Manifest
 from plimsoll.tools.whatif.whatif import Moves
-
-#: How many choices an exhaustive search may try.
-STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from plimsoll.errors import InputError
 from plimsoll.schedule.settings import Settings
 from plimsoll.tools.picture import Picture, Source, read_picture
 from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.fates import stays_on_node
 from plimsoll.tools.whatif.manifests import Manifest, read_manifests, with_priority
 from plimsoll.tools.whatif.names import find_targets
@@ -171,6 +172,16 @@ class Moves:
         outcome = schedule_all(self._world, preempt=preempt, tick=tick)
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
+
+    def prove(self, *, steps: int = STEPS, tick: Tick = silent) -> Proof:
+        """Whether any placement of the pods that wait exists, running pods staying where they are.
+
+        Nothing is changed. For small batches: the search is given up after so many steps.
+        """
+        self._prepare()
+        with self.branch() as greedy:
+            placed = len(greedy.schedule(preempt=False, tick=tick).placed)
+        return prove(self._world, placed, steps, tick)
 
     @property
     def evicted(self) -> tuple[Evicted, ...]:

@@ -86,18 +86,17 @@ class Play:
         ours = "gone" if pod is None else pod.spec.node_name or self.why.get((self.namespace, name), "?")
         theirs = step["nodeName"] or (step["PodScheduled"] or {}).get("message", "")
         theirs = _GENERATED.sub(r"\1whatif", theirs)
-        if pod is not None and not pod.spec.node_name and not step["nodeName"]:
-            # What preemption has to say comes after the reasons, and is not part of the prediction; a pod that
-            # waits for its claim is told nothing there.
-            if theirs.startswith(ours) or not theirs:
-                return
-        if ours != theirs:
+        waits = pod is not None and not pod.spec.node_name and not step["nodeName"]
+        # What preemption has to say comes after the reasons, and is not part of the prediction; a pod that
+        # waits for its claim is told nothing there.
+        if ours != theirs and not (waits and (theirs.startswith(ours) or not theirs)):
             self.wrong.append(Wrong(name, theirs, ours))
 
     def _grown(self, name: str) -> ResourceSlice:
         """The mapping of a device in use grows from 3 to 7 cpu."""
         old = self.whatif.picture.objects.find(ResourceSlice, "", name)
-        assert old is not None and old.spec.devices
+        assert old is not None
+        assert old.spec.devices
         device = old.spec.devices[0]
         mapping = device.node_allocatable_resource_mappings["cpu"]
         grown = replace(mapping, allocation_multiplier=Quantity.parse("7"))

@@ -1,0 +1,177 @@
+"""Every choice of devices that a pod could be given on a node.
+
+Owns `fits_on`: where the scheduler takes the first choice that fits, this gives all of them, alternatives of
+prioritized lists included, so that a search can find out which one leaves room for others. Devices that no
+claim of the whole batch can tell apart stand for each other. Rules and sums are the allocator's own (`plans`,
+`Tally`), and the ledger has the last word on each choice; only the walk is another, without any of the
+shortcuts that are right for a first solution and wrong for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from plimsoll.allocate import Fault
+from plimsoll.allocate.devices.node import NodeDevices
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocate.plans import Order, Plan, read_order
+from plimsoll.allocate.results import build_results
+from plimsoll.allocate.search.symmetry import group_devices
+from plimsoll.allocate.search.tally import Pick, Tally, Undo
+from plimsoll.api.forms import read_device
+from plimsoll.api.resource import RESULTS_MAX, AllocationResult, ResourceClaim
+from plimsoll.schedule.devices import NO_CLAIMS, Fit, NewId, charges_node, is_usable_on, judge_devices
+from plimsoll.schedule.snapshot import Snapshot
+from plimsoll.schedule.task import Task
+
+
+def fits_on(
+    task: Task, place: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
+) -> Iterator[Fit]:
+    """All essentially different ways to place a pod on a node; `batch` are the claims of all pods.
+
+    Only where `can_list` says so.
+    """
+    node = snapshot.node(place)
+    if not task.claims:
+        yield NO_CLAIMS
+        return
+    if not all(is_usable_on(claim, node) for claim in task.claims):
+        return
+    ledger = snapshot.ledger(place)
+    charged = snapshot.options.count_claims and charges_node(snapshot, place)
+
+    def judged(allocations: dict[str, AllocationResult]) -> Fit | None:
+        if not charged:
+            return Fit(allocations)
+        found = judge_devices(task, allocations, place, snapshot, ledger)
+        return found if isinstance(found, Fit) else None
+
+    if not task.waiting:
+        found = judged({})
+        if found is not None:
+            yield found
+        return
+    devices = snapshot.inventory.devices_for(node)
+    if isinstance(devices, Fault):
+        return
+    usage = Usage(devices, snapshot.state)
+    order = read_order(task.waiting, snapshot.classes, devices, usage)
+    if isinstance(order, Fault):
+        return
+    groups = _groups(batch, snapshot, devices, usage)
+    for solution in _Walk(order, devices, usage, groups).solutions():
+        results = build_results(order, solution.picks, solution.plans, devices, new_id)
+        if isinstance(results, Fault):
+            continue
+        names = [claim.metadata.name for claim in task.waiting]
+        found = judged(dict(zip(names, results, strict=True)))
+        if found is not None:
+            yield found
+
+
+def can_list(task: Task, place: int, snapshot: Snapshot) -> bool:
+    """Whether choices can be listed: not where a selector fails on a device, which ends an allocation."""
+    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    if not task.waiting or isinstance(devices, Fault):
+        return True
+    order = read_order(task.waiting, snapshot.classes, devices, Usage(devices, snapshot.state))
+    return isinstance(order, Fault) or not any(p.fault_mask for step in order.steps for p in step.plans)
+
+
+def _groups(
+    batch: Sequence[ResourceClaim], snapshot: Snapshot, devices: NodeDevices, usage: Usage
+) -> list[int]:
+    """Device number -> mask of the devices that stand for each other, whoever of the batch asks."""
+    alone = [1 << number for number in range(len(devices.entries))]
+    if devices.likeness is None:
+        return alone  # others see these devices too, and may see them otherwise
+    order = read_order(batch, snapshot.classes, devices, usage)
+    if isinstance(order, Fault):
+        return alone
+    plans = [plan for step in order.steps for plan in step.plans]
+    tables = [devices.table(constraint.attribute) for constraint in order.constraints]
+    alike = group_devices(plans, tables, devices, usage, None)
+    # Devices that cost their node something else are never alike.
+    costs: dict[tuple[object, ...], int] = {}
+    keys = []
+    for number, entry in enumerate(devices.entries):
+        key = (alike[number], entry.id.driver, repr(sorted(read_device(entry.device).items())))
+        keys.append(key)
+        costs[key] = costs.get(key, 0) | 1 << number
+    return [costs[key] for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    picks: tuple[Pick, ...]
+    plans: tuple[Plan, ...]
+
+
+class _Walk:
+    """Goes through all choices of devices for the claims of one pod, in a fixed order."""
+
+    def __init__(self, order: Order, devices: NodeDevices, usage: Usage, groups: list[int]) -> None:
+        self._steps = order.steps
+        self._shareable = devices.shareable
+        self._groups = groups
+        self._tally = Tally(order, devices, usage, None)
+        self._chosen: list[Plan] = []
+        self._ordered = any(table.opaque for table in self._tally.tables)
+
+    def solutions(self, position: int = 0) -> Iterator[_Solution]:
+        if position == len(self._steps):
+            yield _Solution(tuple(self._tally.picks), tuple(self._chosen))
+            return
+        for plan in self._steps[position].plans:
+            if (plan.all and not plan.devices) or self._tally.counts[plan.claim] + plan.count > RESULTS_MAX:
+                continue
+            self._chosen.append(plan)
+            if plan.all:
+                yield from self._take_all(position, plan)
+            else:
+                yield from self._take(position, plan, plan.count, plan.candidates)
+            self._chosen.pop()
+
+    def _take_all(self, position: int, plan: Plan) -> Iterator[_Solution]:
+        undo: list[Undo] = []
+        for device in plan.devices:
+            taken = self._tally.take_required(plan, device)
+            if taken is None or isinstance(taken, Fault):
+                break
+            undo.append(taken)
+        else:
+            yield from self.solutions(position + 1)
+        self._tally.give_back(plan, undo)
+
+    def _take(self, position: int, plan: Plan, missing: int, mask: int) -> Iterator[_Solution]:
+        """Give a plan so many devices of a mask, in the order of their numbers."""
+        if missing <= 0:
+            yield from self.solutions(position + 1)
+            return
+        tally = self._tally
+        mask &= ~tally.in_use(plan)
+        for constraint in plan.constraints:
+            mask &= tally.agreeing(constraint)
+        while mask.bit_count() >= missing:
+            low = mask & -mask
+            mask ^= low
+            device = low.bit_length() - 1
+            undo = tally.take(plan, device)
+            if undo is not None:
+                yield from self._take(position, plan, missing - 1, mask)
+                tally.give_back(plan, [undo])
+            mask &= ~self._equals(plan, device)
+
+    def _equals(self, plan: Plan, device: int) -> int:
+        """The devices for which everything would be the same over again."""
+        if plan.admin or self._ordered:
+            return 0
+        equals = self._groups[device] & ~(1 << device)
+        if self._shareable >> device & 1 and self._tally.shares:
+            if device in self._tally.shares:
+                return 0
+            for shared in self._tally.shares:
+                equals &= ~(1 << shared)
+        return equals

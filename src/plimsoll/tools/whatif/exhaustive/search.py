@@ -1,0 +1,372 @@
+"""START HERE: `prove` says whether any placement of a batch of pods exists.
+
+A search through all pods, nodes and choices of devices, by the scheduler's own rules, that ends in one of
+three ways: a placement of all pods, which proves itself; everything was tried and none exists; or so many
+steps were taken, and nothing is known. Running pods stay where they are. What cannot make a difference is
+tried once: pods alike go to nodes in one order, of nodes alike the first is tried, devices alike stand for
+each other, and a state that failed fails again. If not all pods can be placed, a second search looks for more
+than the scheduler placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from plimsoll.allocate import Fault
+from plimsoll.allocate.devices.usage import Usage
+from plimsoll.api.codec import encode
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.columns import Mask
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.devices import DevicesFilter, Fit
+from plimsoll.schedule.hopeless import likeness
+from plimsoll.schedule.placement import Placement
+from plimsoll.schedule.reasons import NodeReason, Sentence, render
+from plimsoll.schedule.task import Task
+from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
+from plimsoll.tools.whatif.nodes import HOSTNAME
+from plimsoll.tools.whatif.outcome import Name, full_name, name_of
+from plimsoll.tools.whatif.rounds import devices_of
+from plimsoll.tools.whatif.world import World
+
+_PACE = 64
+#: How many choices a search may try.
+STEPS = 20_000
+#: How many pods a search takes on.
+PODS_MAX = 200
+
+
+class Verdict(Enum):
+    """How the search ended."""
+
+    ALL = "placed all"
+    IMPOSSIBLE = "impossible"
+    GAVE_UP = "gave up"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a pod goes in the placement that was found, and with which devices."""
+
+    node: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is known about all placements of a batch."""
+
+    verdict: Verdict
+    pods: int
+    greedy: int  #: how many the scheduler places, one after the other
+    most: int  #: how many the best placement that was found places
+    settled: bool  #: whether no placement places more than `most`
+    steps: int
+    placement: Mapping[Name, Found] = field(default_factory=dict)  #: the best one, if it is better
+    why: str = ""  #: where one pod alone settles it
+
+
+def prove(world: World, greedy: int, steps: int, tick: Tick = silent) -> Proof:
+    """Search all placements of the pods that wait; the world is in the end as it was."""
+    pods = sorted(world.picture.waiting, key=world.order)
+    mark = world.mark()
+    try:
+        return _Proving(world, pods, greedy, steps, tick).run()
+    finally:
+        world.undo(mark)
+
+
+class _Proving:
+    """One search."""
+
+    def __init__(self, world: World, pods: Sequence[Pod], greedy: int, steps: int, tick: Tick) -> None:
+        self._world = world
+        self._snapshot = world.picture.snapshot
+        self._pods = pods
+        self._greedy = greedy
+        self._limit = steps
+        self._tick = tick
+        self._steps = 0
+        self._failed: set[object] = set()
+        self._placed: dict[Name, Found] = {}
+        self._best: dict[Name, Found] = {}
+        self._unsure = False  #: whether something could not be looked at
+        self._over = False  #: whether there are no steps left
+        self._hopeless = ""
+        self._touched: dict[int, int] = {}
+
+    def run(self) -> Proof:
+        pods = len(self._pods)
+        if not pods:
+            return Proof(Verdict.ALL, 0, 0, 0, True, 0)
+        kinds = self._read()
+        if pods > PODS_MAX:
+            why = f"{pods} pods are more than the {PODS_MAX} that are searched"
+            return Proof(Verdict.GAVE_UP, pods, self._greedy, self._greedy, False, 0, why=why)
+        verdict, settled = Verdict.IMPOSSIBLE, False
+        if not self._hopeless and self._go(kinds, 0):
+            verdict, settled = Verdict.ALL, True
+            self._best = dict(self._placed)
+        elif self._over or self._unsure:
+            verdict = Verdict.GAVE_UP
+        else:
+            self._improve(kinds)
+            settled = not (self._unsure or self._over)
+        most = max(self._greedy, len(self._best))
+        better = self._best if len(self._best) > self._greedy else {}
+        return Proof(verdict, pods, self._greedy, most, settled, self._steps, better, self._hopeless)
+
+    # -- what is to be placed
+
+    def _read(self) -> list[list[Pod]]:
+        """The pods in groups of those that are alike; what each waits for is noted."""
+        groups: dict[bytes, list[Pod]] = {}
+        waiting: dict[str, ResourceClaim] = {}
+        self._stuck: list[Pod] = []
+        for pod in self._pods:
+            task = read_task(pod, self._snapshot)
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            if isinstance(task, NodeReason) or gates:
+                why = f"scheduling gates: {gates}" if gates else render(task)  # type: ignore[arg-type]
+                self._hopeless = self._hopeless or f"{full_name(name_of(pod))}: {why}"
+                self._stuck.append(pod)
+                continue
+            waiting |= {claim.metadata.uid: claim for claim in task.waiting}
+            groups.setdefault(likeness(task), []).append(pod)
+        self._batch = list(waiting.values())
+        placeable = [pod for group in groups.values() for pod in group]
+        everybody = [*placeable, *self._world.bound()]
+        #: Whether who is where already matters to others, beyond what is on the books.
+        self._delicate = any(_is_delicate(pod) for pod in everybody)
+        #: Whether a pod may fit only once another is placed.
+        self._in_turns = any(_heeds_others(pod) for pod in placeable)
+        self._by_name = any(_names_nodes(pod) for pod in placeable)
+        #: Whether it matters which claim has which devices, because several pods may use it.
+        self._sharing = any(
+            each.resource_claim_name for pod in placeable for each in pod.spec.resource_claims
+        )
+        #: Whether requests may be served from the pool of a claim, so that their sum proves nothing.
+        self._draws = self._snapshot.profile.policies and any(pod.spec.resource_claims for pod in placeable)
+        return list(groups.values())
+
+    def _improve(self, kinds: Sequence[Sequence[Pod]]) -> None:
+        """Look for a placement of more pods than the scheduler placed, and then of more than that."""
+        total = sum(map(len, kinds))
+        best = self._greedy
+        while best < total:
+            skips = total - best - 1
+            if skips < 0 or (skips == 0 and not self._hopeless):
+                return  # all of them is what was found impossible
+            self._failed.clear()
+            self._placed.clear()
+            mark = self._world.mark()
+            found = self._go(kinds, skips)
+            self._world.undo(mark)
+            self._touched.clear()
+            if not found:
+                return
+            self._best = dict(self._placed)
+            best = len(self._best)
+
+    # -- searching
+
+    def _go(self, kinds: Sequence[Sequence[Pod]], skips: int) -> bool:
+        return self._place(tuple(tuple(kind) for kind in kinds), skips, 0)
+
+    def _place(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> bool:
+        """Place what is left, leaving out at most so many; of the first kind only from a place on."""
+        left = [number for number, kind in enumerate(kinds) if kind]
+        if not left:
+            return True
+        if self._over:
+            return False
+        state = self._state(kinds, skips, first)
+        if state in self._failed or self._too_much(kinds, skips):
+            return False
+        for number in left if self._in_turns else left[:1]:
+            kind = kinds[number]
+            rest = (*kinds[:number], kind[1:], *kinds[number + 1 :])
+            if self._try(kind[0], rest, skips, first, alike=bool(kind[1:])):
+                return True
+        number = left[0]
+        if skips >= len(kinds[number]):  # those alike are left out together, after all that are placed
+            without = (*kinds[:number], (), *kinds[number + 1 :])
+            if self._place(without, skips - len(kinds[number]), 0):
+                return True
+        if not self._over:
+            self._failed.add(state)
+        return False
+
+    def _try(
+        self, pod: Pod, rest: tuple[tuple[Pod, ...], ...], skips: int, first: int, *, alike: bool
+    ) -> bool:
+        """Place one pod wherever it fits, and the rest behind it."""
+        world, snapshot = self._world, self._snapshot
+        task = read_task(pod, snapshot)
+        if isinstance(task, NodeReason):
+            return False
+        rules = read_rules(task, snapshot, world.settings, world.changes.new_id)
+        if isinstance(rules, NodeReason):
+            return False
+        mask: Mask = snapshot.alive.copy()
+        devices: DevicesFilter | None = None
+        for rule in rules:
+            if isinstance(rule, DevicesFilter):
+                devices = rule
+            else:
+                mask &= rule.feasible()
+        seen: set[object] = set()
+        for place in np.flatnonzero(mask).tolist():
+            if place < first and not self._in_turns:
+                continue
+            kin = self._kin(place)
+            if kin in seen:
+                continue
+            seen.add(kin)
+            if self._on(task, place, devices, rest, skips, place if alike else 0):
+                return True
+        return False
+
+    def _on(
+        self,
+        task: Task,
+        place: int,
+        devices: DevicesFilter | None,
+        rest: tuple[tuple[Pod, ...], ...],
+        skips: int,
+        first: int,
+    ) -> bool:
+        world, name = self._world, name_of(task.pod)
+        if self._step():
+            return False
+        if devices is not None and self._is_refused(devices, place):
+            return False
+        if not can_list(task, place, self._snapshot):
+            self._unsure = True
+            return False
+        node = self._snapshot.node(place).metadata.name
+        fits: list[Fit] = []
+        for fit in fits_on(task, place, self._snapshot, self._batch, world.changes.new_id):
+            fits.append(fit)
+            if self._step():
+                return False
+        for fit in fits:
+            mark = world.mark()
+            placement = Placement(task, place, node, fit.allocations, fit.bills)
+            world.place(placement)
+            self._touched[place] = self._touched.get(place, 0) + 1
+            self._placed[name] = Found(node, devices_of(placement))
+            if self._place(rest, skips, first):
+                return True
+            del self._placed[name]
+            self._touched[place] -= 1
+            world.undo(mark)
+        return False
+
+    def _is_refused(self, devices: DevicesFilter, place: int) -> bool:
+        """Whether the scheduler's own search proves that there are no devices, whatever they would charge."""
+        answer = devices.answer(place)
+        if isinstance(answer, Fit):
+            return False
+        sentences = {reason.sentence for reason in answer}
+        return sentences <= {Sentence.CANNOT_ALLOCATE, Sentence.CLAIM_ELSEWHERE}
+
+    def _step(self) -> bool:
+        """Count a step; whether there are none left."""
+        if self._over:
+            return True
+        self._steps += 1
+        if self._steps % _PACE == 0:
+            self._tick("searching placements", self._steps, self._limit)
+        self._over = self._steps >= self._limit
+        return self._over
+
+    # -- what makes no difference
+
+    def _too_much(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
+        """Whether the pods that are left request more than all nodes have left, claims apart."""
+        if skips or self._draws:
+            return False
+        columns = self._snapshot.columns
+        wanted: dict[str, int] = {}
+        for kind in kinds:
+            if kind:
+                demand = Task(kind[0], (), self._snapshot.options).demand
+                for name, amount in demand.items():
+                    wanted[name] = wanted.get(name, 0) + amount * len(kind)
+        alive = self._snapshot.alive
+        return any(
+            amount > int(np.maximum(columns.free(name)[alive], 0).sum()) for name, amount in wanted.items()
+        )
+
+    def _state(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> object:
+        """Equal for states from which the same can be reached."""
+        touched = sorted(place for place, count in self._touched.items() if count)
+        nodes = tuple((place, self._condition(place)) for place in touched)
+        where: object = None
+        if self._delicate or self._in_turns or self._sharing:
+            where = tuple(sorted((name, found.node) for name, found in self._placed.items()))
+        return tuple(map(len, kinds)), skips, first, nodes, where
+
+    def _kin(self, place: int) -> object:
+        """Equal for nodes that pods of the batch cannot tell apart, now."""
+        node = self._snapshot.node(place)
+        if self._by_name:
+            return place
+        labels = {k: v for k, v in node.metadata.labels.items() if k != HOSTNAME}
+        fixed = encode((labels, node.metadata.annotations, node.spec, node.status.declared_features))
+        pods: object = None
+        if self._delicate:
+            pods = tuple(sorted(map(_footprint, self._snapshot.pods_at(place))))
+        return fixed, self._condition(place), pods
+
+    def _condition(self, place: int) -> object:
+        """The books and the devices of a node."""
+        snapshot = self._snapshot
+        ledger = snapshot.ledger(place)
+        devices = snapshot.inventory.devices_for(snapshot.node(place))
+        if isinstance(devices, Fault) or devices.likeness is None:
+            held: object = (place, *sorted((str(device), str(h)) for device, h in snapshot.state))
+        else:
+            held = (devices.likeness, Usage(devices, snapshot.state).likeness)
+        claims: object = None
+        if self._sharing:
+            claims = tuple(sorted(repr(state) for state in ledger.claims.values()))
+        line = tuple(sorted(ledger.allocatable.items()))
+        return line, tuple(sorted(ledger.requested.items())), len(ledger), held, claims
+
+
+def _is_delicate(pod: Pod) -> bool:
+    """Whether a pod is in others' way, or they in its, for more than resources and devices."""
+    spec = pod.spec
+    ports = any(port.host_port for c in spec.containers for port in c.ports)
+    affinity = spec.affinity
+    others = affinity is not None and (
+        affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+    )
+    return ports or others or bool(spec.topology_spread_constraints) or bool(spec.volumes)
+
+
+def _heeds_others(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    together = affinity is not None and affinity.pod_affinity is not None
+    return together or bool(pod.spec.topology_spread_constraints)
+
+
+def _names_nodes(pod: Pod) -> bool:
+    """Whether a pod may ask for a node by name."""
+    affinity = pod.spec.affinity
+    return HOSTNAME in pod.spec.node_selector or (affinity is not None and affinity.node_affinity is not None)
+
+
+def _footprint(pod: Pod) -> bytes:
+    spec, meta = pod.spec, pod.metadata
+    ports = [port for c in spec.containers for port in c.ports]
+    return encode((meta.namespace, sorted(meta.labels.items()), spec.affinity, ports, spec.volumes))
