@@ -98,6 +98,8 @@ def _ways_on(view: View, place: int) -> Iterator[Fix]:
         mended = mend(view, task, place, reasons)
         if mended is None or (leaving is not None and mended.task is None):
             return
+        if any(step.kind in {done.kind for done in steps} for step in mended.steps):
+            return  # the same again: it did not help
         steps += mended.steps
         if mended.task is None:
             yield Fix(tuple(steps), node)

@@ -130,6 +130,8 @@ def group_refused(
     groups = []
     for members in ranked:
         reasons = answers[members[0]]
+        if any(isinstance(reason.because, Refusal) for reason in reasons):
+            reasons = devices.why_not(members[0])  # what was found on one like it names other devices
         groups.append(_group(view, devices, reasons, members, tell_reasons(view, reasons, members[0])))
     if rest:
         places = sorted(rest, key=view.name)

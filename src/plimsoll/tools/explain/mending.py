@@ -197,25 +197,19 @@ def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mende
         group = refusal.groups[0]
         told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
         told["had"] = group.had
-        return Mended((Step(Do.RELAX_CONSTRAINT, told, group),), _unconstrained(task, group.attribute))
+        loose = _unconstrained(task, group.attribute)
+        return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
     if refusal.stuck is not None:
         return _mend_request(view, task, place, refusal.stuck.request)
     return None
 
 
 def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -> Mended:
-    name = request.request
     if not request.devices or not request.removals:
-        had = {"request": name, "wanted": request.wanted, "had": request.left, "node": view.name(place)}
-        return Mended((Step(Do.ADD_DEVICES, had, request),))
+        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
     if last.rule is DeviceRule.TAKEN:
-        had = {
-            "request": name,
-            "wanted": request.wanted,
-            "had": request.left + last.count,
-            "node": view.name(place),
-        }
+        had = {**_lack(view, request, place), "had": request.left + last.count}
         return Mended((Step(Do.ADD_DEVICES, had, request),))
     return _mend_removal(view, task, place, request, last)
 
@@ -233,32 +227,28 @@ def _mend_removal(view: View, task: Task, place: int, request: RequestRefusal, l
             changed = _changed(
                 task, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
             )
-            return Mended((Step(Do.TOLERATE_DEVICE, facts, taint),), changed)
+            return Mended((Step(Do.TOLERATE_DEVICE, facts, changed.claims),), changed)
         case CapacityShortage(rule, capacity, wanted, had) if rule != UNDEFINED:
             facts |= {"name": capacity, "wanted": wanted, "had": had}
-            if rule == OFF_STEP or had.nano <= 0:
-                return Mended(
-                    (
-                        Step(
-                            Do.STEP_CAPACITY if rule == OFF_STEP else Do.ADD_DEVICES,
-                            _lack(view, request, place) | facts,
-                            request,
-                        ),
-                    )
-                )
+            if rule == OFF_STEP:
+                return Mended((Step(Do.STEP_CAPACITY, facts, request),))
+            if had.nano <= 0:
+                return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
 
             def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
                 requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
                 return replace(body, capacity=CapacityRequirements(requests=requests))
 
-            return Mended((Step(Do.SHRINK_CAPACITY, facts, detail),), _changed(task, request, shrunk))
+            changed = _changed(task, request, shrunk)
+            return Mended((Step(Do.SHRINK_CAPACITY, facts, changed.claims),), changed)
         case ConstraintConflict():
             told = {
                 "requests": (name,),
                 "attribute": detail.attribute,
                 "had": max(request.largest_group or 1, 1),
             }
-            return Mended((Step(Do.RELAX_CONSTRAINT, told, detail),), _unconstrained(task, detail.attribute))
+            loose = _unconstrained(task, detail.attribute)
+            return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
     if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
         return _mend_selector(view, task, place, request, last)
     return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
@@ -299,7 +289,7 @@ def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, 
             body, selectors=tuple(each for place, each in enumerate(body.selectors) if place != index)
         ),
     )
-    return Mended((Step(Do.RELAX_SELECTOR, facts, last),), changed)
+    return Mended((Step(Do.RELAX_SELECTOR, facts, changed.claims),), changed)
 
 
 def _changed(task: Task, request: RequestRefusal, change: object) -> Task:
