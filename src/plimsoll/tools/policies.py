@@ -19,6 +19,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import Policy
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.claims import Bill, Pricing, claim_names
+from plimsoll.ledger.compatibility import policy_conflicts
 from plimsoll.ledger.judge import judge_bills, may_be_shared, price_claims
 from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger
@@ -184,10 +185,10 @@ class PoliciesReport:
         told = [row for row in self.nodes if wide or row.differs or any(row.left(c) < 0 for c in COLUMNS)]
         told.sort(key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, order_of(row.resource)))
         shown = told if wide or not self.limit else told[: self.limit]
-        yield "Nodes: charged, and in brackets what is left below the line; negative is past it."
+        yield "Nodes: what is charged, and how far past the line that is."
         table = Table(("NODE", "RESOURCE", ">LINE", *(f">{HEADINGS[column][0]}" for column in COLUMNS)))
         for row in shown:
-            cells = [self._cell(row, column) for column in COLUMNS]
+            cells = [_cell(row, column, wide) for column in COLUMNS]
             table.add(row.node, row.resource, short_of(row.resource, row.line), *cells)
         yield from table.lines(paint, wide=True)
         if len(told) > len(shown):
@@ -195,11 +196,6 @@ class PoliciesReport:
         same = len({row.node for row in self.nodes} - {row.node for row in told})
         if same:
             yield f"{count(same, 'node')} the same under every policy."
-
-    def _cell(self, row: NodeCharges, column: str) -> Cell:
-        left = row.left(column)
-        text = f"{short_of(row.resource, row.charged[column])} ({short_of(row.resource, left)})"
-        return Cell(text, "red" if left < 0 else "")
 
     def _tell_pods(self, paint: Paint, wide: bool) -> Iterator[str]:
         told = [row for row in self.pods if wide or row.differs]
@@ -244,6 +240,14 @@ class PoliciesReport:
             "refused": [refusal.as_json() for refusal in self.refusals],
             "believed": [{"pod": pod, "claim": claim} for pod, claim in self.believed],
         }
+
+
+def _cell(row: NodeCharges, column: str, wide: bool) -> Cell:
+    left = row.left(column)
+    text = short_of(row.resource, row.charged[column])
+    if left < 0:
+        return Cell(f"{text} ({short_of(row.resource, -left)} past)", "red")
+    return Cell(f"{text} ({short_of(row.resource, left)} left)" if wide else text)
 
 
 # -- the comparison
@@ -331,12 +335,30 @@ def _price_pods(
 def rebook(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], policy: Policy) -> NodeLedger:
     """A copy of a ledger with these pods booked anew, every amount of their claims under one policy."""
     book = ledger.clone()
-    pods = {key: ledger.entries[key].pod for key in bills}
-    for pod in pods.values():
+    anew = []
+    for key, priced in bills.items():
+        entry = ledger.entries[key]
+        wanted = [forced(bill, policy) for bill in priced]
+        if policy is not Policy.ADD_PER_CLAIM or entry.holds or not _same_charges(wanted, entry.bills):
+            anew.append((entry.pod, wanted))
+    for pod, _ in anew:
         book.remove(pod)
-    for key, pod in pods.items():
-        book.add(pod, [forced(bill, policy) for bill in bills[key]])
+    for pod, wanted in anew:
+        book.add(pod, wanted)
     return book
+
+
+def _same_charges(some: Sequence[Bill], others: Sequence[Bill]) -> bool:
+    """Whether bills come to the same, whatever else is known of them."""
+    return [*map(_charged, some)] == [*map(_charged, others)]
+
+
+def _charged(bill: Bill) -> tuple[object, ...]:
+    resources = {
+        name: (charge.quantity, charge.per_pod, charge.per_container, bill.policy(name))
+        for name, charge in bill.charge.resources.items()
+    }
+    return bill.claim, bill.charge.containers, resources
 
 
 def forced(bill: Bill, policy: Policy) -> Bill:
@@ -410,17 +432,23 @@ def _refusals(column: str, book: NodeLedger, key: str) -> Iterable[PolicyRefusal
         if shared and not may_be_shared(bill, book.profile):
             meta = pod.metadata
             found.append(Reason(cause=Cause.SHARED_BY_SEVERAL, namespace=meta.namespace, claim=bill.claim))
-    odd = any(
-        bill.policy(name) in (Policy.MAX, Policy.CONSUME_FROM)
-        for bill in entry.bills
-        for name in bill.charge.resources
-    )
-    if odd or pod.spec.resources is not None:
+    if _may_break(book, key):
         verdict = judge_bills(book, pod, [_undrawn(bill) for bill in entry.bills], True).verdict
         found += [reason for reason in verdict.reasons if reason.cause not in _SHORTAGES]
     for reason in found:
         meta = pod.metadata
         yield PolicyRefusal(column, meta.namespace, meta.name, book.name, reason)
+
+
+def _may_break(book: NodeLedger, key: str) -> bool:
+    """Whether a pod must be judged to be sure: most cannot break any rule."""
+    entry = book.entries[key]
+    if entry.pod.spec.resources is not None or not book.profile.charge_unreferenced:
+        return True
+    if any(True for _ in policy_conflicts(entry.pod, entry.bills)):
+        return True
+    pools = (holding.pool for claim in entry.claims for holding in book.claims[claim].holdings.values())
+    return any(pool.rest < ZERO for pool in pools)
 
 
 def _undrawn(bill: Bill) -> Bill:

@@ -21,7 +21,7 @@ from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.picture import Picture
-from plimsoll.tools.top.books import entry_holders, text_of
+from plimsoll.tools.top.books import entry_holders, order_of, text_of
 from plimsoll.tools.top.holdings import DeviceHolder, holder_of, results_of
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
@@ -172,10 +172,15 @@ def _booked(picture: Picture, claim: ResourceClaim) -> tuple[str, tuple[ClaimCha
                 inside |= {line.resource for line in lines if line.claim == name and not line.counted}
     charges = tuple(
         ClaimCharge(resource, amount, rule, drawn.get(resource) if rule == Rule.CONSUME_FROM.value else None)
-        for (resource, rule), amount in sorted(total.items())
+        for (resource, rule), amount in sorted(total.items(), key=_in_order)
         if amount or rule == Rule.MAX.value
     )
     return nodes[0] if len(nodes) == 1 else "", charges, tuple(sorted(inside))
+
+
+def _in_order(item: tuple[tuple[str, str], int]) -> tuple[object, ...]:
+    (resource, rule), _ = item
+    return order_of(resource), rule
 
 
 def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[str, str, int]]:

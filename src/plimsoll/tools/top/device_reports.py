@@ -71,20 +71,23 @@ def device_table(
     shown = rows[:limit] if limit else rows
     several = len({row.driver for row in rows}) > 1 or wide
     place = () if node else ("NODE",)
-    table = Table(
-        ("DEVICE", *(("DRIVER",) if several else ()), *place, "STATE", "LEFT", "HELD BY, OR WHY NOT")
-    )
+    table = Table(("DEVICE", *(("DRIVER",) if several else ()), *place, "STATE", "LEFT", "HELD BY / WHY NOT"))
     for row in shown:
         table.add(
             f"{row.pool}/{row.device}",
             *((row.driver,) if several else ()),
-            *(() if node else (row.node or "several",)),
+            *(() if node else (_place(row),)),
             Cell(row.state, _COLOURS[row.state]),
             ", ".join(_left(row)) or "-",
             _why(row),
         )
     yield from table.lines(paint, wide=wide)
     yield from not_shown(len(rows) - len(shown), "device")
+
+
+def _place(row: DeviceRow) -> str:
+    """The node of a device; one that nobody publishes is nowhere, any other without a node is for several."""
+    return row.node or ("-" if row.state == STALE else "several")
 
 
 def _left(row: DeviceRow) -> Iterator[str]:
@@ -163,7 +166,13 @@ class PoolsReport:
     def _cells(self, row: PoolRow, several: bool, wide: bool) -> list[Any]:
         free = Cell(str(row.free), "green" if row.free else "")
         cells = [Cell(row.pool, "" if row.complete else "red"), *([row.driver] if several else [])]
-        cells += [row.node or "several", str(row.all), free, str(row.partly), str(row.taken)]
+        cells += [
+            row.node or ("several" if row.complete else "-"),
+            str(row.all),
+            free,
+            str(row.partly),
+            str(row.taken),
+        ]
         cells.append(str(row.unavailable))
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
@@ -194,18 +203,15 @@ class ClaimsReport:
         told = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
         yield f"{count(len(self.rows), 'claim')}: {told}"
         yield ""
-        table = Table(("CLAIM", "STATE", "NODE", "CHARGES", "PODS", "DEVICES"))
+        table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 18, 4: 27})
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
-            pods = [*row.reserved_for]
-            named = pods if wide else pods[:2]
-            more = f" +{len(pods) - len(named)}" if len(pods) > len(named) else ""
             table.add(
                 f"{row.namespace}/{row.claim}",
                 Cell(row.state, {"free": "dim", "being deleted": "red"}.get(row.state, "")),
                 row.node or "-",
-                ", ".join(charges_of(row)) or "-",
-                (", ".join(named) + more) or "-",
+                row.reserved_for or "-",
+                [*charges_of(row)] or "-",
                 [*_devices(row)] or "-",
             )
         yield from table.lines(paint, wide=wide)

@@ -37,6 +37,7 @@ class Table:
 
     headings: tuple[str, ...]
     rows: list[tuple[str | Cell | Sequence[str], ...]] = field(default_factory=list)
+    caps: dict[int, int] = field(default_factory=dict)  #: columns of lists that are cut, and to how much
 
     def add(self, *cells: str | Cell | Sequence[str]) -> None:
         self.rows.append(cells)
@@ -45,7 +46,10 @@ class Table:
         """The table as lines, no blanks at their ends."""
         right = [heading.startswith(">") for heading in self.headings]
         head = tuple(Cell(heading.lstrip(">"), "dim") for heading in self.headings)
-        plain = [[_text(cell) for cell in row] for row in (head, *self.rows)]
+        caps = {} if wide else self.caps
+        plain = [
+            [_fit(cell, caps.get(place)) for place, cell in enumerate(row)] for row in (head, *self.rows)
+        ]
         widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in plain), strict=True)]
         room = max(_LEAST, paint.width - len(indent) - sum(widths) - len(_GAP) * len(widths))
         last = [_fit(row[-1], None if wide else room) for row in (head, *self.rows)]
@@ -106,15 +110,17 @@ def short_bytes(units: int) -> str:
     while size >= 1024 ** (unit + 1) and unit < len(_UNITS) - 1:
         unit += 1
     whole, rest = divmod(size, 1024**unit)
-    tenth = rest * 10 // 1024**unit
+    tenth = rest * 10 // 1024**unit if whole < 1000 else 0
     text = f"{whole}.{tenth}" if tenth else str(whole)
     return f"{'-' if units < 0 else ''}{text}{_UNITS[unit]}"
 
 
 def percent(part: int, whole: int) -> str:
     """How much of a line is used; what is used where there is no line is infinitely much."""
+    if part < 0 or (whole <= 0 and part == 0):
+        return "-"
     if whole <= 0:
-        return "-" if part <= 0 else "over"
+        return "over"
     return f"{part * 100 // whole}%"
 
 
