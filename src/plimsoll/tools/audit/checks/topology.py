@@ -20,7 +20,7 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, quantity_of
 from plimsoll.tools.audit.facts import Facts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import Check, Severity, Trouble
-from plimsoll.tools.audit.likeness import likenesses
+from plimsoll.tools.audit.likeness import SURE, likenesses
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
@@ -207,7 +207,7 @@ def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
                 driver,
                 None if cpus.sure else Severity.INFO,
             )
-        elif line - usable >= _ONE_CPU:
+        elif driver in SURE and line - usable >= _ONE_CPU:
             yield Trouble(
                 f"Node/{name}",
                 f"the kubelet offers {_cpu(line)} CPUs, {driver} manages {_cpu(cpus.managed)}: "
@@ -216,15 +216,15 @@ def find_cpu_mismatches(facts: Facts) -> Iterator[Trouble]:
                 f"reserve the same CPUs on both sides: kubelet reservedSystemCPUs and the driver's "
                 f"reserved CPUs should both leave {_cpu(usable)}",
                 driver,
-                None if cpus.sure else Severity.INFO,
             )
-        elif usable - line >= _ONE_CPU:
+        elif driver in SURE and usable - line >= _ONE_CPU:
+            spare = usable - line // _ONE_CPU * _ONE_CPU
             yield Trouble(
                 f"Node/{name}",
                 f"{driver} manages {_cpu(cpus.managed)} CPUs, the kubelet offers {_cpu(line)}: "
                 f"claims can take {_cpu(usable - line)} that are reserved for the system",
                 numbers,
-                f"reserve the same CPUs on both sides: the driver should leave {_cpu(usable - line // 1000 * 1000)} alone",
+                f"reserve the same CPUs on both sides: the driver should leave {_cpu(spare)} more alone",
                 driver,
                 Severity.INFO,
             )
@@ -239,8 +239,12 @@ def find_shared_pools_empty(facts: Facts) -> Iterator[Trouble]:
     for pod in facts.bound:
         by_node.setdefault(pod.spec.node_name, []).append(pod)
     for (name, driver), cpus in sorted(_managed(facts).items()):
+        node = facts.nodes.get(name)
+        line = node.status.allocatable[CPU].milli() if node and CPU in node.status.allocatable else 0
         if not cpus.managed or cpus.held < cpus.managed or cpus.shared:
             continue
+        if driver not in SURE and line - cpus.managed >= _ONE_CPU:
+            continue  # it manages some of the CPUs, and there are others
         without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
         if without:
             told = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
