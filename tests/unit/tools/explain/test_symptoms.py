@@ -1,0 +1,77 @@
+"""What is said about every symptom, word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
+from plimsoll.tools.paint import PLAIN, Paint
+from tests.outputs import check_output
+from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
+
+WIDTH = 100
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_symptom_is_told(name: str) -> None:
+    picture = picture_of(MAKERS[name]())
+    report = explain_pod(picture, picture.pod(SUBJECT))
+    lines = list(report.lines(PLAIN))
+    assert all(len(line) <= WIDTH for line in lines if " " in line.strip())
+    check_output(f"explain/symptoms/{name}.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", ["none-left", "insufficient-cpu", "placed", "several-rules"])
+def test_a_symptom_as_a_tree(name: str) -> None:
+    picture = picture_of(MAKERS[name]())
+    tree = explain_pod(picture, picture.pod(SUBJECT)).as_json()
+    check_output(f"explain/symptoms/{name}.json", json.dumps(tree, indent=2) + "\n")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_explaining_changes_nothing(name: str) -> None:
+    """What is tried in thought leaves no trace: asked twice, the answer is the same."""
+    picture = picture_of(MAKERS[name]())
+    pod = picture.pod(SUBJECT)
+    first = explain_pod(picture, pod).as_json()
+    assert explain_pod(picture, pod).as_json() == first
+    assert explain_pod(picture_of(MAKERS[name]()), pod).as_json() == first
+    assert not picture.snapshot.assumed
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_colours_change_no_word(name: str) -> None:
+    picture = picture_of(MAKERS[name]())
+    report = explain_pod(picture, picture.pod(SUBJECT))
+    painted = "\n".join(report.lines(Paint(colour=True)))
+    assert re.sub(r"\x1b\[\d+m", "", painted) == "\n".join(report.lines(PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("name", "node"), [("several-rules", "n1"), ("none-left", "n1"), ("fits", "n1"), ("class-missing", "n1")]
+)
+def test_one_node_with_every_rule(name: str, node: str) -> None:
+    picture = picture_of(MAKERS[name]())
+    report = explain_node(picture, picture.pod(SUBJECT), node)
+    check_output(f"explain/nodes/{name}.txt", "\n".join(report.lines(PLAIN)) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"),
+    [
+        ("none-left", "c"),
+        ("none-left", "c0"),
+        ("insufficient-cpu", "c7"),
+        ("claim-missing", "training-gpu"),
+        ("capacity-used-up", "c0"),
+        ("claim-being-deleted", "c"),
+    ],
+)
+def test_a_claim_is_told(name: str, claim: str) -> None:
+    picture = picture_of(MAKERS[name]())
+    report = explain_claim(picture, picture.claim(claim))
+    check_output(f"explain/claims/{name}-{claim}.txt", "\n".join(report.lines(PLAIN)) + "\n")
+    assert report.as_json()["kind"] == "Claim"
