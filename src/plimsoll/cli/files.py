@@ -149,6 +149,10 @@ def run_convert(files: tuple[str, ...], form: str) -> None:
     """Rewrite node-allocatable fields in another wire form, as JSON lines.
 
     What the form has no room for is said on standard error, and the exit code is then 1.
+
+    \b
+    plimsoll convert -f slices.yaml --form 1.37
+    kubectl get resourceslices,pods -A -o yaml | plimsoll convert -f - --form 1.36
     """
     from plimsoll.cluster.dump import read_objects
     from plimsoll.tools import convert

@@ -55,6 +55,11 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_STOPPED)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # click has caught it
+            _forget_output()
+            sys.exit(_UNREAD)
+        raise
     except BrokenPipeError:
         _forget_output()
         sys.exit(_UNREAD)
