@@ -43,6 +43,8 @@ def run_dashboard(
 ) -> None:
     """Show a cluster, or a dump of one, on a page. It only reads.
 
+    All namespaces are shown. Who may not see all can have one of them shown with -n.
+
     \b
     plimsoll dashboard
     plimsoll dashboard --kubeconfig ~/.kube/config --open
@@ -51,9 +53,9 @@ def run_dashboard(
     """
     from plimsoll.tools.dashboard.process import DashboardSettings, serve_dashboard
 
-    if where.namespace:
-        raise click.UsageError("-n: the dashboard shows all namespaces")
     source = where.source()
+    if where.namespace and source.files:
+        raise click.UsageError("-n: the dashboard shows all namespaces of a dump")
     picture = where.picture() if source.files else None
     settings = DashboardSettings(
         listen=listen,
@@ -61,6 +63,7 @@ def run_dashboard(
         token_file=token_file,
         picture=picture,
         cluster=None if picture is not None else source.config,
+        namespace=where.namespace,
     )
 
     def ready(url: str) -> None:

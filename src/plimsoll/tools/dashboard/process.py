@@ -30,6 +30,7 @@ class DashboardSettings:
     token_file: Path | None = None
     picture: Picture | None = None
     cluster: ClientConfig | None = None
+    namespace: str = ""  #: what is shown if all namespaces may not be seen
 
 
 async def serve_dashboard(
@@ -62,7 +63,15 @@ async def serve_dashboard(
             shown = await stack.enter_async_context(Client.connect(settings.cluster))
         else:
             raise ConfigError("there is nothing to show: give a kubeconfig or files")
-        dashboard = Dashboard(shown, host=host, port=port, origin=origin, names=settings.names, token=token)
+        dashboard = Dashboard(
+            shown,
+            host=host,
+            port=port,
+            origin=origin,
+            namespace=settings.namespace,
+            names=settings.names,
+            token=token,
+        )
         starting = asyncio.ensure_future(dashboard.start())
         waiting = asyncio.ensure_future(stopped.wait())
         stack.callback(waiting.cancel)

@@ -46,13 +46,15 @@ class Dashboard:
         host: str = "127.0.0.1",
         port: int = 0,
         origin: str = "",
+        namespace: str = "",
         names: Iterable[str] = (),
         token: str = "",
         patience: float = PATIENCE,
     ) -> None:
         """`origin` is where a client's cluster is, for people; `names` are those the page may be asked by.
 
-        Port 0 is any that is free. With a `token` only those who have it are answered.
+        Port 0 is any that is free. If a client may not see all namespaces, `namespace` is shown. With a
+        `token` only those who have it are answered.
         """
         self.url = ""
         self._host, self._port = host, port
@@ -63,7 +65,7 @@ class Dashboard:
             self.board = Board(shown, patience=patience)
         else:
             self.board = Board(Picture(Objects(), origin=origin), live=True, patience=patience)
-            self._follower = Follower(shown, self.board.hear)
+            self._follower = Follower(shown, self.board.hear, namespace)
             self.board.troubles = self._tell_troubles
         self._assets = Assets.load()
         #: Answers of an earlier run are not those of this one, whatever their revision.

@@ -1,0 +1,263 @@
+"""A cluster that changes while it is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client import endpoints as at
+from plimsoll.errors import InputError, UnreachableError
+from plimsoll.run.server import ServerSettings, start_server
+from plimsoll.tools.dashboard import Dashboard
+from plimsoll.tools.dashboard.changes import Touched
+from plimsoll.tools.dashboard.follower import AGAIN_SECONDS
+from plimsoll.tools.dashboard.notices import MOST_NODES, Notices, change_event
+from tests.dumps import big_cluster
+from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
+from tests.unit.tools.picture.world import World
+
+NODE: Tree = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "a"},
+    "status": {
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}],
+    },
+}
+
+
+def pod(name: str, cpu: str = "1", node: str = "a") -> Tree:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    spec: Tree = {"containers": [container]}
+    if node:
+        spec["nodeName"] = node
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def live(story: Callable[[Visitor, Client], Awaitable[None]], **options: Any) -> None:
+    """Run a story with a dashboard of an embedded server, in one process as `plimsoll up` has them."""
+
+    async def run() -> None:
+        server = await start_server(ServerSettings())
+        try:
+            client = server.client()
+            await client.create(at.NODES, NODE)
+            async with visiting(client, origin="here", **options) as visitor:
+                await story(visitor, client)
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+class Ear:
+    """Hears the events of a dashboard."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    async def next(self, seconds: float = 10.0) -> tuple[str, Tree]:
+        async with asyncio.timeout(seconds):
+            name = ""
+            while True:
+                line = (await self._content.readline()).decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    return name, json.loads(line.removeprefix("data: "))
+
+    async def change(self) -> Tree:
+        """The next change that touches anything."""
+        while True:
+            name, tree = await self.next()
+            if name == "change" and tree["kinds"] and tree["kinds"] != ["Finding"]:
+                return tree
+
+
+@asynccontextmanager
+async def listening(visitor: Visitor) -> AsyncIterator[Ear]:
+    async with visitor.session.get(visitor.at("/api/events")) as response:
+        assert response.status == 200
+        yield Ear(response.content)
+
+
+def test_changes_are_shown_and_told() -> None:
+    async def story(visitor: Visitor, client: Client) -> None:
+        before = await visitor.get("/api/overview")
+        assert (before["live"], before["origin"]) == (True, "here")
+        async with listening(visitor) as ear:
+            name, first = await ear.next()
+            assert (name, first["nodes"], first["kinds"]) == ("change", [], [])
+            assert first["revision"] == before["revision"]
+            await client.create(at.PODS, pod("p", "2"))
+            told = await ear.change()
+            assert told["nodes"] == ["a"]
+            assert told["kinds"] == ["Pod"]
+            assert told["revision"] > before["revision"]
+            found = await visitor.get("/api/nodes/a")
+            assert found["revision"] >= told["revision"]
+            assert found["rows"][0]["requests"] == 2000
+            assert (await visitor.get("/api/nodes"))["columns"]["cpu"]["requests"] == [2000]
+            await client.delete(at.PODS, "p", "default", grace=0)
+            while (await visitor.get("/api/nodes"))["pods"] != [0]:
+                assert (await ear.change())["nodes"] == ["a"]
+
+    live(story)
+
+
+def test_signs_of_life_are_not_news() -> None:
+    async def story(visitor: Visitor, client: Client) -> None:
+        before = await visitor.get("/api/nodes")
+        node = await client.get(at.NODES, "a")
+        node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:01:00Z"
+        node = await client.update(at.NODES, node, subresource="status")
+        async with listening(visitor) as ear:
+            await ear.next()
+            node["status"]["conditions"][0]["status"] = "False"
+            await client.update(at.NODES, node, subresource="status")
+            told = await ear.change()
+            assert told["revision"] == before["revision"] + 1
+        assert (await visitor.get("/api/nodes"))["ready"] == [False]
+
+    live(story)
+
+
+def test_long_questions_see_the_same_cluster() -> None:
+    async def story(visitor: Visitor, client: Client) -> None:
+        assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second desk is there now
+        await client.create(at.PODS, pod("big", "9", ""))
+        found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
+        assert "Insufficient cpu" in found["items"][0]["why"]
+        told = await visitor.get("/api/explain/pod/default/big")
+        assert told["subject"].endswith("default/big")
+        status, text = await visitor.ask("/api/whatif", "POST", json={"remove": ["Pod/default/big"]})
+        assert status == 200, text
+        await client.delete(at.PODS, "big", "default", grace=0)
+        await visitor.until("/api/pods?state=pending", lambda tree: not tree["total"])
+
+    live(story)
+
+
+def test_bursts_are_told_together() -> None:
+    async def story(visitor: Visitor, client: Client) -> None:
+        async with listening(visitor) as ear:
+            await ear.next()
+            for number in range(50):
+                await client.create(at.PODS, pod(f"p{number}", "10m"))
+            events = 0
+            while (await visitor.get("/api/nodes"))["pods"] != [50]:
+                await ear.change()
+                events += 1
+            assert events < 10
+
+    live(story)
+
+
+def test_a_page_that_leaves_is_forgotten() -> None:
+    async def story(visitor: Visitor, client: Client) -> None:
+        notices = visitor.dashboard.board.notices
+        async with listening(visitor) as ear:
+            await ear.next()
+            assert len(notices) == 1
+        async with asyncio.timeout(10):
+            while len(notices):
+                await client.create(
+                    at.PODS, {**pod("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
+                )
+                await asyncio.sleep(0.05)
+
+    live(story)
+
+
+def test_the_server_stops_while_pages_listen() -> None:
+    async def story(visitor: Visitor, _: Client) -> None:
+        async with listening(visitor) as ear:
+            await ear.next()
+            async with asyncio.timeout(5):
+                await visitor.dashboard.stop()
+                assert (await ear._content.read()).strip() == b""
+
+    live(story)
+
+
+def test_silence_is_broken_by_pings() -> None:
+    async def story(visitor: Visitor, _: Client) -> None:
+        visitor.dashboard.board.notices._ping = 0.05
+        async with listening(visitor) as ear:
+            seen = [await ear.next() for _ in range(3)]
+        assert ("ping", {}) in seen
+
+    live(story)
+
+
+def test_events_name_nodes_or_all_of_them() -> None:
+    def read(event: bytes) -> Tree:
+        found: Tree = json.loads(event.split(b"data: ")[1])
+        return found
+
+    assert read(change_event(3, Touched({"b", "a"}, False, {"Pod"}))) == {
+        "revision": 3,
+        "nodes": ["a", "b"],
+        "kinds": ["Pod"],
+    }
+    assert read(change_event(3, Touched(set(), True, {"Node"})))["nodes"] is None
+    many = {str(number) for number in range(MOST_NODES + 1)}
+    assert read(change_event(3, Touched(many, False, {"Pod"})))["nodes"] is None
+    assert not len(Notices())
+
+
+# -- a cluster that is not well
+
+
+def test_a_cluster_that_goes_away_is_told_and_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        world = World(big_cluster(2, pending=1))
+        async with visiting(world.client()) as visitor:
+            assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 2
+            world.dead = True
+            world.cut()
+            found = await visitor.until("/api/overview", lambda tree: tree["troubles"])
+            assert found["counts"]["nodes"] == 2  # what is known stays
+            world.dead = False
+            later = time.monotonic() + AGAIN_SECONDS
+            follower = visitor.dashboard._follower
+            assert follower is not None
+            monkeypatch.setattr(follower, "_clock", lambda: later)
+            await visitor.until("/api/overview", lambda tree: not tree["troubles"])
+
+    asyncio.run(story())
+
+
+def test_what_may_not_be_seen_is_a_gap() -> None:
+    async def story() -> None:
+        world = World(big_cluster(2, pending=1))
+        world.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
+        async with visiting(world.client()) as visitor:
+            found = await visitor.get("/api/overview")
+            assert any(gap.startswith("resourceclaims") for gap in found["gaps"])
+            assert found["counts"]["claims"] == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("how", ["forbidden", "dead"])
+def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
+    async def story() -> None:
+        world = World(big_cluster(1))
+        world.dead = how == "dead"
+        if how == "forbidden":
+            world.refused["/api/v1/nodes"] = 403
+        dashboard = Dashboard(world.client())
+        with pytest.raises(UnreachableError if how == "dead" else InputError):
+            await dashboard.start()
+        await dashboard.stop()
+
+    asyncio.run(story())
