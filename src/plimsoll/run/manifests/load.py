@@ -8,6 +8,7 @@ and object, and keeps nothing else from coming.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from plimsoll.run.manifests.restore import (
     restored,
 )
 
+_log = logging.getLogger("plimsoll.manifests")
+
 MANAGER = "plimsoll-up"
 _AT_ONCE = 32
 Tick = Callable[[int, int], None]
@@ -47,11 +50,11 @@ class Loaded:
     def all(self) -> int:
         return self.new + self.known
 
-    def lines(self, most: int = 10) -> list[str]:
+    def lines(self, most: int = 5) -> list[str]:
         """What is to be told beside the number."""
         found = self.problems[:most]
         if len(self.problems) > most:
-            found.append(f"and {len(self.problems) - most} more that were refused")
+            found.append(f"and {len(self.problems) - most} more that were refused: see the log")
         if self.passed:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.passed.items()))
             found.append(f"passed over: {kinds}")
@@ -84,8 +87,8 @@ class _Load:
 
     async def run(self) -> Loaded:
         wanted = [each for each in self._found if self._is_wanted(each)]
-        for name in missing_namespaces(wanted):
-            await self._ensure_namespace(name)
+        for name, labels in missing_namespaces(wanted).items():
+            await self._ensure_namespace(name, labels)
         done = 0
         resumed = False
         for group in arrange(wanted):
@@ -110,9 +113,9 @@ class _Load:
             return False
         return True
 
-    async def _ensure_namespace(self, name: str) -> None:
+    async def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
         try:
-            await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+            await self._client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
         except ApiError as error:
             if error.code != 409:
                 self._loaded.problems.append(f"namespace {name}: {error}")
@@ -201,4 +204,6 @@ class _Load:
 
     def _refuse(self, each: Found, error: InputError) -> None:
         text = " ".join(str(error).split())
-        self._loaded.problems.append(f"{each.where}: {describe(each.tree)}: {text}"[:500])
+        problem = f"{each.where}: {describe(each.tree)}: {text}"[:500]
+        self._loaded.problems.append(problem)
+        _log.warning("refused: %s", problem)

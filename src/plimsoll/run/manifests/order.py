@@ -32,6 +32,8 @@ _ORDER = (
 )
 _RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds.split()}
 _OTHER = _ORDER.index("")
+#: Namespaces with this label may have claims with admin access.
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 #: Pods that wait come when all that is held is held: they must not get what others have already.
 WAITING = len(_ORDER)
 
@@ -70,14 +72,28 @@ def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return group, str(tree.get("kind", "")), namespace, str(metadata.get("name") or "")
 
 
-def missing_namespaces(found: Iterable[Found]) -> list[str]:
-    """Namespaces that objects are in and that are not among them, by name."""
-    used: set[str] = set()
+def missing_namespaces(found: Iterable[Found]) -> dict[str, dict[str, str]]:
+    """Namespaces that objects are in and that are not among them, with the labels they must have had."""
+    used: dict[str, dict[str, str]] = {}
     there = {"default"}
     for each in found:
         metadata = metadata_of(each.tree)
         if each.kind == "Namespace":
             there.add(str(metadata.get("name") or ""))
         elif metadata.get("namespace"):
-            used.add(str(metadata["namespace"]))
-    return sorted(used - there)
+            labels = used.setdefault(str(metadata["namespace"]), {})
+            if each.kind == "ResourceClaim" and _wants_admin_access(each.tree):
+                labels[ADMIN_ACCESS] = "true"
+    return {name: labels for name, labels in sorted(used.items()) if name not in there}
+
+
+def _wants_admin_access(claim: Mapping[str, Any]) -> bool:
+    """Whether a claim that a server took asks for what only labelled namespaces may ask for."""
+    if not metadata_of(claim).get("uid"):
+        return False
+    node: Any = claim
+    for field in ("spec", "devices", "requests"):
+        node = node.get(field) if isinstance(node, Mapping) else None
+    requests = node if isinstance(node, list) else []
+    exact = [each.get("exactly") for each in requests if isinstance(each, Mapping)]
+    return any(isinstance(each, Mapping) and each.get("adminAccess") is True for each in exact)

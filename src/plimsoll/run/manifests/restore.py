@@ -48,7 +48,9 @@ def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -
     metadata.pop("ownerReferences", None)  # see `owners`
     if is_dumped(tree) and metadata.get("finalizers"):
         # Who would remove the others is not here.
-        metadata["finalizers"] = [each for each in metadata["finalizers"] if str(each).startswith(_OURS)]
+        metadata["finalizers"] = [
+            each for each in _items(metadata["finalizers"]) if str(each).startswith(_OURS)
+        ]
     made["metadata"] = metadata
     kind = made.get("kind")
     if kind == "Namespace":
@@ -69,7 +71,7 @@ def _restore_pod(pod: Tree, claims: Container[tuple[str, str]]) -> None:
         return
     given = {
         str(each.get("name")): str(each.get("resourceClaimName") or "")
-        for each in status.get("resourceClaimStatuses") or ()
+        for each in _items(status.get("resourceClaimStatuses"))
         if isinstance(each, Mapping)
     }
     place = namespace_of(pod)
@@ -109,10 +111,9 @@ def can_be_simulated(node: Mapping[str, Any]) -> bool:
     amounts = [status.get(name) for name in ("allocatable", "capacity")]
     if not any(isinstance(each, Mapping) and each.get("cpu") and each.get("memory") for each in amounts):
         return False
-    conditions = status.get("conditions") or ()
     return not any(
         isinstance(each, Mapping) and each.get("type") == "Ready" and each.get("status") != "True"
-        for each in conditions
+        for each in _items(status.get("conditions"))
     )
 
 
@@ -121,11 +122,10 @@ def can_be_simulated(node: Mapping[str, Any]) -> bool:
 
 def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
     """The owners of an object that have come along, with their new UIDs."""
-    found = metadata_of(tree).get("ownerReferences")
     return [
-        {**each, "uid": uids[each["uid"]]}
-        for each in (found if isinstance(found, list) else ())
-        if isinstance(each, Mapping) and each.get("uid") in uids
+        {**each, "uid": uids[str(each["uid"])]}
+        for each in _items(metadata_of(tree).get("ownerReferences"))
+        if isinstance(each, Mapping) and str(each.get("uid")) in uids
     ]
 
 
@@ -137,13 +137,17 @@ def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -
         return None
     place = namespace_of(tree)
     kept = []
-    reserved = status.get("reservedFor")
-    for each in reserved if isinstance(reserved, list) else ():
+    for each in _items(status.get("reservedFor")):
         uid = pods.get((place, str(each.get("name")))) if isinstance(each, Mapping) else None
         if uid is not None and each.get("resource") == "pods":
             kept.append({**each, "uid": uid})
     made = {key: value for key, value in status.items() if key != "reservedFor"}
     return {**made, "reservedFor": kept} if kept else made
+
+
+def _items(value: Any) -> list[Any]:
+    """A list as a file has it; what is none is told by the server."""
+    return value if isinstance(value, list) else []
 
 
 def describe(tree: Mapping[str, Any]) -> str:

@@ -55,9 +55,14 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
             await up.run(ready)
     except PlimsollError as error:
         console.end()
-        if not up.settings.log.exists() or "log" in str(error):
-            raise
+        if up.server is None:
+            raise  # nothing was begun that could have been logged
         raise ConfigError(f"{error} (log: {_short(up.settings.log)})") from None
+    except BrokenPipeError:
+        raise  # nobody reads on
+    except OSError as error:
+        where = error.filename or up.settings.data
+        raise ConfigError(f"{where}: {error.strerror or error}") from None
     finally:
         console.end()
     console.line("stopped")
