@@ -7,13 +7,19 @@ name, the module under `plimsoll.cli` that has a click command of this name, and
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
+
+
+#: How a program ends whose reader has gone, as others do by SIGPIPE.
+UNREAD = 141
 
 
 class Row(NamedTuple):
@@ -80,6 +86,13 @@ class Commands(click.Group):
             ctx.fail(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would make it 1, which is an answer here
+            forget_output()
+            ctx.exit(UNREAD)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, ROWS))
         for title, rows in TABLE.items():
@@ -103,3 +116,11 @@ def load(row: Row) -> click.Command:
         for thing in vars(module).values()
         if isinstance(thing, click.Command) and thing.name == row.name
     )
+
+
+def forget_output() -> None:
+    """Whoever read our output has gone: nothing more is written, nor complained about at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end

@@ -16,12 +16,11 @@ from typing import NoReturn
 
 import click
 
-from plimsoll.cli.commands import Commands
+from plimsoll.cli.commands import UNREAD, Commands, forget_output
 from plimsoll.errors import PlimsollError
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130
-_UNREAD = 141
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,14 +54,9 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_STOPPED)
-    except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # click has caught it
-            _forget_output()
-            sys.exit(_UNREAD)
-        raise
     except BrokenPipeError:
-        _forget_output()
-        sys.exit(_UNREAD)
+        forget_output()
+        sys.exit(UNREAD)
     except BaseExceptionGroup as group:
         _fail(_first(group), prog_name)
     except Exception as error:
@@ -128,14 +122,6 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
         else:
             flat.append(error)
     return next((error for error in flat if isinstance(error, PlimsollError)), flat[0])
-
-
-def _forget_output() -> None:
-    """Nothing more is written, nor complained about at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
 
 
 if __name__ == "__main__":
