@@ -190,14 +190,18 @@ class PoolsReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReport:
-    """Claims: what they hold and what they charge."""
+    """Claims: what they hold and what they charge; `alone`: one that was asked for by name."""
 
     rows: tuple[ClaimRow, ...]
     limit: int = 0
+    alone: bool = False
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
             yield "There are no claims."
+            return
+        if self.alone:
+            yield from _tell_claim(self.rows[0], paint)
             return
         states = Counter(row.state for row in self.rows)
         told = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
@@ -225,6 +229,25 @@ class ClaimsReport:
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
         return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _tell_claim(row: ClaimRow, paint: Paint) -> Iterator[str]:
+    """Everything about one claim, a line each."""
+    where = f" on {row.node}" if row.node else ""
+    yield f"{paint.bold(f'{row.namespace}/{row.claim}')}: {row.state}{where}"
+    pods = ", ".join(row.reserved_for) or "nobody"
+    yield f"  class      {', '.join(row.classes) or '-'}"
+    yield f"  reserved   for {pods}"
+    for text in _devices(row):
+        yield f"  device     {text}"
+    for text in charges_of(row):
+        yield f"  charges    {text}"
+    if row.problem is not None:
+        yield paint.red(f"  charges    cannot be told: {render(row.problem)}")
+    elif not row.charges and not row.inside:
+        yield "  charges    nothing to its node"
+    elif not row.booked:
+        yield "  (...)      would be charged: no pod on the books uses the claim"
 
 
 def charges_of(row: ClaimRow) -> Iterator[str]:

@@ -47,7 +47,7 @@ def top(
         return _top_pods(picture, namespace, name, resources, limit)
     if what == "claims":
         if name:
-            return ClaimsReport((claim_row(picture, picture.claim(name, namespace)),))
+            return ClaimsReport((claim_row(picture, picture.claim(name, namespace)),), alone=True)
         return ClaimsReport(tuple(claim_rows(picture, namespace)), limit)
     if what == "devices":
         devices = device_rows(picture)

@@ -1,0 +1,157 @@
+"""The rows of nodes, pods and namespaces come to what the ledgers have booked, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.errors import InputError
+from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.lines import Entry
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.profile import Profile
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.top import holders, namespace_rows, node_books, pod_rows, text_of
+from plimsoll.tools.top.books import book_of, entry_columns, entry_holders, full_columns
+from tests.unit.ledger.books import claim, container, device, piece, pod, result
+from tests.unit.ledger.samples import charged_pods
+from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
+
+SHARING = Profile(name="sharing", share_per_claim=True)
+
+
+def node(name: str = "node-1", **line: str) -> Node:
+    allocatable = {"cpu": "9", "memory": "16Gi", "pods": "110", **line}
+    return codec.convert({"metadata": {"name": name}, "status": {"allocatable": allocatable}}, Node)
+
+
+def on(made: Pod, name: str = "node-1") -> Pod:
+    tree: Any = codec.to_tree(made)
+    tree["spec"]["nodeName"] = name
+    return codec.convert(tree, Pod)
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> Picture:
+    """One node with pods that share claims under any policies, and one that is bound elsewhere."""
+    devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
+    claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
+    pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
+    pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
+    profile = SHARING if draw(st.booleans()) else Profile.default()
+    return Picture(Objects([node(), piece(*devices), *claims, *pods]), profile=profile)
+
+
+@settings(max_examples=80, deadline=None)
+@given(pictures())
+def test_rows_come_to_what_is_booked(picture: Picture) -> None:
+    (book,) = node_books(picture)
+    place = picture.snapshot.place_of("node-1")
+    assert place is not None
+    ledger = picture.snapshot.ledger(place)
+    assert {row.resource: row.used for row in book.rows if row.used} == {
+        name: amount for name, amount in ledger.requested.items() if amount
+    }
+    assert {row.resource: row.free for row in book.rows} == {
+        name: left for name, left in ledger.headroom().items() if name != "pods"
+    }
+    assert book.pods == len(ledger)
+    totals: dict[str, int] = {}
+    for holder in holders(picture, "node-1"):
+        totals[holder.resource] = totals.get(holder.resource, 0) + holder.amount
+    assert {n: t for n, t in totals.items() if t} == {n: t for n, t in ledger.requested.items() if t}
+
+
+@settings(max_examples=60, deadline=None)
+@given(pictures())
+def test_pods_and_namespaces_come_to_the_same(picture: Picture) -> None:
+    (book,) = node_books(picture)
+    of_pods: dict[str, int] = {}
+    for row in pod_rows(picture):
+        if row.node:
+            for name in row.amounts:
+                of_pods[name] = of_pods.get(name, 0) + row.total(name)
+    of_spaces: dict[str, int] = {}
+    for space in namespace_rows(picture):
+        for name, parts in space.amounts.items():
+            of_spaces[name] = of_spaces.get(name, 0) + sum(parts)
+    booked = {row.resource: row.used for row in book.rows if row.used}
+    assert {name: amount for name, amount in of_pods.items() if amount} == booked
+    assert of_spaces == of_pods
+
+
+@settings(max_examples=200, deadline=None)
+@given(charged_pods(), st.booleans())
+def test_the_short_way_is_the_long_way(found: tuple[Pod, Any], share: bool) -> None:
+    made, charges = found
+    ledger = NodeLedger(node(), profile=SHARING if share else None)
+    entry = ledger.add(made, [Bill(charge) for charge in charges])
+    assert tidy(entry_columns(entry)) == tidy(full_columns(entry))
+    sums = {name: sum(parts) for name, parts in entry_columns(entry).items()}
+    assert {n: t for n, t in sums.items() if t} == {n: t for n, t in entry.units.items() if t}
+    held: dict[str, int] = {}
+    for holder in entry_holders(entry):
+        held[holder.resource] = held.get(holder.resource, 0) + holder.amount
+    assert {n: t for n, t in held.items() if t} == {n: t for n, t in entry.units.items() if t}
+
+
+def tidy(columns: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, int]]:
+    return {name: parts for name, parts in columns.items() if any(parts)}
+
+
+def entry_of(made: Pod, *bills: Bill) -> Entry:
+    return NodeLedger(node()).add(made, bills)
+
+
+def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
+    shared = device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
+    pods = [on(pod(f"p{i}", container("c", "pool", cpu="1"))) for i in range(2)]
+    picture = Picture(Objects([node(), piece(shared), claim("pool", result("d0")), *pods]))
+    (book,) = node_books(picture)
+    row = book.row("cpu")
+    assert (row.requests, row.claims, row.overhead, row.free) == (0, 4000, 0, 5000)
+    whole = holders(picture, "node-1", "cpu")[0]
+    assert (whole.amount, whole.pod, whole.claim, whole.rule) == (4000, "", "pool", "ConsumeFrom")
+
+
+def test_past_the_line_is_below_zero() -> None:
+    pods = [on(pod("big", container("c", cpu="10")))]
+    (book,) = node_books(Picture(Objects([node(), *pods])))
+    assert book.past == ("cpu",)
+    assert book.row("cpu").free == -1000
+
+
+def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
+    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": {"cpu": "2"}}]}
+    made = on(pod("p", container("c", "x"), status=status))
+    picture = Picture(Objects([node(), piece(device("d0", cpu="2")), claim("x", result("d0")), made]))
+    (holder,) = holders(picture, "node-1")
+    assert [str(each) for each in holder.devices] == ["dra.example.com/pool/d0"]
+
+
+def test_an_unknown_node_has_no_holders() -> None:
+    with pytest.raises(InputError, match="there is no node x"):
+        holders(Picture(Objects([node()])), "x")
+
+
+def test_books_of_some_nodes() -> None:
+    picture = Picture(Objects([node("b"), node("a"), node("c")]))
+    assert [book.name for book in node_books(picture)] == ["a", "b", "c"]
+    assert [book.name for book in node_books(picture, names=["c", "a", "x"])] == ["a", "c"]
+
+
+def test_a_node_that_says_nothing_is_ready() -> None:
+    assert book_of(NodeLedger(node())).ready
+
+
+@pytest.mark.parametrize(
+    ("resource", "units", "text"),
+    [("cpu", 1500, "1500m"), ("cpu", -2000, "-2"), ("memory", 2**30, "1Gi"), ("pods", 7, "7")],
+)
+def test_amounts_are_written_as_kubernetes_does(resource: str, units: int, text: str) -> None:
+    assert text_of(resource, units) == text

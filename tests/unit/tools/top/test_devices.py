@@ -1,0 +1,267 @@
+"""Devices, pools and claims: free and taken are all there is, counted once, as a plain count has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.allocate.devices.capacity import Consumption, consume, value_of
+from plimsoll.api import codec
+from plimsoll.api.core import Node
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.top import claim_rows, device_rows, pool_rows
+from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
+
+DRIVER = "dra.example.com"
+
+
+def node(name: str = "n") -> Node:
+    return codec.convert({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "8"}}}, Node)
+
+
+def piece(
+    *devices: Any, name: str = "s", pool: str = "p", generation: int = 1, count: int = 1, **spec: Any
+) -> Any:
+    where = {"nodeName": "n"} if not spec.keys() & {"nodeSelector", "allNodes"} else {}
+    body = {"driver": DRIVER, "pool": {"name": pool, "generation": generation, "resourceSliceCount": count}}
+    if devices:
+        body["devices"] = list(devices)
+    tree = {"metadata": {"name": name, "uid": name}, "spec": {**body, **where, **spec}}
+    return codec.convert(tree, ResourceSlice)
+
+
+def claim(name: str, *results: dict[str, Any], **status: Any) -> ResourceClaim:
+    full = [{"request": "r", "driver": DRIVER, "pool": "p", **each} for each in results]
+    body = {"allocation": {"devices": {"results": full}}} if results else {}
+    request = {"name": "r", "exactly": {"deviceClassName": "c"}}
+    tree = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"devices": {"requests": [request]}},
+        "status": {**body, **status},
+    }
+    return codec.convert(tree, ResourceClaim)
+
+
+def share(device: str, number: int, **consumed: str) -> dict[str, Any]:
+    return {"device": device, "shareID": f"share-{number}", "consumedCapacity": consumed}
+
+
+def states(picture: Picture, node: str = "") -> dict[str, str]:
+    return {row.device: row.state for row in device_rows(picture, node)}
+
+
+# -- one by one
+
+
+def test_each_state() -> None:
+    shared = {"allowMultipleAllocations": True, "capacity": {"bw": {"value": "10"}}}
+    part = {"consumesCounters": [{"counterSet": "g", "counters": {"m": {"value": "6"}}}]}
+    counters: dict[str, Any] = {"sharedCounters": [{"name": "g", "counters": {"m": {"value": "10"}}}]}
+    devices = [
+        {"name": "free"},
+        {"name": "taken"},
+        {"name": "partly", **shared},
+        {"name": "full", **shared},
+        {"name": "shared", "allowMultipleAllocations": True},
+        {"name": "part", **part},
+        {"name": "blocked", **part},
+        {"name": "tainted", "taints": [{"key": "k", "effect": "NoExecute"}]},
+        {"name": "noted", "taints": [{"key": "k", "effect": "None"}]},
+    ]
+    held = claim(
+        "held",
+        {"device": "taken"},
+        share("partly", 1, bw="4"),
+        share("full", 2, bw="10"),
+        {"device": "shared", "shareID": "share-3"},
+        {"device": "part"},
+        {"device": "missing"},
+        {"device": "free", "adminAccess": True},
+    )
+    objects = Objects([node(), piece(*devices, count=2), piece(name="t", count=2, **counters), held])
+    expected = {
+        "free": "free",
+        "taken": "taken",
+        "partly": "partly",
+        "full": "taken",
+        "shared": "shared",
+        "part": "taken",
+        "blocked": "blocked",
+        "tainted": "tainted",
+        "noted": "free",
+        "missing": "stale",
+    }
+    assert states(Picture(objects)) == expected
+    del expected["missing"]
+    assert states(Picture(objects), "n") == expected
+    rows = {row.device: row for row in device_rows(Picture(objects))}
+    assert rows["blocked"].why == "g/m: needs 6, 4 left"
+    assert [holder.admin for holder in rows["free"].holders] == [True]
+    assert rows["partly"].capacity == {"bw": (Quantity.parse("10"), Quantity.parse("4"))}
+
+
+def test_a_taint_rule_counts() -> None:
+    rule = {"deviceSelector": {"device": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    tainted = codec.convert({"metadata": {"name": "r"}, "spec": rule}, DeviceTaintRule)
+    assert states(Picture(Objects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
+
+
+def test_two_holders_of_a_whole_device_are_told() -> None:
+    objects = Objects(
+        [node(), piece({"name": "a"}), claim("x", {"device": "a"}), claim("y", {"device": "a"})]
+    )
+    (row,) = device_rows(Picture(objects))
+    assert (row.state, row.why) == ("taken", "held 2 times")
+    assert [holder.claim for holder in row.holders] == ["x", "y"]
+
+
+def test_only_the_newest_generation_is_offered() -> None:
+    old = piece({"name": "a"}, {"name": "b"}, name="old", generation=1)
+    new = piece({"name": "a"}, name="new", generation=2)
+    picture = Picture(Objects([node(), old, new]))
+    rows = {row.device: (row.state, row.why) for row in device_rows(picture)}
+    assert rows == {"a": ("free", ""), "b": ("stale", "of generation 1, not 2")}
+    (pool,) = pool_rows(picture)
+    assert (pool.generation, pool.slices, pool.all, pool.free, pool.unavailable) == (2, 1, 2, 1, 1)
+
+
+def test_an_incomplete_pool_says_so() -> None:
+    picture = Picture(Objects([node(), piece({"name": "a"}, count=3)]))
+    (pool,) = pool_rows(picture)
+    assert (pool.standing, pool.slices, pool.expected, pool.free) == ("incomplete", 1, 3, 0)
+    assert states(picture, "n") == {"a": "stale"}
+
+
+def test_a_shared_device_is_counted_once() -> None:
+    """kubernetes/kubernetes 140170: a device with three shares is one device, not three."""
+    shared = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bw": {"value": "10"}}}
+    claims = [claim(f"c{i}", share("nic", i, bw="2")) for i in range(3)]
+    (pool,) = pool_rows(Picture(Objects([node(), piece(shared, {"name": "other"}), *claims])))
+    assert (pool.all, pool.free, pool.partly, pool.taken, pool.unavailable) == (2, 1, 1, 0, 0)
+    assert pool.shares == {"bw": (Quantity.parse("10"), Quantity.parse("4"))}
+
+
+def test_a_pool_for_several_nodes_is_listed_once() -> None:
+    everywhere = piece({"name": "a"}, allNodes=True)
+    picture = Picture(Objects([node("n"), node("m"), everywhere]))
+    assert [row.node for row in device_rows(picture)] == [""]
+    assert states(picture, "m") == {"a": "free"}
+
+
+# -- any number of them
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Picture:
+    """A pool of devices, whole, shared and in partitions, with any claims on them, even too many."""
+    kinds = st.sampled_from(("whole", "shared", "open", "part", "hot"))
+    names = [f"d{i}" for i in range(draw(st.integers(1, 6)))]
+    bodies: dict[str, dict[str, Any]] = {
+        "whole": {},
+        "shared": {"allowMultipleAllocations": True, "capacity": {"bw": {"value": "4"}}},
+        "open": {"allowMultipleAllocations": True},
+        "part": {"consumesCounters": [{"counterSet": "g", "counters": {"m": {"value": "3"}}}]},
+        "hot": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+    }
+    made = {name: draw(kinds) for name in names}
+    results = []
+    for number, name in enumerate(draw(st.lists(st.sampled_from([*names, "gone"]), max_size=8))):
+        kind = made.get(name, "whole")
+        sharing = kind in ("shared", "open")
+        amounts = {"bw": str(draw(st.integers(0, 3)))} if kind == "shared" else {}
+        results.append(share(name, number, **amounts) if sharing else {"device": name})
+    claims = [claim(f"c{i}", each) for i, each in enumerate(results)]
+    slices = [piece(*({"name": name, **bodies[kind]} for name, kind in made.items()), count=2)]
+    counters = [{"name": "g", "counters": {"m": {"value": "7"}}}]
+    slices.append(piece(name="t", count=2, sharedCounters=counters))
+    return Picture(Objects([node(), *slices, *claims]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters())
+def test_free_and_taken_are_all(picture: Picture) -> None:
+    rows = device_rows(picture)
+    assert len({row.id for row in rows}) == len(rows)
+    (pool,) = pool_rows(picture)
+    assert pool.all == len(rows) == pool.free + pool.partly + pool.taken + pool.unavailable
+    counts = Counter(row.state for row in rows)
+    assert pool.free == counts["free"]
+    assert pool.unavailable == sum(counts[state] for state in UNAVAILABLE)
+    for row in rows:
+        assert (row.state == "free") <= (not row.holders)
+        assert row.state == STALE or (row.state in ("taken", "partly", "shared")) == bool(row.holders)
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters())
+def test_counters_are_drawn_once_for_each_device(picture: Picture) -> None:
+    """The naive count: what every held partition draws, off the whole."""
+    (pool,) = pool_rows(picture)
+    drawn = sum(3 for row in device_rows(picture) if row.counters and row.holders)
+    assert pool.counters == {("g", "m"): (Quantity.parse("7"), Quantity(7 * 10**9 - drawn * 10**9))}
+    for row in device_rows(picture):
+        if row.counters and not row.holders:
+            assert (row.state == "blocked") == (7 - drawn < 3)
+
+
+POLICIES: list[Any] = [
+    None,
+    {"default": "2"},
+    {"default": "2", "validValues": ["2", "4", "8"]},
+    {"default": "3", "validRange": {"min": "2", "step": "2", "max": "8"}},
+    {"default": "1", "validRange": {"min": "4"}},
+]
+
+
+@given(st.sampled_from(POLICIES), st.integers(0, 10))
+def test_there_is_room_if_any_request_fits(policy: Any, free: int) -> None:
+    """The naive way: ask for everything one could ask for."""
+    tree = {"value": "10", **({"requestPolicy": policy} if policy else {})}
+    capacity = {"bw": codec.convert(tree, DeviceCapacity)}
+    asked: list[dict[str, Quantity]] = [{}, *({"bw": Quantity.of(n)} for n in range(1, 11))]
+    found = [consume(each, capacity) for each in asked]
+    least = min(each.nano[0] for each in found if isinstance(each, Consumption))
+    assert value_of(capacity["bw"]) == Quantity.of(10)
+    assert is_room(capacity, [free * 10**9]) == (least <= free * 10**9)
+
+
+# -- claims
+
+
+@pytest.mark.parametrize(
+    ("made", "state"),
+    [
+        (claim("c"), "free"),
+        (claim("c", {"device": "a"}), "allocated"),
+        (
+            claim("c", {"device": "a"}, reservedFor=[{"resource": "pods", "name": "x", "uid": "x"}]),
+            "reserved",
+        ),
+    ],
+)
+def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
+    (row,) = claim_rows(Picture(Objects([node(), piece({"name": "a"}), made])))
+    assert row.state == state
+    assert row.classes == ("c",)
+    assert row.node == ("n" if made.status.allocation else "")
+
+
+def test_a_claim_that_nobody_uses_says_what_it_would_charge() -> None:
+    mapped = {"name": "a", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
+    (row,) = claim_rows(Picture(Objects([node(), piece(mapped), claim("c", {"device": "a"})])))
+    assert not row.booked
+    assert [(each.resource, each.amount, each.rule) for each in row.charges] == [("cpu", 2000, "AddPerClaim")]
+
+
+def test_the_cpus_of_a_claim_come_from_its_driver() -> None:
+    status = {"driver": DRIVER, "pool": "p", "device": "a", "data": {"cpuset": "0-3"}}
+    odd = {"driver": DRIVER, "pool": "p", "device": "b", "data": ["not", "ours"]}
+    made = claim("c", {"device": "a"}, devices=[status, odd])
+    (row,) = claim_rows(Picture(Objects([node(), piece({"name": "a"}), made])))
+    assert {device.device: cpus for device, cpus in row.cpus.items()} == {"a": "0-3"}
