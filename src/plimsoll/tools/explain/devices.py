@@ -26,7 +26,7 @@ from plimsoll.allocate.reasons.refusal import (
 )
 from plimsoll.api.identity import claim_name
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.schedule.reasons import NodeReason, Sentence
@@ -339,7 +339,12 @@ def tell_everywhere(view: View, claim: ResourceClaim, asked: Asked, elsewhere: f
                 beyond.add(device)
     facts: dict[str, object] = {"request": asked.name, "claim": claim_name(claim), "devices": looked_at}
     if not matching:
-        return Branch(Say.NOWHERE if looked_at else Say.NOWHERE_AT_ALL, facts)
+        kind = Say.NOWHERE
+        if not looked_at:
+            slices = view.snapshot.all(ResourceSlice)
+            facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
+            kind = Say.NOWHERE_USABLE if facts["unusable"] else Say.NOWHERE_AT_ALL
+        return Branch(kind, facts)
     tail = f", {len(beyond)} of them on nodes that other rules take away" if beyond else ""
     facts |= {"matching": number(len(matching), "device"), "all": len(matching)}
     facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}

@@ -36,7 +36,6 @@ COSTS: Mapping[Do, int] = {
     Do.RELAX_SELECTOR: 25,
     Do.RELAX_CLASS: 26,
     Do.RELAX_CONSTRAINT: 26,
-    Do.SPREAD: 26,
     Do.MEET: 26,
     Do.REMOVE_PODS: 30,
     Do.SHRINK: 35,
@@ -84,7 +83,7 @@ class Fix:
 
     @property
     def text(self) -> str:
-        return "; then ".join(step.text for step in self.steps)
+        return "; and ".join(step.text for step in self.steps)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -224,7 +224,7 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
     texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     if view.task.waiting:
         texts += ("the devices of its claims",)
-    kind = Do.ADD_NODE if small == len(groups) else Do.ADD_ANOTHER
+    kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER
     return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
 
 

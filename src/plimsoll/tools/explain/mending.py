@@ -30,14 +30,17 @@ from plimsoll.api.resource import (
     DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
+    ResourceSlice,
 )
 from plimsoll.ledger.units import quantity_of
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.schedule.filters.taints import UNSCHEDULABLE
-from plimsoll.schedule.reasons import NodeReason, Rule
+from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.task import Task
+from plimsoll.schedule.topology.terms import read_terms
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.fix import Step
+from plimsoll.tools.explain.neighbours import selector_text
 from plimsoll.tools.explain.requests import asked_for
 from plimsoll.tools.explain.standing import had_text, hard_taints, taint_text, unmet, wish_text
 from plimsoll.tools.explain.text import Do
@@ -70,6 +73,12 @@ def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> M
         return _mend_labels(view, task, place)
     if rule is Rule.DEVICES:
         return _mend_devices(view, task, place, reasons)
+    if reasons[0].sentence is Sentence.POD_AFFINITY:
+        return _mend_company(view, task, place)
+    if reasons[0].sentence in (Sentence.VOLUME_AFFINITY, Sentence.VOLUME_ZONE):
+        return Mended(
+            (Step(Do.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
+        )
     return None
 
 
@@ -125,6 +134,21 @@ def _mend_labels(view: View, task: Task, place: int) -> Mended:
     return Mended(
         steps, with_pod(task, _with_spec(task.pod, replace(spec, node_selector={}, affinity=affinity)))
     )
+
+
+def _mend_company(view: View, task: Task, place: int) -> Mended:
+    """The pods that it wants to be near are not."""
+    spec, node = task.pod.spec, view.name(place)
+    steps = tuple(
+        Step(
+            Do.MEET, {"node": node, "selector": selector_text(term.crowd.selector), "key": term.topology_key}
+        )
+        for term in read_terms(task.pod).affinity
+    )
+    affinity = spec.affinity
+    assert affinity is not None, "the rule has read it"
+    alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
+    return Mended(steps, with_pod(task, _with_spec(task.pod, alone)))
 
 
 # -- books
@@ -186,13 +210,20 @@ def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReas
 
 
 def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mended | None:
-    for request in refusal.requests:
-        if not request.served:
-            if refusal.pools:
-                pool = refusal.pools[0]
-                facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
-                return Mended((Step(Do.COMPLETE_POOL, facts, pool),))
-            return _mend_request(view, task, place, request)
+    unserved = [request for request in refusal.requests if not request.served]
+    if unserved and not refusal.together:
+        if refusal.pools:
+            pool = refusal.pools[0]
+            facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
+            return Mended((Step(Do.COMPLETE_POOL, facts, pool),))
+        # One alternative of a list is enough.
+        head = unserved[0].request.partition("/")[0]
+        ways = [
+            _mend_request(view, task, place, request)
+            for request in unserved
+            if (request.claim, request.request.partition("/")[0]) == (unserved[0].claim, head)
+        ]
+        return min(ways, key=lambda way: sum(step.cost for step in way.steps))
     if refusal.groups:
         group = refusal.groups[0]
         told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
@@ -205,6 +236,8 @@ def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mende
 
 
 def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -> Mended:
+    if not request.devices and not any(each.spec.devices for each in view.snapshot.all(ResourceSlice)):
+        return Mended((Step(Do.NO_DRIVER, {"request": request.request}),))
     if not request.devices or not request.removals:
         return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))

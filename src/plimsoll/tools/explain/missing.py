@@ -33,6 +33,13 @@ def fix_gates(pod: Pod) -> Fix:
     return Fix((Step(Do.REMOVE_GATES, {"gates": gates}, gates),), proven=False)
 
 
+def fix_scheduler(picture: Picture, pod: Pod) -> Fix:
+    """Another scheduler: those that pods on nodes name."""
+    known = {other.spec.scheduler_name for other in picture.pods if other.spec.node_name} - {""}
+    names = tuple(sorted(known)) or ("default-scheduler",)
+    return Fix((Step(Do.NAME_SCHEDULER, {"names": names}, pod.spec.scheduler_name),))
+
+
 def fix_missing(picture: Picture, pod: Pod, reason: NodeReason) -> Fix | None:
     """What to do about a reason that holds for all nodes."""
     step = _step(picture, pod, reason)

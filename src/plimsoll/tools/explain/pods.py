@@ -30,7 +30,7 @@ from plimsoll.schedule.task import Task
 from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
 from plimsoll.tools.explain.fixes import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import STATES, TELLERS, group_nodes
-from plimsoll.tools.explain.missing import fix_gates, fix_missing
+from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
 from plimsoll.tools.explain.placed import explain_placed
 from plimsoll.tools.explain.requests import read_asked, requests_of
 from plimsoll.tools.explain.text import number
@@ -56,8 +56,10 @@ def explain_pod(
     if pod.spec.node_name:
         return explain_placed(picture, pod, settings)
     made = _explain_waiting(picture, pod, settings, 10**9 if unfolded else STATES)
-    notes = (*_scheduler_notes(picture, pod), *made.notes, *_said(pod, made.summary))
-    return amend(made, notes=notes, unfolded=unfolded)
+    lost = _is_nobodys(picture, pod)
+    notes = (*_scheduler_notes(picture, pod, lost), *made.notes, *_said(pod, made.summary))
+    fixes = (fix_scheduler(picture, pod), *made.fixes) if lost else made.fixes
+    return amend(made, notes=notes, fixes=fixes, unfolded=unfolded)
 
 
 def _explain_waiting(picture: Picture, pod: Pod, settings: Settings, states: int) -> PodExplanation:
@@ -119,22 +121,23 @@ def _explain_missing(picture: Picture, pod: Pod, unplaced: Unplaced) -> PodExpla
 # -- what else there is to say
 
 
-def _scheduler_notes(picture: Picture, pod: Pod) -> tuple[str, ...]:
-    """Whether anybody is known to schedule the pod."""
+def _is_nobodys(picture: Picture, pod: Pod) -> bool:
+    """Whether nothing tells of a scheduler of the name that the pod gives."""
     name = pod.spec.scheduler_name
     tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
+    if name in SCHEDULERS or tried:
+        return False
+    return not any(other.spec.scheduler_name == name for other in picture.pods if other.spec.node_name)
+
+
+def _scheduler_notes(picture: Picture, pod: Pod, lost: bool) -> tuple[str, ...]:
+    """Whether anybody is known to schedule the pod, and what he is about to do."""
     notes = []
-    if name not in SCHEDULERS and not tried:
-        placed = sum(other.spec.scheduler_name == name for other in picture.pods if other.spec.node_name)
-        if placed:
-            notes.append(
-                f"its scheduler {name} has not looked at it yet; it has placed {number(placed, 'pod')}"
-            )
-        else:
-            notes.append(
-                f"nobody may be scheduling it: schedulerName is {name}, no pod of that scheduler is on any "
-                "node, and it has no PodScheduled condition"
-            )
+    if lost:
+        notes.append(
+            f"nobody may be scheduling it: schedulerName is {pod.spec.scheduler_name}, no pod of that "
+            "scheduler is on any node, and it has no PodScheduled condition"
+        )
     if pod.status.nominated_node_name:
         notes.append(f"node {pod.status.nominated_node_name} is being cleared for it")
     return tuple(notes)

@@ -22,7 +22,7 @@ class Say(Enum):
         "{resource}: wants {wanted} ({own} requests, {charged} by its claims), the whole node has {line}"
     )
     NO_RESOURCE = "{resource}: wants {wanted}, the node has none of it"
-    TOO_MANY_PODS = "the node takes {line} pods and has {pods}"
+    TOO_MANY_PODS = "pods: the node takes at most {line} and has {pods}"
     HOLDER_POD = "pod {pod} holds {amount} ({rule})"
     HOLDER_CLAIM = "claim {claim} holds {amount} ({rule}, pod {pod})"
     HOLDER_POOL = "claim {claim} holds {amount} ({rule}, a pool)"
@@ -85,6 +85,7 @@ class Say(Enum):
     POOL = "pool {pool} is {standing}: {why}"
     EVERYWHERE = "request {request}: {matching} would do, {taken} allocated, {free} free{tail}"
     NOWHERE = "request {request}: no device matches, of {devices} there are"
+    NOWHERE_USABLE = "request {request}: no usable device; {unusable} are in pools that are not complete"
     NOWHERE_AT_ALL = "request {request}: there are no devices: no ResourceSlice has any"
     ELSEWHERE = "claim {claim} has its devices elsewhere: {where}"
     GAVE_UP = "the search ended after {steps} steps without an answer; it may fit"
@@ -122,7 +123,7 @@ class Do(Enum):
     TOLERATE = "tolerate taint {taint} (node {node})"
     HEAL_NODE = "node {node} has taint {taint}: bring the node back"
     UNCORDON = "kubectl uncordon {node}"
-    CHOOSE_LABEL = "ask for {had} instead of {wanted}, or label node {node} so"
+    CHOOSE_LABEL = "node {node} has {had}, the pod wants {wanted}: change one of the two"
     REMOVE_PODS = "{short}{holders}without {pods} it fits"
     ADD_NODE = "no node is large enough: add one with at least {amounts}"
     ADD_ANOTHER = "add a node with {amounts}"
@@ -138,7 +139,7 @@ class Do(Enum):
         "request {request}: class {device_class} fits no device{near}; nearest device {device}{attributes}"
     )
     TOLERATE_DEVICE = "request {request}: tolerate device taint {taint} ({device})"
-    ADD_DEVICES = "add devices: request {request} wants {wanted}, {had} on node {node} match"
+    ADD_DEVICES = "add devices: request {request} wants {wanted}, node {node} has {had} that would do"
     NO_DRIVER = "publish devices: no ResourceSlice has any for request {request}; is the driver running?"
     COMPLETE_POOL = "pool {pool} is {standing} ({why}): wait for its driver, or restart it"
     REMOVE_CLAIM = "delete claim {claim}, which no pod uses and which holds {devices}"
@@ -146,8 +147,7 @@ class Do(Enum):
     RELAX_CONSTRAINT = "requests {requests}: drop the constraint on {attribute}, or ask for at most {had}"
     RAISE_STEPS = "give the scheduler more searchSteps than {steps}, or simplify the claim"
     VOLUME = "{text}"
-    SPREAD = "raise maxSkew of {key} to {skew}, or make room in {value}"
-    MEET = "run a pod with {selector} first, or drop the affinity"
+    MEET = "node {node}: run a pod with {selector} in its {key} first, or drop that rule"
     WAIT = "nothing: it fits on node {node} now"
 
 
