@@ -22,6 +22,14 @@ def name_of(pod: Pod) -> Name:
     return pod.metadata.namespace, pod.metadata.name
 
 
+def by_number(name: Name) -> tuple[str, str, int, str]:
+    """The order people expect: web-2 before web-10."""
+    stem, hyphen, number = name[1].rpartition("-")
+    if hyphen and number.isdecimal() and len(number) < 10:
+        return name[0], stem, int(number), name[1]
+    return name[0], name[1], -1, ""
+
+
 def full_name(name: Name) -> str:
     return "/".join(name)
 
@@ -127,7 +135,7 @@ def compare(before: State, after: State) -> Difference:
     """What differs between two states; a pod that is in only one of them is gone in the other."""
     absent = Standing(gone=True)
     moves = []
-    for name in sorted({*before, *after}):
+    for name in sorted({*before, *after}, key=by_number):
         one, other = before.get(name, absent), after.get(name, absent)
         if (one.node, one.gone) != (other.node, other.gone):
             moves.append(Move(name, one, other))

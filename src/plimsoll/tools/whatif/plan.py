@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from plimsoll.api.core import Pod
 from plimsoll.tools.whatif.exhaustive import STEPS
 from plimsoll.tools.whatif.manifests import Manifest
+from plimsoll.tools.whatif.outcome import Name, name_of
 from plimsoll.tools.whatif.whatif import Moves
 
 
@@ -34,8 +36,8 @@ class Plan:
     steps: int = STEPS
     versus: tuple[str, ...] = ()  #: stock schedulers to ask as well, such as kube-1.36
 
-    def carry_out(self, moves: Moves) -> None:
-        """Make the changes."""
+    def carry_out(self, moves: Moves) -> list[Name]:
+        """Make the changes; the pods that were added."""
         if self.policy:
             moves.replace_policy(self.policy)
         moves.remove(*self.remove, namespace=self.namespace)
@@ -49,8 +51,8 @@ class Plan:
             moves.cordon(node)
         for node in self.drain:
             moves.drain(node)
-        if self.add:
-            moves.add(*self.add, namespace=self.namespace, replicas=self.replicas)
+        added = moves.add(*self.add, namespace=self.namespace, replicas=self.replicas) if self.add else []
+        return [name_of(thing) for thing in added if isinstance(thing, Pod)]
 
     def words(self) -> Iterator[str]:
         """The changes in words, for people."""

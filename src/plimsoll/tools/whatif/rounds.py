@@ -95,15 +95,7 @@ class Round:
             self._pending[name] = (pod, Pending(name, render(outcome), outcome))
 
     def _decide(self, pod: Pod) -> Placement | Unplaced | NodeReason:
-        world = self._world
-        snapshot = world.picture.snapshot
-        task = read_task(pod, snapshot)
-        if isinstance(task, NodeReason):
-            if task.sentence in HELD:
-                return task
-            return Unplaced(Task(pod, (), snapshot.options), len(snapshot), ((task, 0),))
-        promises = self._nominations if len(self._nominations) else None
-        return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
+        return decide(self._world, pod, self._nominations if len(self._nominations) else None)
 
     def _make_room(self, unplaced: Unplaced) -> bool:
         """Send pods away so that one of higher priority fits; whether that was done."""
@@ -131,6 +123,25 @@ class Round:
             self._nominations.drop(pod_key(other))
         self._made_room = True
         return True
+
+
+def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | Unplaced | NodeReason:
+    """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
+    snapshot = world.picture.snapshot
+    task = read_task(pod, snapshot)
+    if isinstance(task, NodeReason):
+        if task.sentence in HELD:
+            return task
+        return Unplaced(Task(pod, (), snapshot.options), len(snapshot), ((task, 0),))
+    return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
+
+
+def place_one(world: World, pod: Pod) -> bool:
+    """Place one pod, if there is room."""
+    outcome = decide(world, pod)
+    if isinstance(outcome, Placement):
+        world.place(outcome)
+    return isinstance(outcome, Placement)
 
 
 def schedule_all(world: World, *, preempt: bool = True, tick: Tick = silent) -> Outcome:

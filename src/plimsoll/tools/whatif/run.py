@@ -7,15 +7,22 @@ compared is always two results of scheduling, so that the difference is the chan
 
 from __future__ import annotations
 
+import re
+
 from plimsoll.schedule.settings import Settings
 from plimsoll.tools.picture import Picture
 from plimsoll.tools.picture.files import Tick, silent
-from plimsoll.tools.whatif.outcome import compare
+from plimsoll.tools.whatif.fragments import find_fragments
+from plimsoll.tools.whatif.outcome import Name, compare
 from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.report import Prediction, WhatifReport
+from plimsoll.tools.whatif.report import More, Prediction, WhatifReport
 from plimsoll.tools.whatif.stock import OURS, find_stock
 from plimsoll.tools.whatif.totals import add_up, changed_nodes, rooms_of
-from plimsoll.tools.whatif.whatif import Whatif
+from plimsoll.tools.whatif.whatif import Moves, Whatif
+
+#: Of how many kinds of added pods is it told how many more would fit, and up to which number.
+KINDS_MAX, MORE_MAX = 3, 500
+_NUMBER = re.compile(r"-\d+$")
 
 
 def run_whatif(
@@ -31,8 +38,10 @@ def run_whatif(
         state_before = before.state()
         rooms_before = rooms_of(before.picture.snapshot)
         totals_before = add_up(before.picture, rooms_before)
+        pieces_before = find_fragments(before.picture.snapshot, rooms_before)
     with whatif.branch() as after:
-        plan.carry_out(after)
+        added = plan.carry_out(after)
+        proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = after.state()
         rooms_after = rooms_of(after.picture.snapshot)
@@ -45,9 +54,12 @@ def run_whatif(
             states=(state_before, state_after),
             difference=compare(state_before, state_after),
             outcome=outcome,
+            fragments=(pieces_before, find_fragments(after.picture.snapshot, rooms_after)),
             evicted=after.evicted,
             nodes=changed_nodes(rooms_before, rooms_after),
             passed_by=tuple(after.passed_by),
+            more=_more(after, added, {pending.pod for pending in outcome.pending}),
+            proof=proof,
         )
     for stock in stocks:
         other = Whatif(stock.picture(picture), settings=stock.settings(settings))
@@ -55,3 +67,23 @@ def run_whatif(
         other.schedule(preempt=plan.preempt, tick=tick)
         report.predictions.append(Prediction(stock.name, stock.about, other.state()))
     return report
+
+
+def stem_of(name: Name) -> Name:
+    """What the pods of one workload have in common."""
+    return name[0], _NUMBER.sub("", name[1])
+
+
+def _more(moves: Moves, added: list[Name], pending: set[Name]) -> tuple[More, ...]:
+    """How many more of each kind of added pods would fit, where all of that kind did."""
+    kinds: dict[Name, Name] = {}
+    for name in added:
+        kinds.setdefault(stem_of(name), name)
+    stuck = {stem_of(name) for name in pending}
+    if len(kinds) > KINDS_MAX:
+        return ()
+    found = []
+    for stem, name in kinds.items():
+        count = 0 if stem in stuck else moves.count_more(name, MORE_MAX)
+        found.append(More(stem, count, count == MORE_MAX))
+    return tuple(found)

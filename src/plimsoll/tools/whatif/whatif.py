@@ -28,13 +28,13 @@ from plimsoll.schedule.settings import Settings
 from plimsoll.tools.picture import Picture, Source, read_picture
 from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.fates import stays_on_node
+from plimsoll.tools.whatif.fates import stays_on_node, unbound
 from plimsoll.tools.whatif.manifests import Manifest, read_manifests, with_priority
 from plimsoll.tools.whatif.names import find_targets
 from plimsoll.tools.whatif.nodes import clone_node, free_names
-from plimsoll.tools.whatif.outcome import Because, Evicted, Outcome, Standing, State, name_of
+from plimsoll.tools.whatif.outcome import Because, Evicted, Name, Outcome, Standing, State, name_of
 from plimsoll.tools.whatif.policy import under_policy
-from plimsoll.tools.whatif.rounds import schedule_all
+from plimsoll.tools.whatif.rounds import place_one, schedule_all
 from plimsoll.tools.whatif.taints import change_taints, parse_device_taint, parse_taint
 from plimsoll.tools.whatif.world import World
 
@@ -183,6 +183,12 @@ class Moves:
             placed = len(greedy.schedule(preempt=False, tick=tick).placed)
         return prove(self._world, placed, steps, tick)
 
+    def count_more(self, pod: Name, most: int = 1000) -> int:
+        """How many more pods like one that is there would fit, up to a number; nobody is preempted."""
+        found = self._world.picture.pod(pod[1], pod[0])
+        with self.branch() as trial:
+            return trial._fill(found, most)
+
     @property
     def evicted(self) -> tuple[Evicted, ...]:
         """Everybody who was sent away so far, in order."""
@@ -200,6 +206,17 @@ class Moves:
             made = {status.name for status in pod.status.resource_claim_statuses}
             if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
                 self._world.prepare(pod)
+
+    def _fill(self, pod: Pod, most: int) -> int:
+        for count in range(most):
+            copy = unbound(pod)
+            name = f"{pod.metadata.name}-more-{count}"
+            metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
+            status = replace(copy.status, resource_claim_statuses=())
+            self._world.arrive(replace(copy, metadata=metadata, status=status))
+            if not place_one(self._world, self._world.picture.pod(name, pod.metadata.namespace)):
+                return count
+        return most
 
     def _node(self, name: str) -> Node:
         return find_targets(self._world.picture.objects, f"Node/{name}")[0]  # type: ignore[no-any-return]

@@ -1,0 +1,309 @@
+"""The words of a what-if, laid out for a screen.
+
+Owns `tell`: every line of the table output. Sections that have nothing to say are left out. Many pods are
+told about by workload and by node, with numbers; `wide` names each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+
+from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.whatif.exhaustive import Proof, Verdict
+from plimsoll.tools.whatif.fragments import Fragmentation
+from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name
+from plimsoll.tools.whatif.report import ABSENT, Prediction, WhatifReport
+from plimsoll.tools.whatif.run import stem_of
+from plimsoll.tools.whatif.totals import order_of, text_of
+
+#: So many pods are named one by one, and so many nodes.
+FEW = 12
+NODES = 3
+
+
+def tell(report: WhatifReport, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+    """All lines."""
+    yield _headline(report, paint)
+    words = list(report.plan.words())
+    if words:
+        yield from _wrapped("with ", "; ".join(words), paint)
+    if report.passed_by:
+        yield from _wrapped("passed by: ", ", ".join(report.passed_by), paint)
+    for section in (
+        _pending(report, paint),
+        _pods(report, paint, wide),
+        _evicted(report, paint, wide),
+        *(_prediction(report, each, paint, wide) for each in report.predictions),
+        _proof(report.proof, paint, wide) if report.proof is not None else (),
+        _room(report, paint, wide),
+        _nodes(report, paint) if wide else (),
+    ):
+        lines = list(section)
+        if lines:
+            yield ""
+            yield from lines
+
+
+def _headline(report: WhatifReport, paint: Paint) -> str:
+    tried = len(report.outcome.placed) + len(report.outcome.pending)
+    waiting = len(report.outcome.pending)
+    if not tried:
+        text = "no pod was to be placed"
+        return paint.bold(text)
+    if not waiting:
+        whole = "the pod has" if tried == 1 else f"all {tried} pods have"
+        return paint.bold(paint.green(f"{whole} a place"))
+    text = f"{len(report.outcome.placed)} of {tried} pods have a place, {waiting} {_verb(waiting, 'wait')}"
+    return paint.bold(paint.red(text))
+
+
+def _verb(count: int, verb: str) -> str:
+    return f"{verb}s" if count == 1 else verb
+
+
+def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
+    width = max(40, paint.width)
+    yield from wrap(head + text, width, subsequent_indent=indent, break_on_hyphens=False) or [head.rstrip()]
+
+
+# -- pods
+
+
+def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
+    """Pods by workload: what to call them together, and which they are."""
+    groups: dict[Name, list[Name]] = {}
+    for name in names:
+        groups.setdefault(stem_of(name), []).append(name)
+    return [
+        (full_name(group[0]) if len(group) == 1 else f"{full_name(stem)}-* ({len(group)})", group)
+        for stem, group in groups.items()
+    ]
+
+
+def _pending(report: WhatifReport, paint: Paint) -> Iterator[str]:
+    by_reason: dict[str, list[Name]] = {}
+    for pending in report.outcome.pending:
+        by_reason.setdefault(pending.why, []).append(pending.pod)
+    if by_reason:
+        yield paint.bold("WAITS, AND WHY")
+    for why, names in by_reason.items():
+        called = [text for text, _ in _groups(names)]
+        shown = ", ".join(called[:NODES]) + (
+            f" and {len(called) - NODES} more" if len(called) > NODES else ""
+        )
+        yield from _wrapped("  ", shown, paint, "    ")
+        yield from _wrapped("    ", why, paint, "    ")
+
+
+def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+    before, after = report.states
+    names = report.concerned()
+    if not names:
+        return
+    devices = {each.pod: each.devices for each in report.outcome.placed}
+    if wide or len(names) <= FEW:
+        rows = [("POD", "BEFORE", "AFTER", "DEVICES")]
+        rows += [
+            (
+                full_name(name),
+                _short(before.get(name, ABSENT)),
+                _short(after.get(name, ABSENT)),
+                ", ".join(devices.get(name, ())) or "-",
+            )
+            for name in names
+        ]
+        yield from _table(rows, paint)
+        return
+    table = [("PODS", "BEFORE", "AFTER")]
+    for text, group in _groups(names):
+        table.append(
+            (
+                text,
+                _summary([before.get(name, ABSENT) for name in group]),
+                _summary([after.get(name, ABSENT) for name in group]),
+            )
+        )
+    yield from _table(table, paint)
+
+
+def _short(standing: Standing) -> str:
+    if standing.gone:
+        return "-"
+    return standing.node or "pending"
+
+
+def _summary(standings: Sequence[Standing]) -> str:
+    """Where many pods are, in few words."""
+    placed = Counter(each.node for each in standings if each.node)
+    pending = sum(1 for each in standings if not each.node and not each.gone)
+    parts = []
+    if placed:
+        named = [f"{node} x{count}" if count > 1 else node for node, count in placed.most_common(NODES)]
+        more = len(placed) - NODES
+        parts.append(", ".join(named) + (f" and {more} more nodes" if more > 0 else ""))
+    if pending:
+        parts.append(f"{pending} pending")
+    return "; ".join(parts) or "-"
+
+
+def _table(rows: Sequence[Sequence[str]], paint: Paint, indent: str = "") -> Iterator[str]:
+    columns = list(zip(*rows, strict=True))
+    kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 2]
+    for number, line in enumerate(lay_out([[row[place] for place in kept] for row in rows])):
+        yield indent + (paint.bold(line) if number == 0 else line)
+
+
+def _evicted(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+    if not report.evicted:
+        return
+    after = report.states[1]
+    yield paint.bold("HAD TO GO")
+    shown = report.evicted if wide else report.evicted[:FEW]
+    for each in shown:
+        yield from _wrapped("  ", _fate(each, after.get(each.pod, ABSENT)), paint, "    ")
+    if len(report.evicted) > len(shown):
+        yield f"  and {len(report.evicted) - len(shown)} more; -o wide names them"
+
+
+def _fate(each: Evicted, then: Standing) -> str:
+    by = f" ({each.by})" if each.by and each.by != each.node else ""
+    what = f"{full_name(each.pod)} leaves {each.node}: {each.because.value}{by}"
+    if each.after:
+        what += f", after {each.after} s"
+    if not each.comes_back:
+        return f"{what}; gone for good, it has no controller"
+    if then.gone:
+        return f"{what}; gone"
+    return f"{what}; then {'on ' + then.node if then.node else 'pending'}"
+
+
+# -- other schedulers
+
+
+def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
+    ours, theirs = report.states[1], prediction.state
+    differing = report.differing(prediction)
+    yield paint.bold(f"AS {prediction.name.upper()}") + f"  {prediction.about}"
+    if not differing:
+        pending = sum(1 for standing in theirs.values() if not standing.node)
+        yield f"  the same pods have a place ({pending} pending)"
+        return
+    yield f"  {len(differing)} {'pod fares' if len(differing) == 1 else 'pods fare'} otherwise:"
+    rows = [("POD", "PLIMSOLL", prediction.name.upper())]
+    shown = differing if wide else differing[:FEW]
+    rows += [
+        (full_name(name), _short(ours.get(name, ABSENT)), _short(theirs.get(name, ABSENT))) for name in shown
+    ]
+    yield from _table(rows, paint, "  ")
+    if len(differing) > len(shown):
+        yield f"  and {len(differing) - len(shown)} more; -o wide names them"
+    reasons = Counter(
+        standing.why
+        for name in differing
+        for standing in (ours.get(name, ABSENT), theirs.get(name, ABSENT))
+        if standing.why
+    )
+    for why, count in reasons.most_common(NODES):
+        yield from _wrapped(f"  {count} x " if count > 1 else "  ", why, paint, "    ")
+
+
+# -- proofs
+
+
+def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
+    yield paint.bold("ALL PLACEMENTS THERE COULD BE")
+    pods = f"{proof.pods} pod{'s' if proof.pods != 1 else ''}"
+    steps = f"{proof.steps} step{'s' if proof.steps != 1 else ''}"
+    if proof.verdict is Verdict.ALL:
+        better = f"; the scheduler, one by one, places {proof.greedy}" if proof.placement else ""
+        yield from _wrapped("  ", f"placed all {pods} (proof: this placement, {steps}){better}", paint)
+    elif proof.verdict is Verdict.IMPOSSIBLE:
+        yield from _wrapped(
+            "  ", f"impossible: no placement of all {pods} exists (searched everything)", paint
+        )
+        if proof.why:
+            yield from _wrapped("  ", proof.why, paint)
+        known = "at most" if proof.settled else "at least"
+        yield f"  {known} {proof.most} can be placed; the scheduler, one by one, places {proof.greedy}"
+    else:
+        why = proof.why or f"gave up after {steps}: neither a placement of all nor a proof that none exists"
+        yield from _wrapped("  ", why, paint)
+    if proof.placement:
+        rows = [("POD", "NODE", "DEVICES")]
+        shown = sorted(proof.placement.items())
+        rows += [
+            (full_name(name), found.node, ", ".join(found.devices) or "-")
+            for name, found in (shown if wide else shown[: 2 * FEW])
+        ]
+        yield from _table(rows, paint, "  ")
+
+
+# -- what is left
+
+
+def _room(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+    before, after = report.before, report.after
+    old, new = report.fragments
+    pieces = {piece.resource: piece for piece in new.pieces}
+    rows = [("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE")]
+    for name in sorted({*before.free, *after.free}, key=order_of):
+        one, other = before.free.get(name, 0), after.free.get(name, 0)
+        if not wide and name not in ("cpu", "memory") and one == other:
+            continue
+        piece = pieces.get(name)
+        most = f"{text_of(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
+        rows.append((name, text_of(name, one), text_of(name, other), most))
+    for driver in sorted({*old.free_devices, *new.free_devices}):
+        most = str(new.most_devices.get(driver, 0))
+        counts = str(old.free_devices.get(driver, 0)), str(new.free_devices.get(driver, 0))
+        rows.append((f"devices of {driver}", *counts, most))
+    if len(rows) > 1:
+        yield from _table(rows, paint)
+    yield from _remarks(report, new, paint)
+
+
+def _remarks(report: WhatifReport, new: Fragmentation, paint: Paint) -> Iterator[str]:
+    for each in report.more:
+        least = "at least " if each.least else ""
+        yield from _wrapped("", f"room for {least}{each.count} more like {full_name(each.pod)}", paint)
+    claims = [
+        f"{piece.device_class} {piece.most} (on {piece.nodes} node{'s' if piece.nodes != 1 else ''})"
+        if piece.most
+        else f"{piece.device_class} {'none' if piece.most == 0 else 'too many different nodes to tell'}"
+        for piece in new.classes
+    ]
+    if claims:
+        yield from _wrapped("largest claim of whole devices that still fits: ", ", ".join(claims), paint)
+    if new.nodes_without_devices:
+        amounts = " and ".join(
+            f"{text_of(name, units)} {name}" for name, units in sorted(new.without_devices.items())
+        )
+        text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all taken"
+        yield from _wrapped("stranded: ", text, paint)
+    if new.nodes_without_room:
+        count = sum(new.without_room.values())
+        text = f"{count} free device{'s' if count != 1 else ''} on {_nodes_text(new.nodes_without_room)}"
+        yield from _wrapped("stranded: ", f"{text} without room for another pod", paint)
+
+
+def _nodes_text(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _nodes(report: WhatifReport, paint: Paint) -> Iterator[str]:
+    """The nodes whose books changed."""
+    rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
+    for each in report.nodes[: 4 * FEW]:
+        cells = [
+            "-" if room is None else text_of(name, room.get(name, 0))
+            for name in ("cpu", "memory")
+            for room in (each.before, each.after)
+        ]
+        rows.append((each.node, *cells))
+    if len(rows) > 1:
+        yield from _table(rows, paint)
+    if len(report.nodes) > 4 * FEW:
+        yield f"and {len(report.nodes) - 4 * FEW} more nodes; -o json names them"
