@@ -207,12 +207,15 @@ class ClaimsReport:
         told = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
         yield f"{count(len(self.rows), 'claim')}: {told}"
         yield ""
-        table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 18, 4: 27})
+        table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 16, 4: 27})
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
             table.add(
                 f"{row.namespace}/{row.claim}",
-                Cell(row.state, {"free": "dim", "being deleted": "red"}.get(row.state, "")),
+                Cell(
+                    row.state.removeprefix("being "),
+                    {"free": "dim", "being deleted": "red"}.get(row.state, ""),
+                ),
                 row.node or "-",
                 row.reserved_for or "-",
                 [*charges_of(row)] or "-",

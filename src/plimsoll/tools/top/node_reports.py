@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.top.books import BookRow, Holder, NodeBook, order_of, text_of
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow
@@ -20,7 +20,7 @@ from plimsoll.tools.top.table import BAR, Cell, Table, count, percent, short_of
 USUAL = (CPU, MEMORY)
 SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
-_BAR = 12
+_BAR = 10
 _HOLDERS = 8
 
 
@@ -45,26 +45,29 @@ class NodesReport:
             yield "There are no nodes."
             return
         yield from _tell_past(self.past, len(self.books), paint)
-        table = Table(("NODE", "RESOURCE", *_HEADINGS, *(("",) if paint.colour else ())))
-        for book in self.shown:
-            name = label_of(book)
-            for row in self._rows(book, wide):
-                table.add(Cell(name, "red" if book.past else "bold"), row.resource, *cells_of(row, paint))
-                if paint.colour:
-                    name = ""
-        name = f"all {count(len(self.books), 'node')}"
-        if len(self.books) > 1:
-            for row in self._totals(wide):
-                table.add(Cell(name, "bold"), row.resource, *cells_of(row, paint, False))
-                if paint.colour:
-                    name = ""
-        yield from table.lines(paint, wide=True)
-        if paint.colour:
+        rows = list(self._table(paint, wide, paint.colour).lines(PLAIN, wide=True))
+        bars = paint.colour and max(map(len, rows)) <= paint.width
+        yield from self._table(paint, wide, bars).lines(paint, wide=True)
+        if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
             yield "{} requests  {} claims  {} overhead  {} free".format(*marks)
         left = len(self.books) - len(self.shown)
         if left:
             yield f"{count(left, 'more node')} not shown; --limit 0 shows all."
+
+    def _table(self, paint: Paint, wide: bool, bars: bool) -> Table:
+        """With bars if there is room for them; names are told once at a terminal, else in every row."""
+        table = Table(("NODE", "RESOURCE", *_HEADINGS, *(("",) if bars else ())))
+        groups = [
+            (label_of(book), "red" if book.past else "bold", self._rows(book, wide)) for book in self.shown
+        ]
+        if len(self.books) > 1:
+            groups.append((f"all {count(len(self.books), 'node')}", "bold", self._totals(wide)))
+        for name, colour, rows in groups:
+            for place, row in enumerate(rows):
+                told = name if place == 0 or not paint.colour else ""
+                table.add(Cell(told, colour), row.resource, *cells_of(row, bars))
+        return table
 
     def _rows(self, book: NodeBook, wide: bool) -> list[BookRow]:
         if self.resources:
@@ -109,7 +112,7 @@ class NodeReport:
         yield ""
         table = Table(("RESOURCE", *_HEADINGS, *(("",) if paint.colour else ())))
         for row in self._rows():
-            table.add(row.resource, *cells_of(row, paint))
+            table.add(row.resource, *cells_of(row, paint.colour))
         yield from table.lines(paint, wide=True)
         for name in sorted({holder.resource for holder in self.holders}, key=order_of):
             yield ""
@@ -208,14 +211,14 @@ def _tell_past(past: list[NodeBook], of: int, paint: Paint) -> Iterator[str]:
     yield ""
 
 
-def cells_of(row: BookRow, paint: Paint, alarm: bool = True) -> list[str | Cell]:
-    """The numbers of a row, and the bar if there are colours."""
+def cells_of(row: BookRow, bar: bool) -> list[str | Cell]:
+    """The numbers of a row, and its bar if that is wanted."""
     name = row.resource
-    colour = "red" if alarm and row.free < 0 else ""
+    colour = "red" if row.free < 0 else ""
     amounts = [short_of(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
     cells: list[str | Cell] = [*amounts, Cell(short_of(name, row.free), colour)]
     cells.append(Cell(percent(row.used, row.line), colour))
-    if paint.colour:
+    if bar:
         cells.append(Cell(bar_of(row), BAR))
     return cells
 

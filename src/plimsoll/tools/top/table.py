@@ -18,7 +18,7 @@ from plimsoll.tools.top.books import text_of
 _GAP = "  "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: A last column gets at least this much, however wide the others are.
-_LEAST = 24
+_LEAST = 18
 #: The colour of a bar: each of its marks has its own.
 BAR = "bar"
 

@@ -1,0 +1,190 @@
+"""What people read, kept as files; and how it is laid out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.errors import InputError
+from plimsoll.tools.paint import PLAIN, Paint
+from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.report import Report
+from plimsoll.tools.top.books import BookRow
+from plimsoll.tools.top.node_reports import NodesReport, bar_of
+from plimsoll.tools.top.table import Cell, Table, percent, short_bytes, short_of
+from plimsoll.tools.top.top import VIEWS, top
+from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
+from tests.outputs import FOLDER, check_output
+
+INPUT = FOLDER / "inputs" / "top.yaml"
+
+
+@pytest.fixture(scope="module")
+def picture() -> Picture:
+    return read_picture(Source((str(INPUT),)))
+
+
+def text_of(report: Report, paint: Paint = PLAIN, wide: bool = False) -> str:
+    return "".join(f"{line}\n" for line in report.lines(paint, wide=wide))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view(picture: Picture, view: str) -> None:
+    report = top(picture, view)
+    text = text_of(report)
+    check_output(f"top/{view}.txt", text)
+    check_output(f"top/{view}-wide.txt", text_of(report, wide=True))
+    check_output(f"top/{view}.json", json.dumps(report.as_json(), indent=2) + "\n")
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_a_terminal_has_colours_and_bars(picture: Picture) -> None:
+    wide = text_of(top(picture), Paint(colour=True, width=120))
+    check_output("top/nodes-colour.txt", wide)
+    assert "=" in wide
+    assert "\x1b[34m=" not in text_of(top(picture), Paint(colour=True, width=80))  # no room for bars
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("nodes", "node-b"), ("pods", "train-0"), ("claims", "part"), ("claims", "kept"), ("devices", "node-b")],
+)
+def test_one_of_a_kind(picture: Picture, what: str, name: str) -> None:
+    report = top(picture, what, name=name)
+    check_output(f"top/{what}-{name}.txt", text_of(report))
+    json.dumps(report.as_json())
+
+
+def test_sorting(picture: Picture) -> None:
+    def order(sort: str) -> list[str]:
+        report = top(picture, sort=sort)
+        assert isinstance(report, NodesReport)
+        return [book.name for book in report.books]
+
+    assert order("name") == ["node-a", "node-b", "node-c"]
+    assert order("free") == ["node-a", "node-c", "node-b"]  # past its line comes first, whatever is asked
+    assert order("used") == ["node-a", "node-b", "node-c"]
+    assert order("claims") == ["node-a", "node-b", "node-c"]
+
+
+def test_a_limit_says_what_is_left_out(picture: Picture) -> None:
+    report = top(picture, limit=1)
+    lines = text_of(report).splitlines()
+    assert lines[-1] == "2 more nodes not shown; --limit 0 shows all."
+    assert report.as_json()["notShown"] == 2
+    for view in ("pods", "claims", "devices", "pools", "namespaces"):
+        assert "not shown; --limit 0" in text_of(top(picture, view, limit=1))
+
+
+def test_a_namespace(picture: Picture) -> None:
+    for view in ("pods", "claims", "namespaces", "devices"):
+        text = text_of(top(picture, view, "ml"))
+        assert "ml" in text
+    assert "web" not in text_of(top(picture, "claims", "ml"))
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "message"),
+    [
+        ("nodes", "node-x", "there is no node node-x; did you mean node-"),
+        ("pods", "train", "there is no pod train"),
+        ("pods", "done", "has ended"),
+        ("claims", "parts", "did you mean part"),
+        ("devices", "zzz", "there is no device zzz"),
+        ("pools", "zzz", "there is no pool zzz; there are"),
+        ("namespaces", "mll", "did you mean ml"),
+    ],
+)
+def test_a_name_that_is_not_there(picture: Picture, what: str, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        top(picture, what, name=name)
+
+
+def test_a_resource_that_is_not_there(picture: Picture) -> None:
+    with pytest.raises(InputError, match=r"did you mean memory\?"):
+        top(picture, resources=("memry",))
+    rows = top(picture, resources=("hugepages-1Gi",)).as_json()["totals"]
+    assert [row["resource"] for row in rows] == ["hugepages-1Gi"]
+
+
+def test_an_empty_cluster_says_so() -> None:
+    empty = Picture(Objects())
+    for view in VIEWS:
+        assert "There are no" in text_of(top(empty, view))
+
+
+@pytest.mark.parametrize("name", USECASES)
+def test_what_a_real_scheduler_left(name: str) -> None:
+    """Every view of every observed use case: no line too wide, and the rows add up."""
+    seen = read_picture(Source((str(usecase_dump(name)),)))
+    for view in VIEWS:
+        report = top(seen, view)
+        assert list(report.lines(PLAIN))
+        json.dumps(report.as_json())
+
+
+def test_many_nodes_fit_the_screen() -> None:
+    many = picture_of(big_cluster(60))
+    assert len(text_of(top(many, limit=10)).splitlines()) < 30
+
+
+# -- layout
+
+
+def test_columns_are_laid_out_before_they_are_painted() -> None:
+    table = Table(("NAME", ">SIZE", "REST"))
+    table.add(Cell("a", "red"), "1", "x")
+    table.add("bbb", Cell("100", "bold"), "y")
+    plain = list(table.lines(PLAIN))
+    painted = list(table.lines(Paint(colour=True)))
+    assert plain == ["NAME  SIZE  REST", "a        1  x", "bbb    100  y"]
+    assert [line.replace("\x1b[0m", "") for line in painted][2] == "bbb   \x1b[1m 100  y".replace(
+        "\x1b[1m 100", " \x1b[1m100"
+    )
+
+
+def test_a_list_is_cut_to_the_screen() -> None:
+    table = Table(("NAME", "HOLDERS"))
+    table.add("a", [f"claim-{number}" for number in range(20)])
+    (_, line) = table.lines(Paint(width=40))
+    assert line == "a     claim-0, claim-1, +18 more"
+    (_, line) = table.lines(Paint(width=40), wide=True)
+    assert line.endswith("claim-19")
+
+
+@given(st.integers(-(2**62), 2**62))
+def test_bytes_are_short_and_near(units: int) -> None:
+    text = short_bytes(units)
+    assert len(text) <= 9
+    number = text.rstrip("EPTGMKi")
+    power = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei").index(text.removeprefix(number))
+    told = abs(float(number)) * 1024**power
+    assert told <= abs(units) * (1 + 1e-9)
+    assert told >= abs(units) * 0.9 - 1
+
+
+def test_cores_are_exact() -> None:
+    assert [short_of("cpu", each) for each in (0, 250, 1000, 1234, -1750)] == [
+        "0", "0.25", "1", "1.234", "-1.75",
+    ]  # fmt: skip
+    assert short_of("example.com/gpu", 3) == "3"
+    assert [percent(3, 4), percent(0, 0), percent(1, 0), percent(-1, 4)] == ["75%", "-", "over", "-"]
+
+
+@given(st.tuples(*[st.integers(0, 100)] * 4))
+def test_a_bar_is_always_as_long(parts: tuple[int, int, int, int]) -> None:
+    line, requests, claims, overhead = parts
+    row = BookRow("cpu", line, requests, claims, overhead, line - requests - claims - overhead)
+    bar = bar_of(row)
+    assert len(bar) == 10
+    assert bar == "".join(sorted(bar, key="=#+.".index))
+    if row.used and row.used >= line:
+        assert "." not in bar
+
+
+def test_the_input_is_there() -> None:
+    assert Path(INPUT).exists()
