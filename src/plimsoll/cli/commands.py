@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-
 #: How a program ends whose reader has gone, as others do by SIGPIPE.
 UNREAD = 141
 
