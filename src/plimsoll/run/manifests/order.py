@@ -55,9 +55,9 @@ def has_node(pod: Mapping[str, Any]) -> bool:
 
 def arrange(found: Iterable[Found]) -> list[list[Found]]:
     """Objects in groups, each to come when those before it are there; of two of a name the last counts."""
-    last: dict[tuple[str, str, str, str], Found] = {}
+    last: dict[tuple[str, ...], Found] = {}
     for each in found:
-        last[identity(each.tree)] = each
+        last[identity(each.tree) if each.name else (each.where,)] = each
     groups: dict[int, list[Found]] = {}
     for each in last.values():
         groups.setdefault(rank_of(each.tree), []).append(each)
@@ -69,7 +69,7 @@ def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
     metadata = metadata_of(tree)
     group = str(tree.get("apiVersion", "")).rpartition("/")[0]
     namespace = str(metadata.get("namespace") or "default")
-    return group, str(tree.get("kind", "")), namespace, str(metadata.get("name") or "")
+    return group, str(tree.get("kind", "")), namespace, str(metadata.get("name"))
 
 
 def missing_namespaces(found: Iterable[Found]) -> dict[str, dict[str, str]]:

@@ -36,7 +36,7 @@ def found(kind: str, name: str, namespace: str = "", **rest: Any) -> Found:
     return Found({"apiVersion": "v1", "kind": kind, "metadata": metadata, **rest}, "file", 1, 1)
 
 
-bound = {"spec": {"nodeName": "n"}}
+bound: dict[str, Any] = {"spec": {"nodeName": "n"}}
 objects = st.lists(
     st.builds(
         found,
