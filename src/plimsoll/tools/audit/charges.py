@@ -46,6 +46,7 @@ class Hole:
     mirrored: int  #: what the containers that use it request
     sure: bool
     why: str
+    priced: bool = False  #: there is a mapping; only nobody wrote down what it charges
 
     @property
     def missing(self) -> int:
@@ -92,7 +93,7 @@ def _find_holes(facts: Facts) -> Iterator[Hole]:
 
 def _uncounted(facts: Facts, users: list[Charged]) -> Iterator[Hole]:
     """What one claim takes and nobody counts; `users` are the pods that use it."""
-    claim, first = users[0].claim, users[0].pod
+    claim, pods = users[0].claim, tuple(user.pod for user in users)
     taken: dict[str, tuple[Quantity, bool, str]] = {}
     for result in results_of(claim):
         device = facts.device(DeviceId.of(result))
@@ -104,16 +105,8 @@ def _uncounted(facts: Facts, users: list[Charged]) -> Iterator[Hole]:
         whole = unit_of(resource, amount)
         asked = sum(requested_beside(user.pod, claim.metadata.name, resource) for user in users)
         if resource not in counted and whole > asked:
-            yield Hole(
-                first.spec.node_name,
-                claim,
-                tuple(user.pod for user in users),
-                resource,
-                whole,
-                asked,
-                sure,
-                why,
-            )
+            priced = any(isinstance(u.priced, Bill) and resource in u.priced.charge.resources for u in users)
+            yield Hole(pods[0].spec.node_name, claim, pods, resource, whole, asked, sure, why, priced)
 
 
 def _resources(user: Charged) -> set[str]:

@@ -21,8 +21,11 @@ class Listing:
     checks: tuple[Check, ...]
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        rows = [("ID", "NAME", "SEVERITY", "A FINDING MEANS")]
-        rows += [(each.id, each.name, each.severity.value, each.title) for each in self.checks]
+        rows = [("ID", "SEVERITY", "NAME", "A FINDING MEANS")]
+        for each in self.checks:
+            first, *more = wrap(each.title, 200 if wide else 48)
+            rows.append((each.id, each.severity.value, each.name, first))
+            rows += [("", "", "", line) for line in more]
         heading, *rest = lay_out(rows)
         yield paint.bold(heading)
         yield from rest
@@ -39,7 +42,8 @@ class Explanation:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         check = self.check
-        yield paint.bold(f"{check.id} {check.name}") + f" ({check.severity.value}): {check.title}"
+        yield paint.bold(f"{check.id} {check.name}") + f" ({check.severity.value})"
+        yield from _paragraph(f"A finding means: {check.title}.")
         yield ""
         yield from _paragraph(check.explanation)
         yield ""

@@ -149,7 +149,9 @@ def find_claims_not_counted(facts: Facts) -> Iterator[Trouble]:
             f"{verb} {hole.resource} {taken} of node {hole.node}, charges nothing, "
             f"and its pods request {asked}",
             (
-                f"the device goes by {hole.why} and has no mapping to {hole.resource}",
+                "what its mapping charges is not recorded with the pod (PLM005)"
+                if hole.priced
+                else f"the device goes by {hole.why} and has no mapping to {hole.resource}",
                 *(f"used by Pod/{name_of(pod)}" for pod in hole.pods[:3]),
             ),
             key=hole.resource,

@@ -1,0 +1,189 @@
+"""Small clusters to audit: trees as kubectl writes them, with everything that is not said left well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plimsoll.tools.audit import AuditReport, Finding, audit, choose_checks
+from plimsoll.tools.picture import Picture
+from tests.dumps import picture_of
+
+Tree = dict[str, Any]
+V1 = "resource.k8s.io/v1"
+MADE = "2026-11-15T00:00:00Z"
+#: An hour later.
+NOW = 1_794_704_400.0
+DRIVER = "gpu.example.com"
+
+
+def thing(version: str, kind: str, name: str, namespace: str = "", **body: Any) -> Tree:
+    metadata: Tree = {"name": name, "uid": f"{kind.lower()}-{name}", "creationTimestamp": MADE}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+def node(name: str = "n1", cpu: str = "8", capacity: str = "", **more: str) -> Tree:
+    line = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more}
+    status = {"allocatable": line, "capacity": {**line, "cpu": capacity or cpu}}
+    return thing("v1", "Node", name, status=status)
+
+
+def device_class(name: str = "any", driver: str = DRIVER, **annotations: str) -> Tree:
+    selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}] if driver else []
+    tree = thing(V1, "DeviceClass", name, spec={"selectors": selectors} if selectors else {})
+    if annotations:
+        tree["metadata"]["annotations"] = annotations
+    return tree
+
+
+def device(name: str = "d0", **body: Any) -> Tree:
+    return {"name": name, **body}
+
+
+def cpus(amount: int = 8, driver: str = "dra.cpu", form: str = "1.36", **body: Any) -> Tree:
+    """A device of so many CPUs that are shared out."""
+    key = f"{driver}/cpu"
+    tree = device("cpus", allowMultipleAllocations=True, capacity={key: {"value": str(amount)}}, **body)
+    if form == "1.36":
+        tree["nodeAllocatableResourceMappings"] = {"cpu": {"capacityKey": key, "allocationMultiplier": "1"}}
+    elif form == "1.37":
+        mapping = {"capacityKey": key, "capacityMultiplier": "1"}
+        tree["nodeAllocatableResources"] = {"cpu": {"mapping": mapping}}
+    return tree
+
+
+def slice_of(
+    *devices: Tree,
+    driver: str = DRIVER,
+    pool: str = "n1",
+    on: str = "n1",
+    generation: int = 1,
+    count: int = 1,
+    name: str = "",
+    counters: list[Tree] | None = None,
+) -> Tree:
+    spec: Tree = {
+        "driver": driver,
+        "nodeName": on,
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+    }
+    if counters is not None:
+        spec["sharedCounters"] = counters
+    else:
+        spec["devices"] = list(devices)
+    return thing(V1, "ResourceSlice", name or f"{driver}-{pool}-{generation}", spec=spec)
+
+
+def result(device: str = "d0", driver: str = DRIVER, pool: str = "n1", **body: Any) -> Tree:
+    return {"request": "r", "driver": driver, "pool": pool, "device": device, **body}
+
+
+def share(amount: str, id: str = "s", driver: str = "dra.cpu", device: str = "cpus", **body: Any) -> Tree:
+    return result(device, driver, shareID=id, consumedCapacity={f"{driver}/cpu": amount}, **body)
+
+
+def claim(
+    name: str = "c",
+    *results: Tree,
+    pods: Iterable[str] = ("p",),
+    on: str = "n1",
+    owner: str = "",
+    klass: str = "any",
+    status: Tree | None = None,
+) -> Tree:
+    """An allocated claim that is reserved for these pods; without results it is not allocated."""
+    exactly = {"allocationMode": "ExactCount", "count": max(1, len(results)), "deviceClassName": klass}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    tree = thing(V1, "ResourceClaim", name, "work", spec=spec, status={})
+    if owner:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"pod-{owner}"}
+        tree["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+    if results:
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}]
+        tree["status"] = {
+            "allocation": {
+                "devices": {"results": list(results)},
+                "nodeSelector": {"nodeSelectorTerms": terms},
+                "allocationTimestamp": MADE,
+            },
+            "reservedFor": [{"resource": "pods", "name": pod, "uid": f"pod-{pod}"} for pod in pods],
+        }
+    tree["status"] |= status or {}
+    return tree
+
+
+def pod(
+    name: str = "p",
+    cpu: str = "1",
+    *,
+    claims: Iterable[str] = (),
+    on: str = "n1",
+    phase: str = "Running",
+    charges: Tree | None = None,
+    template: str = "",
+    **spec: Any,
+) -> Tree:
+    """A pod; `charges` are claim -> resource -> amount, as 1.36 records them."""
+    resources: Tree = {"requests": {"cpu": cpu}} if cpu else {}
+    references: list[Tree] = [{"name": each, "resourceClaimName": each} for each in claims]
+    status: Tree = {"phase": phase}
+    if template:
+        references.append({"name": "made", "resourceClaimTemplateName": template})
+    if references:
+        resources["claims"] = [{"name": each["name"]} for each in references]
+        spec["resourceClaims"] = references
+    if charges:
+        status["nodeAllocatableResourceClaimStatuses"] = [
+            {"resourceClaimName": each, "containers": ["main"], "resources": amounts}
+            for each, amounts in charges.items()
+        ]
+    whole = {"containers": [{"name": "main", "image": "pause", "resources": resources}], **spec}
+    if on:
+        whole["nodeName"] = on
+    return thing("v1", "Pod", name, "work", spec=whole, status=status)
+
+
+def picture(trees: Iterable[Tree], live: bool = True) -> Picture:
+    """A picture of these objects; of a live cluster nothing is missing, it just has no more."""
+    made = picture_of(trees)
+    if live:
+        made.objects.gaps.clear()
+    return made
+
+
+def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
+    return audit(picture(trees, live), now=now, live=live)
+
+
+def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[Finding]:
+    """What one check finds."""
+    report = audit(picture(trees, live), checks=choose_checks([check]), now=now, live=live)
+    assert not report.skipped
+    return list(report.findings)
+
+
+def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> Finding:
+    """The one thing that a check finds."""
+    (finding,) = found(check, *trees, live=live, now=now)
+    return finding
+
+
+def well() -> list[Tree]:
+    """A cluster with nothing to find: CPUs and a GPU by claims, charged and reserved."""
+    return [
+        node(),
+        device_class("cpu", "dra.cpu"),
+        device_class(),
+        slice_of(cpus(8, attributes=numa(0)), driver="dra.cpu"),
+        slice_of(device("d0", attributes=numa(0)), device("d1", attributes=numa(1))),
+        claim("c", share("4"), klass="cpu"),
+        claim("g", result("d0")),
+        pod("p", claims=("c", "g"), charges={"c": {"cpu": "4"}}),
+        pod("plain", "2"),
+    ]
+
+
+def numa(number: int) -> Tree:
+    return {"resource.kubernetes.io/numaNode": {"int": number}}

@@ -1,0 +1,195 @@
+"""Checks of claims and pods: reservations, leftovers, pods without their claims, limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.tools.audit import Severity
+from tests.unit.tools.audit.build import (
+    NOW,
+    V1,
+    Tree,
+    claim,
+    found,
+    node,
+    only,
+    pod,
+    result,
+    thing,
+    well,
+)
+
+DELETED = "2026-11-15T00:30:00Z"
+
+
+# -- reservations
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ([pod("other")], "does not exist"),
+        ([pod("p", phase="Succeeded")], "has ended (Succeeded)"),
+    ],
+)
+def test_a_reservation_for_nobody(pods: list[Tree], why: str) -> None:
+    finding = only("PLM040", claim("c", result()), *pods)
+    assert finding.message == "is reserved for 1 pod that is no more, and holds 1 device"
+    assert finding.evidence == (f"Pod/work/p (pod-p): {why}",)
+
+
+def test_a_reservation_for_a_pod_that_was_replaced() -> None:
+    tree = pod("p", claims="c")
+    tree["metadata"]["uid"] = "another"
+    assert "was replaced by one with UID another" in only("PLM040", claim("c", result()), tree).evidence[0]
+
+
+def test_a_reservation_for_a_pod_deleted_before_it_had_a_node() -> None:
+    tree = pod("p", claims="c", on="", phase="Pending")
+    tree["metadata"]["deletionTimestamp"] = DELETED
+    assert "was deleted before it had a node" in only("PLM040", claim("c", result()), tree).evidence[0]
+
+
+def test_reservations_that_hold() -> None:
+    assert found("PLM040", *well()) == []
+    group = claim("c", result(), pods=())
+    group["status"]["reservedFor"] = [{"apiGroup": "x", "resource": "podgroups", "name": "g", "uid": "1"}]
+    assert found("PLM040", group, pod()) == []
+
+
+def test_a_dump_without_pods_tells_nothing_of_reservations() -> None:
+    with pytest.raises(AssertionError):  # the check is not made at all
+        found("PLM040", node(), claim("c", result()), live=False)
+
+
+# -- leftovers
+
+
+def test_a_claim_whose_pod_is_gone() -> None:
+    finding = only("PLM041", claim("c", result(), pods=(), owner="p"), pod("other"))
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "was made for pod p, which is gone and holds 1 device"
+    assert finding.fix == "kubectl delete resourceclaim -n work c"
+    empty = only("PLM041", claim("c", owner="p"), pod("other"))
+    assert empty.severity is Severity.INFO
+
+
+def test_a_claim_whose_pod_has_ended() -> None:
+    tree = claim("c", result(), pods=(), owner="p")
+    assert "which has ended" in only("PLM041", tree, pod("p", phase="Failed")).message
+
+
+def test_a_claim_that_is_allocated_for_nobody() -> None:
+    finding = only("PLM041", claim("c", result(), pods=()), pod("other"))
+    assert finding.severity is Severity.INFO
+    assert "though no pod uses it" in finding.message
+    fresh = NOW - 3600 + 60  # a minute after it was allocated
+    assert found("PLM041", claim("c", result(), pods=()), pod("other"), now=fresh) == []
+
+
+def test_claims_that_are_in_use() -> None:
+    assert found("PLM041", *well()) == []
+    assert found("PLM041", claim("c", owner="p"), pod("p", on="", phase="Pending")) == []
+    assert found("PLM041", claim("c", result(), pods=()), pod("p", claims="c", on="")) == []
+
+
+def test_a_claim_that_does_not_go() -> None:
+    tree = claim("c", result(), pods=())
+    tree["metadata"] |= {
+        "deletionTimestamp": DELETED,
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    }
+    finding = only("PLM042", tree, pod("other"))
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "is being deleted for 30 minutes and holds 1 device"
+    assert found("PLM042", tree, pod("other"), now=NOW - 1800 + 60) == []
+    assert found("PLM041", tree, pod("other")) == []
+
+
+def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
+    tree = claim("c", result())
+    tree["metadata"] |= {"deletionTimestamp": DELETED}
+    finding = only("PLM042", tree, pod("p", claims="c"))
+    assert finding.severity is Severity.INFO
+    assert finding.fix == "delete the pod first: kubectl delete pod -n work p"
+
+
+# -- pods without their claims
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ([], "runs with claim c, which does not exist"),
+        ([claim("c")], "is bound, but its claim c is not allocated"),
+        (
+            [claim("c", result(), pods=("q", "r"))],
+            "is bound, but its claim c is not reserved for it (2 others in reservedFor)",
+        ),
+    ],
+)
+def test_a_pod_without_its_claim(claims: list[Tree], told: str) -> None:
+    finding = only("PLM044", node(), pod("p", claims="c"), *claims)
+    assert finding.message == told
+    assert finding.severity is Severity.ERROR
+
+
+def test_a_pod_whose_claim_was_never_made() -> None:
+    finding = only("PLM044", node(), pod("p", template="t"))
+    assert finding.message == "has no claim for made: none was made from its template"
+
+
+def test_a_pod_with_the_claim_of_another() -> None:
+    tree = pod("p", template="t")
+    tree["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "c"}]
+    theirs = claim("c", result(), owner="q")
+    assert only("PLM044", tree, theirs).message == "uses claim c, which was made for another pod"
+    assert found("PLM044", tree, claim("c", result(), owner="p")) == []
+
+
+def test_a_pod_that_was_bound_a_moment_ago_is_left_alone() -> None:
+    tree = pod("p", claims="c")
+    since = "2026-11-15T00:59:50Z"
+    tree["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": since}]
+    assert found("PLM044", tree, claim("c")) == []
+    assert len(found("PLM044", tree, claim("c"), now=NOW + 60)) == 1
+
+
+def test_pods_that_wait_are_not_broken() -> None:
+    assert found("PLM044", pod("p", claims="c", on="", phase="Pending")) == []
+    assert found("PLM044", *well()) == []
+
+
+def test_a_pod_on_another_node_than_its_devices() -> None:
+    trees = [node("n1"), node("n2"), claim("c", result(), on="n2"), pod("p", claims="c", on="n1")]
+    finding = only("PLM045", *trees)
+    assert finding.message == "runs on n1, but claim c is allocated for n2"
+    assert found("PLM045", *well()) == []
+
+
+# -- limits
+
+
+def test_a_claim_of_many_pods() -> None:
+    full = only("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(256)]))
+    assert full.severity is Severity.WARNING
+    assert full.message == "is reserved for 256 of at most 256 pods"
+    near = only("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
+    assert near.severity is Severity.INFO
+    assert near.evidence == ("16 are left",)
+    assert found("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
+
+
+def test_a_template_for_more_devices_than_a_claim_can_have() -> None:
+    request = {
+        "name": "r",
+        "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 64},
+    }
+    template = thing(
+        V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {"devices": {"requests": [request]}}}
+    )
+    finding = only("PLM046", template)
+    assert finding.subject == "ResourceClaimTemplate/work/t"
+    assert "asks for 64 devices, and a claim can have 32" in finding.message
+    request["exactly"]["count"] = 32  # type: ignore[index]
+    assert found("PLM046", template) == []

@@ -1,0 +1,211 @@
+"""Checks of devices: allocated twice, overdrawn, gone, tainted; pools and slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.tools.audit import Severity
+from tests.unit.tools.audit.build import (
+    V1,
+    Tree,
+    claim,
+    cpus,
+    device,
+    found,
+    node,
+    only,
+    pod,
+    result,
+    share,
+    slice_of,
+    thing,
+    well,
+)
+
+CPUS = slice_of(cpus(8), driver="dra.cpu")
+
+
+# -- twice
+
+
+def test_one_device_in_two_claims() -> None:
+    finding = only("PLM020", claim("c", result()), claim("d", result(), pods="q"), pod("p", claims="c"))
+    assert finding.subject == "Device/gpu.example.com/n1/d0"
+    assert finding.message == "is allocated as a whole 2 times, to 2 claims"
+    assert finding.evidence == (
+        "ResourceClaim/work/c, request r, used by p on n1",
+        "ResourceClaim/work/d, request r, used by no pod",
+    )
+    assert "kubectl describe resourceclaim -n work d" in finding.fix
+
+
+def test_one_device_twice_in_one_claim() -> None:
+    assert only("PLM020", claim("c", result(), result())).message.endswith("2 times, to 1 claim")
+
+
+def test_a_whole_device_and_a_share_of_it() -> None:
+    finding = only("PLM020", claim("c", result("cpus", "dra.cpu")), claim("d", share("2")))
+    assert finding.message == "is allocated as a whole, and 1 share of it as well, to 2 claims"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [result(adminAccess=True), result("d1"), result(driver="x.example.com"), result(pool="n2")],
+    ids=["admin access", "other device", "other driver", "other pool"],
+)
+def test_not_twice(other: Tree) -> None:
+    assert found("PLM020", claim("c", result()), claim("d", other)) == []
+
+
+def test_one_share_in_two_claims() -> None:
+    finding = only("PLM021", claim("c", share("1", "s")), claim("d", share("1", "s")))
+    assert finding.message == "share s is allocated 2 times"
+    assert found("PLM021", claim("c", share("1", "s")), claim("d", share("1", "t"))) == []
+
+
+# -- overdrawn
+
+
+def partitions(whole: str) -> list[Tree]:
+    draws = [{"counterSet": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    half = [device(name, consumesCounters=draws) for name in ("h0", "h1")]
+    counters = [{"name": "card", "counters": {"memory": {"value": whole}}}]
+    return [slice_of(*half, count=2, name="a"), slice_of(count=2, name="b", counters=counters)]
+
+
+def test_partitions_that_draw_more_than_there_is() -> None:
+    claims = [claim("c", result("h0")), claim("d", result("h1"))]
+    finding = only("PLM022", *partitions("60Gi"), *claims)
+    assert finding.subject == "Pool/gpu.example.com/n1"
+    assert finding.message == "counter card/memory: 80Gi drawn of 60Gi, 20Gi too much"
+    assert found("PLM022", *partitions("80Gi"), *claims) == []
+    assert found("PLM022", *partitions("60Gi"), claims[0]) == []
+    assert found("PLM022", *partitions("60Gi"), claims[0], claim("d", result("h1", adminAccess=True))) == []
+
+
+def test_shares_that_consume_more_than_there_is() -> None:
+    finding = only("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("3", "t")))
+    assert finding.message == "capacity dra.cpu/cpu: 9 consumed of 8, 1 too much"
+    assert finding.evidence[0] == "ResourceClaim/work/c consumes 6"
+    assert found("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("2", "t"))) == []
+
+
+def policed(policy: Tree) -> Tree:
+    return slice_of(
+        device(
+            "cpus",
+            allowMultipleAllocations=True,
+            capacity={"dra.cpu/cpu": {"value": "8", "requestPolicy": policy}},
+        ),
+        driver="dra.cpu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "amount", "told"),
+    [
+        ({"default": "2", "validRange": {"min": "2", "step": "2"}}, "3", "not a whole number of steps of 2"),
+        ({"default": "2", "validRange": {"min": "2", "max": "4"}}, "5", "at most 4 is allowed"),
+        ({"default": "2", "validValues": ["2", "4"]}, "3", "not a valid value; the largest is 4"),
+    ],
+)
+def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, told: str) -> None:
+    assert only("PLM024", policed(policy), claim("c", share(amount))).message.endswith(told)
+    assert found("PLM024", policed(policy), claim("c", share("4"))) == []
+
+
+def test_a_capacity_that_is_not_there() -> None:
+    finding = only("PLM024", slice_of(device("cpus"), driver="dra.cpu"), claim("c", share("4")))
+    assert "which device cpus has not" in finding.message
+
+
+# -- gone and tainted
+
+
+@pytest.mark.parametrize(
+    ("slices", "why"),
+    [
+        ([slice_of(device("d1"))], "the pool has 1 device, and not this one"),
+        ([slice_of(device("d0"), driver="x.example.com")], "driver gpu.example.com publishes nothing at all"),
+        ([slice_of(device("d0"), pool="n2")], "driver gpu.example.com has no pool n1"),
+        (
+            [slice_of(device("d0"), generation=1), slice_of(device("d1"), generation=2)],
+            "only slice gpu.example.com-n1-1 of generation 1 has it; the pool is at 2",
+        ),
+    ],
+    ids=["device", "driver", "pool", "generation"],
+)
+def test_a_device_that_is_gone(slices: list[Tree], why: str) -> None:
+    finding = only("PLM025", *slices, claim("c", result()), pod("p", claims="c"))
+    assert finding.message == "holds 1 device that no slice publishes: d0"
+    assert finding.evidence == (f"gpu.example.com/n1/d0: {why}", "used by Pod/work/p on n1")
+
+
+def test_a_device_that_is_there() -> None:
+    assert found("PLM025", slice_of(device("d0")), claim("c", result())) == []
+
+
+def rule(effect: str = "NoExecute", **selector: str) -> Tree:
+    spec = {"deviceSelector": selector, "taint": {"key": "broken", "effect": effect}}
+    return thing(V1, "DeviceTaintRule", "r", spec=spec)
+
+
+def test_a_tainted_device_in_use() -> None:
+    tainted = device("d0", taints=[{"key": "broken", "value": "yes", "effect": "NoExecute"}])
+    finding = only("PLM026", slice_of(tainted), claim("c", result()), pod("p", claims="c"))
+    assert finding.message == (
+        "holds device d0, which is tainted broken=yes:NoExecute, and does not tolerate it"
+    )
+    assert finding.evidence[-1] == "Pod/work/p will be evicted"
+
+
+def test_a_device_tainted_by_a_rule() -> None:
+    finding = only("PLM026", slice_of(device("d0")), claim("c", result()), rule(driver="gpu.example.com"))
+    assert "the taint comes from DeviceTaintRule/r" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("more", "body"),
+    [
+        (rule(driver="x.example.com"), {}),
+        (rule("NoSchedule", driver="gpu.example.com"), {}),
+        (rule(device="d0"), {"tolerations": [{"key": "broken", "operator": "Exists"}]}),
+    ],
+    ids=["other driver", "NoSchedule", "tolerated"],
+)
+def test_not_tainted(more: Tree, body: dict[str, Any]) -> None:
+    assert found("PLM026", slice_of(device("d0")), claim("c", result(**body)), more) == []
+
+
+# -- pools
+
+
+def test_a_pool_with_missing_slices() -> None:
+    finding = only("PLM027", slice_of(device("d0"), count=2))
+    assert finding.message == "has 1 of 2 slices of generation 1: no device of it is handed out"
+    assert finding.severity is Severity.WARNING
+    assert found("PLM027", *partitions("80Gi")) == []
+
+
+def test_a_pool_that_contradicts_itself() -> None:
+    pieces = [slice_of(device("d0"), count=2, name="a"), slice_of(device("d0"), count=2, name="b")]
+    finding = only("PLM027", *pieces)
+    assert finding.severity is Severity.ERROR
+    assert "device d0 is there 2 times" in finding.message
+
+
+def test_a_device_that_draws_on_nothing() -> None:
+    draws = [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]
+    finding = only("PLM027", slice_of(device("d0", consumesCounters=draws)))
+    assert "draws on card/memory, which is no counter" in finding.message
+
+
+def test_slices_left_behind() -> None:
+    old = slice_of(device("d0"), generation=1)
+    finding = only("PLM028", node(), old, slice_of(device("d0"), generation=2))
+    assert finding.fix == "kubectl delete resourceslice gpu.example.com-n1-1"
+    gone = only("PLM028", node(), slice_of(device("d0"), pool="n2", on="n2"))
+    assert gone.message == "is of node n2, which does not exist"
+    assert found("PLM028", *well()) == []

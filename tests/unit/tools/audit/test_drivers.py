@@ -1,0 +1,164 @@
+"""Checks of mappings: missing, clashing, unknown, mixed."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.tools.audit import Severity
+from tests.unit.tools.audit.build import (
+    Tree,
+    claim,
+    cpus,
+    device,
+    device_class,
+    found,
+    node,
+    only,
+    pod,
+    result,
+    slice_of,
+    well,
+)
+
+OTHER = "nic.example.com"
+
+
+def mapped(name: str, amount: str) -> Tree:
+    return device(name, nodeAllocatableResourceMappings={"cpu": {"allocationMultiplier": amount}})
+
+
+def test_a_cpu_driver_without_mappings() -> None:
+    finding = only("PLM010", slice_of(cpus(form="none"), driver="dra.cpu"))
+    assert finding.severity is Severity.WARNING
+    assert finding.subject == "Driver/dra.cpu"
+    assert finding.message.startswith("hands out cpu of nodes (capacity dra.cpu/cpu)")
+    assert finding.evidence == ("1 device, such as dra.cpu/n1/cpus",)
+
+
+def test_cpus_one_by_one_without_mappings() -> None:
+    single = device("cpu0", attributes={"dra.cpu/cpuID": {"int": 0}})
+    assert "attribute dra.cpu/cpuID" in only("PLM010", slice_of(single, driver="dra.cpu")).message
+
+
+def test_of_another_driver_names_are_a_hint() -> None:
+    finding = only("PLM010", slice_of(cpus(driver=OTHER, form="none"), driver=OTHER))
+    assert finding.severity is Severity.INFO
+    assert finding.message.startswith("seems to hand out cpu")
+
+
+def test_huge_pages_are_known_by_their_capacity() -> None:
+    pages = device("h", capacity={"x.example.com/hugepages-2Mi": {"value": "1Gi"}})
+    assert only("PLM010", slice_of(pages)).key == "hugepages-2Mi"
+
+
+@pytest.mark.parametrize("form", ["1.36", "1.37"])
+def test_mappings_are_seen_in_every_form(form: str) -> None:
+    assert found("PLM010", slice_of(cpus(form=form), driver="dra.cpu")) == []
+
+
+# -- names
+
+
+def test_two_drivers_with_one_name_and_other_mappings() -> None:
+    finding = only("PLM011", slice_of(mapped("d0", "1")), slice_of(mapped("d0", "2"), driver=OTHER))
+    assert finding.subject == "Driver/gpu.example.com"
+    assert finding.key == OTHER
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        slice_of(mapped("d1", "2"), driver=OTHER),
+        slice_of(mapped("d0", "2"), driver=OTHER, pool="n2", on="n2"),
+        slice_of(mapped("d0", "1"), driver=OTHER),
+    ],
+    ids=["other device", "other pool", "same mapping"],
+)
+def test_no_clash(other: Tree) -> None:
+    assert found("PLM011", slice_of(mapped("d0", "1")), other) == []
+
+
+def test_1_37_tells_drivers_apart() -> None:
+    one, other = cpus(form="1.37", driver="a.example.com"), cpus(form="1.37", driver="b.example.com")
+    assert (
+        found("PLM011", slice_of(one, driver="a.example.com"), slice_of(other, driver="b.example.com")) == []
+    )
+
+
+def clash(charged: str) -> list[Tree]:
+    return [
+        node(),
+        device_class(),
+        slice_of(mapped("d0", "1")),
+        slice_of(mapped("d0", "2"), driver=OTHER),
+        claim("c", result("d0")),
+        pod("p", claims="c", charges={"c": {"cpu": charged}}),
+    ]
+
+
+def test_a_charge_by_the_other_drivers_mapping() -> None:
+    finding = only("PLM012", *clash("2"))
+    assert finding.severity is Severity.ERROR
+    assert finding.message == (
+        "claim c is charged cpu 2, as a device of nic.example.com would be; its own charges cpu 1"
+    )
+    assert found("PLM006", *clash("2")) == []
+
+
+def test_a_charge_that_is_right_or_merely_old() -> None:
+    assert found("PLM012", *clash("1")) == []
+    assert found("PLM012", *clash("3")) == []
+    assert len(found("PLM006", *clash("3"))) == 1
+
+
+# -- keys and resources
+
+
+def test_a_capacity_that_the_device_does_not_have() -> None:
+    odd = device("d0", nodeAllocatableResourceMappings={"cpu": {"capacityKey": "x/cores"}})
+    finding = only("PLM013", slice_of(odd))
+    assert finding.message == "cpu is charged by capacity x/cores, which the devices do not have"
+    assert found("PLM013", *well()) == []
+
+
+def test_a_capacity_in_the_annotation_of_a_class() -> None:
+    words = '{"nodeAllocatableResourceMappings":{"cpu":{"capacityKey":"x/cores"}}}'
+    klass = device_class()
+    klass["metadata"]["annotations"] = {"plimsoll.dev/node-allocatable": words}
+    finding = only("PLM013", klass, slice_of(device("d0")), claim("c", result("d0")))
+    assert finding.subject == "DeviceClass/any"
+
+
+def test_a_resource_that_is_not_counted() -> None:
+    odd = device("d0", nodeAllocatableResourceMappings={"foo": {"allocationMultiplier": "1"}})
+    assert "foo, which nodes are not booked in" in only("PLM015", node(), slice_of(odd)).message
+
+
+def test_a_resource_that_the_node_has_not() -> None:
+    pages = device("d0", nodeAllocatableResourceMappings={"hugepages-1Gi": {"allocationMultiplier": "1Gi"}})
+    finding = only("PLM015", node(), slice_of(pages))
+    assert "of which their nodes have nothing" in finding.message
+    assert found("PLM015", node(**{"hugepages-1Gi": "4Gi"}), slice_of(pages)) == []
+
+
+# -- forms
+
+
+def test_forms_side_by_side() -> None:
+    one = slice_of(cpus(driver="a.example.com"), driver="a.example.com")
+    other = slice_of(cpus(driver="b.example.com", form="1.37"), driver="b.example.com")
+    assert [each.subject for each in found("PLM014", one, other)] == [
+        "Driver/a.example.com",
+        "Driver/b.example.com",
+    ]
+    assert found("PLM014", one) == []
+
+
+def test_a_form_that_the_pods_do_not_use() -> None:
+    finding = only(
+        "PLM014",
+        node(),
+        slice_of(cpus(form="1.37"), driver="dra.cpu"),
+        pod("p", claims="c", charges={"c": {"cpu": "4"}}),
+    )
+    assert "pods are charged in that of 1.36" in finding.message

@@ -1,0 +1,240 @@
+"""The answer in its forms: lines, JSON, SARIF, JUnit, and what a baseline makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from plimsoll.errors import InputError
+from plimsoll.tools.audit import CHECKS, AuditReport, Finding, Severity, choose_checks, find_check
+from plimsoll.tools.audit.baseline import read_baseline
+from plimsoll.tools.audit.junit import as_junit
+from plimsoll.tools.audit.report import Skipped
+from plimsoll.tools.audit.sarif import as_sarif
+from plimsoll.tools.audit.words import Explanation, Listing
+from plimsoll.tools.paint import PLAIN, Paint
+from tests.unit.tools.audit.build import node, pod, report_on, well
+
+
+def finding(id: str = "PLM001", subject: str = "Node/n1", **body: Any) -> Finding:
+    check = find_check(id)
+    given = {"severity": check.severity, "message": "cpu: 9 of 8", "evidence": ("a", "b"), "fix": "do"}
+    return Finding(id, check.name, subject=subject, **{**given, **body})
+
+
+def report(*findings: Finding, **body: Any) -> AuditReport:
+    return AuditReport(tuple(findings), CHECKS, **body)
+
+
+MANY = report(
+    *(finding(subject=f"Node/n{number:04d}") for number in range(5000)),
+    finding("PLM050", "Pod/work/p"),
+    finding("PLM006", "Pod/team/p", key="c"),
+    origin="dump.yaml",
+    size={"node": 5000, "pod": 2},
+)
+
+
+# -- lines
+
+
+def test_many_findings_fit_one_screen() -> None:
+    lines = list(MANY.lines(PLAIN))
+    assert len(lines) < 40
+    assert lines[0] == "5000 errors, 1 warning, 1 info"
+    assert any("4996 more of Node: -o wide shows them" in line for line in lines)
+    assert max(map(len, lines)) <= 100
+    assert sum("Node/n" in line for line in MANY.lines(PLAIN, wide=True)) == 5000
+
+
+def test_nothing_found() -> None:
+    assert next(iter(report().lines(PLAIN))) == "Nothing found: all is well."
+
+
+def test_colours_do_not_change_the_text() -> None:
+    painted = "\n".join(MANY.lines(Paint(colour=True)))
+    assert re.sub("\x1b\\[[0-9]+m", "", painted) == "\n".join(MANY.lines(PLAIN))
+    assert "\x1b[31m" in painted
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    odd = finding(subject="Node/n1", message="\x1b[2Jgone\n", evidence=("\x07bell",), fix="\x1bx")
+    text = "\n".join(report(odd).lines(PLAIN, wide=True))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_what_was_not_checked_is_told() -> None:
+    skipped = (Skipped("PLM010", "mapping-missing", "there are no resourceslices in what was read"),)
+    lines = list(report(skipped=skipped).lines(PLAIN))
+    assert lines[-1] == "1 check not made: there are no resourceslices in what was read"
+
+
+# -- which findings
+
+
+def test_the_worst_come_first_and_the_order_is_stable() -> None:
+    trees = [node("b", pods="0"), node("a", pods="0"), pod("p", on="b"), pod("q", on="a"), *well()[1:3]]
+    one, other = report_on(*trees), report_on(*reversed(trees))
+    assert one.as_json()["findings"] == other.as_json()["findings"]
+    ranks = [each.severity.rank for each in one.findings]
+    assert ranks == sorted(ranks)
+
+
+def test_severities() -> None:
+    assert MANY.fails(Severity.ERROR)
+    assert not report(finding("PLM006")).fails(Severity.WARNING)
+    assert report(finding("PLM006")).fails(Severity.INFO)
+    assert not MANY.fails(None)
+
+
+def test_one_namespace() -> None:
+    assert [each.subject for each in MANY.within("team").findings] == ["Pod/team/p"]
+
+
+def test_checks_by_id_and_name() -> None:
+    assert [check.id for check in choose_checks(["plm001", "numa-split"])] == ["PLM001", "PLM050"]
+    assert len(choose_checks(skip=["PLM001"])) == len(CHECKS) - 1
+    with pytest.raises(InputError, match="there is no check PLM999; plimsoll audit --list"):
+        choose_checks(["PLM999"])
+
+
+def test_ids_and_names_are_unique_and_every_check_explains_itself() -> None:
+    assert len({check.id for check in CHECKS}) == len({check.name for check in CHECKS}) == len(CHECKS)
+    assert [check.id for check in CHECKS] == sorted(check.id for check in CHECKS)
+    for check in CHECKS:
+        assert len(check.explanation) > 100
+        assert check.fix
+        assert len(check.title) < 90
+        assert max(map(len, Explanation(check).lines(PLAIN))) <= 110
+    assert max(map(len, Listing(CHECKS).lines(PLAIN))) <= 100
+    assert len(list(Listing(CHECKS).lines(PLAIN, wide=True))) == len(CHECKS) + 1
+
+
+# -- baseline
+
+
+def test_only_what_is_new_counts(tmp_path: Path) -> None:
+    path = tmp_path / "known.json"
+    old = report(finding(), finding("PLM050", "Pod/work/p"))
+    path.write_text(json.dumps(old.as_json()))
+    now = report(finding(message="cpu: 10 of 8"), finding(subject="Node/n2"), finding(key="memory"))
+    new = now.beyond(read_baseline(path))
+    assert [each.identity[1:] for each in new.findings] == [("Node/n2", ""), ("Node/n1", "memory")]
+    assert len(new.known) == 1
+    assert "1 finding of the baseline not shown." in list(new.lines(PLAIN))
+    assert old.beyond(read_baseline(path)).fails(Severity.INFO) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "has no findings"),
+        ('{"findings": [1]}', r"findings\[0\]: must have id, subject and key"),
+        ('{"findings": [{"id": "PLM001"}]}', r"findings\[0\]: must have"),
+    ],
+)
+def test_a_baseline_that_is_none(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "known.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_baseline(path)
+    with pytest.raises(InputError, match="No such file"):
+        read_baseline(tmp_path / "none.json")
+
+
+# -- SARIF
+
+
+def check_sarif(tree: dict[str, Any]) -> None:
+    """The rules of SARIF 2.1.0 for everything that is written."""
+    assert tree["version"] == "2.1.0"
+    assert tree["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = tree["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"]
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(set(ids)) == len(ids)
+    for rule in driver["rules"]:
+        assert rule["name"].isalnum()
+        for text in (rule["shortDescription"], rule["fullDescription"], rule["help"]):
+            assert text["text"].strip()
+        assert rule["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
+    for result in run["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["level"] in ("none", "note", "warning", "error")
+        assert result["message"]["text"]
+        assert result.get("baselineState", "new") in ("new", "unchanged", "updated", "absent")
+        for location in result["locations"]:
+            for logical in location["logicalLocations"]:
+                assert set(logical) == {"name", "fullyQualifiedName", "kind"}
+            physical = location.get("physicalLocation")
+            if physical is not None:
+                assert " " not in physical["artifactLocation"]["uri"]
+                assert physical["region"]["startLine"] >= 1
+        assert all(isinstance(mark, str) for mark in result["partialFingerprints"].values())
+    for invocation in run["invocations"]:
+        assert invocation["executionSuccessful"] is True
+        for note in invocation["toolConfigurationNotifications"]:
+            assert note["message"]["text"]
+            assert note["level"] in ("none", "note", "warning", "error")
+
+
+def test_sarif() -> None:
+    tree = as_sarif(MANY, ["my dump.yaml"])
+    check_sarif(tree)
+    results = tree["runs"][0]["results"]
+    assert len(results) == 5002
+    assert {result["level"] for result in results} == {"error", "warning", "note"}
+    uri = results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "my%20dump.yaml"
+    marks = {result["partialFingerprints"]["plimsollFinding/v1"] for result in results}
+    assert len(marks) == 5002
+
+
+def test_sarif_of_a_cluster_or_of_several_files_has_no_file() -> None:
+    for files in ([], ["-"], ["a", "b"]):
+        tree = as_sarif(report(finding()), files)
+        check_sarif(tree)
+        assert "physicalLocation" not in tree["runs"][0]["results"][0]["locations"][0]
+
+
+def test_sarif_with_a_baseline_and_with_checks_that_were_not_made() -> None:
+    one = report(finding(), skipped=(Skipped("PLM010", "mapping-missing", "no slices"),))
+    tree = as_sarif(one.beyond([("PLM001", "Node/n1", "")]))
+    check_sarif(tree)
+    assert [result["baselineState"] for result in tree["runs"][0]["results"]] == ["unchanged"]
+    (note,) = tree["runs"][0]["invocations"][0]["toolConfigurationNotifications"]
+    assert note["descriptor"] == {"id": "PLM010"}
+
+
+# -- JUnit
+
+
+def test_junit() -> None:
+    one = report(finding(), finding("PLM006"), skipped=(Skipped("PLM099", "x", "no slices"),))
+    root = ElementTree.fromstring(as_junit(one, Severity.ERROR))
+    (suite,) = root
+    cases = list(suite)
+    assert root.tag == "testsuites"
+    assert suite.get("tests") == str(len(cases)) == str(len(CHECKS) + 1)
+    assert suite.get("failures") == "1"
+    assert suite.get("skipped") == "1"
+    failed = [case for case in cases if case.find("failure") is not None]
+    assert [case.get("classname") for case in failed] == ["PLM001.node-past-line"]
+    assert "cpu: 9 of 8" in (failed[0].find("failure").get("message") or "")  # type: ignore[union-attr]
+    told = [case for case in cases if case.find("system-out") is not None]
+    assert [case.get("classname") for case in told] == ["PLM006.charge-differs"]
+
+
+def test_junit_holds_whatever_names_there_are() -> None:
+    odd = finding(subject="Pod/a/<&\x00\x1b\ud800\ufffe>", message='"\x0b"')
+    root = ElementTree.fromstring(as_junit(report(odd), None).encode("utf-8"))
+    assert root.find(".//failure") is None
+    assert "Pod/a/<&????>" in [case.get("name") for case in root.iter("testcase")]

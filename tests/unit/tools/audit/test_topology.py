@@ -1,0 +1,171 @@
+"""Checks of NUMA nodes and of CPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.api.cpu_map import ANNOTATION, CpuMap, CpuPlace, write_map
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.tools.audit import Severity
+from tests.unit.tools.audit.build import (
+    Tree,
+    claim,
+    cpus,
+    device,
+    found,
+    node,
+    numa,
+    only,
+    pod,
+    result,
+    share,
+    slice_of,
+    well,
+)
+
+# -- NUMA
+
+
+def split(cpu_node: int, card_node: int) -> list[Tree]:
+    return [
+        node(),
+        slice_of(cpus(attributes=numa(cpu_node)), driver="dra.cpu"),
+        slice_of(device("d0", attributes=numa(card_node))),
+        claim("c", share("4")),
+        claim("g", result()),
+        pod("p", claims="cg"),
+    ]
+
+
+def test_cpus_far_from_their_card() -> None:
+    finding = only("PLM050", *split(0, 1))
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "its dra.cpu devices are on NUMA node 0, its gpu.example.com devices on 1"
+    assert found("PLM050", *split(1, 1)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["dra.net/numaNode", "dra.cpu/numaNodeID", "numa", "gpu.example.com/numaNode"]
+)
+def test_older_names_are_read(name: str) -> None:
+    trees = split(0, 1)
+    trees[2] = slice_of(device("d0", attributes={name: {"int": 1}}))
+    assert len(found("PLM050", *trees)) == 1
+
+
+def test_what_says_nothing_is_not_judged() -> None:
+    trees = split(0, 1)
+    trees[2] = slice_of(device("d0", attributes={"model": {"string": "x"}}))
+    assert found("PLM050", *trees) == []
+
+
+def test_the_driver_knows_better_than_the_device() -> None:
+    trees = split(0, 1)
+    data = {"cpuset": "4-7", "numaNodes": "1"}
+    told = {"driver": "dra.cpu", "pool": "n1", "device": "cpus", "shareID": "s", "data": data}
+    trees[3]["status"]["devices"] = [told]
+    assert found("PLM050", *trees) == []
+
+
+def test_cards_that_would_have_fitted_on_one() -> None:
+    cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
+    trees = [node(), slice_of(*cards), claim("c", result("d0"), result("d1")), pod("p", claims="c")]
+    finding = only("PLM050", *trees)
+    assert finding.severity is Severity.INFO
+    assert finding.message.endswith("are on NUMA nodes 0-1, and would fit on one")
+
+
+def test_cards_that_fit_on_no_single_one() -> None:
+    cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
+    three = [result(f"d{n}") for n in range(3)]
+    assert found("PLM050", node(), slice_of(*cards), claim("c", *three), pod("p", claims="c")) == []
+
+
+# -- CPUs
+
+
+def managed(amount: int, driver: str = "dra.cpu") -> Tree:
+    return slice_of(cpus(amount, driver), driver=driver)
+
+
+def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
+    finding = only("PLM051", node(cpu="24"), managed(23))
+    assert finding.severity is Severity.WARNING
+    assert finding.message == (
+        "the kubelet offers 24 CPUs, dra.cpu manages 23: "
+        "with all of them claimed, 1 more can be requested than are left"
+    )
+
+
+def test_the_driver_manages_more_than_the_kubelet_offers() -> None:
+    finding = only("PLM051", node(cpu="22", capacity="24"), managed(24))
+    assert finding.severity is Severity.INFO
+    assert finding.fix.endswith("the driver should leave 2 more alone")
+
+
+def test_the_driver_has_more_than_the_machine() -> None:
+    finding = only("PLM051", node(cpu="8"), managed(128))
+    assert finding.message == "dra.cpu publishes 128 CPUs of a machine with 8"
+
+
+@pytest.mark.parametrize("cpu", ["24", "23500m", "24900m"])
+def test_fractions_are_rounding(cpu: str) -> None:
+    assert found("PLM051", node(cpu=cpu, capacity="25"), managed(24)) == []
+
+
+def test_other_drivers_may_manage_some_of_the_cpus() -> None:
+    assert found("PLM051", node(cpu="24"), managed(4, "x.example.com")) == []
+
+
+def mapped(tree: Tree, shared: str) -> Tree:
+    places = {cpu: CpuPlace(0, 0, 0, cpu) for cpu in range(24)}
+    tree["metadata"]["annotations"] = {ANNOTATION: write_map(CpuMap(places, shared=CpuSet.parse(shared)))}
+    return tree
+
+
+def test_cpus_that_are_kept_for_all_count_as_there() -> None:
+    assert found("PLM051", node(cpu="24"), mapped(managed(22), "0-1")) == []
+    assert len(found("PLM051", node(cpu="24"), mapped(managed(22), ""))) == 1
+
+
+def full() -> list[Tree]:
+    return [node(), managed(8), claim("c", share("8")), pod("p", claims="c"), pod("plain")]
+
+
+def test_no_cpu_is_left_for_the_others() -> None:
+    finding = only("PLM053", *full())
+    assert finding.message == (
+        "all 8 CPUs of dra.cpu are held by claims, and 1 pod runs without one: no CPU is left for it"
+    )
+    assert finding.evidence == ("Pod/work/plain",)
+    assert found("PLM053", *full()[:-1]) == []
+    assert found("PLM053", *well()) == []
+
+
+def holding(name: str, cpuset: str, pool: str = "n1") -> Tree:
+    told = {"driver": "dra.cpu", "pool": pool, "device": "cpus", "shareID": name, "data": {"cpuset": cpuset}}
+    return claim(name, share("4", name, pool=pool), status={"devices": [told]})
+
+
+def test_two_claims_on_one_cpu() -> None:
+    finding = only("PLM052", holding("c", "0-3"), holding("d", "3-6"))
+    assert finding.message == "has CPUs 3, and so has work/d"
+    assert found("PLM052", holding("c", "0-3"), holding("d", "4-7")) == []
+    assert found("PLM052", holding("c", "0-3"), holding("d", "0-3", "n2")) == []
+
+
+@pytest.mark.parametrize("odd", ["x", "9-1", "1,,2", 7, None, "0-99999999999"])
+def test_what_cannot_be_read_is_passed_by(odd: object) -> None:
+    tree = holding("c", "0-3")
+    tree["status"]["devices"][0]["data"]["cpuset"] = odd
+    assert found("PLM052", tree, holding("d", "0-3")) == []
+
+
+def test_a_device_that_is_not_ready() -> None:
+    tree = holding("c", "0-3")
+    condition = {"type": "Ready", "status": "False", "reason": "CPUsOffline", "message": "CPUs 3 are offline"}
+    tree["status"]["devices"][0]["conditions"] = [condition]
+    finding = only("PLM054", tree)
+    assert finding.message == "the driver says device cpus is not ready: CPUsOffline"
+    condition["status"] = "True"
+    assert found("PLM054", tree) == []
