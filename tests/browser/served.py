@@ -1,18 +1,19 @@
 """The real dashboard behind the page under test.
 
-Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions.
+Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions. `shown` opens a page of one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.picture import Picture
+from tests.browser.chromium import Page
 
 R = TypeVar("R")
 
@@ -68,6 +69,10 @@ async def _start(shown: Picture | Client, port: int) -> Dashboard:
     return dashboard
 
 
-def urls_of(requests: Iterable[str]) -> set[str]:
-    """The hosts that were asked."""
-    return {url.split("/")[2] for url in requests if "://" in url}
+def shown(page: Page, dashboard: Dashboard, path: str) -> None:
+    """Go to a page and wait until it is drawn."""
+    page.go(f"{dashboard.url}#/{path}")
+    page.wait(
+        "document.querySelector('#page-title') && !document.querySelector('.waiting')"
+        f" && location.hash.startsWith({('#/' + path)!r})"
+    )

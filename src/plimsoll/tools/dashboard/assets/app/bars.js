@@ -68,20 +68,21 @@ export function Legend() {
 /** A row of the ledger in full: bar and all numbers. */
 export function LedgerCard({ resource, row }) {
   const free = row.line - used(row);
-  const say = (key, value = row[key]) => (row.text && row.text[key]) || amount(resource, value);
+  const exact = (key) => (row.text && row.text[key]) || "";
   return html`<section class=${cx("card ledger-card", free < 0 && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
-      <h3>${resource}</h3><span class="muted">${percent(used(row), row.line)} taken</span>
+      <h3>${resource}</h3>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
           : html`<b>${amount(resource, free)}</b> free`}
+        <span class="muted" title=${exact("line")}> of ${amount(resource, row.line)}</span>
       </span>
     </header>
     <span role="img" aria-label=${inWords(resource, row)} title=${inWords(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
-      ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd>${say(key)}</dd></div>`)}
-      <div><dt><span class="swatch swatch-line"></span>line</dt><dd>${say("line")}</dd></div>
+      ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
+      <div class="taken"><dt>taken</dt><dd>${percent(used(row), row.line)}</dd></div>
     </dl>
   </section>`;
 }

@@ -34,9 +34,10 @@ export function Share({ name, capacity, holders = [] }) {
 export function Counter({ of }) {
   const whole = sizeOf(of.whole);
   const left = sizeOf(of.left);
-  const words = `${of.set}/${of.counter}: ${of.left} of ${of.whole} left`;
+  const name = of.set ? `${of.set}/${of.counter}` : of.counter;
+  const words = `${name}: ${of.left} of ${of.whole} left`;
   return html`<div class="share" role="img" aria-label=${words} title=${words}>
-    <span class="share-name">${of.set}/${of.counter}</span>
+    <span class="share-name">${name}</span>
     <span class="share-track" aria-hidden="true">
       <span class="share-part shade-3" style=${{ width: `${whole > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / whole)).toFixed(2) : 0}%` }}></span>
     </span>

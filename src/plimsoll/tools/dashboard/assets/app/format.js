@@ -1,17 +1,21 @@
 // Owns: numbers as people read them. Amounts come as whole units (milli-CPUs, bytes, pieces); exact texts come
 // from the server and are shown where there is room, these shortened ones where there is not.
 
+const grouped = new Intl.NumberFormat("en-US");
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 export function isBytes(resource) {
   return resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-");
 }
 
-/** At most three significant digits after which nothing is lost that matters in a list. */
+/** As many digits as matter in a list. */
 function short(value) {
   const size = Math.abs(value);
+  // A thousandth of a CPU is not nothing.
+  if (size > 0 && size < 0.01) return String(Number(value.toPrecision(1)));
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
-  return String(Number(value.toFixed(digits)));
+  const rounded = Number(value.toFixed(digits));
+  return size >= 1000 ? grouped.format(rounded) : String(rounded);
 }
 
 /** An amount of a resource, short: 3500 of cpu is 3.5, 34359738368 of memory is 32Gi. */
@@ -21,14 +25,13 @@ export function amount(resource, units) {
   if (!isBytes(resource)) return count(units);
   let power = 0;
   let value = units;
-  while (Math.abs(value) >= 1024 && power < BINARY.length - 1) {
+  // What would be rounded to 1024 is one of the next unit.
+  while (Math.abs(value) >= 1023.5 && power < BINARY.length - 1) {
     value /= 1024;
     power += 1;
   }
   return short(value) + BINARY[power];
 }
-
-const grouped = new Intl.NumberFormat("en-US");
 
 /** A count: 5000 is 5,000. */
 export function count(value) {

@@ -7,8 +7,8 @@ import { Pager, Table } from "../table.js";
 import { count } from "../format.js";
 
 const LIMIT = 50;
-const STATES = ["pending", "allocated", "reserved", "deleting"];
-const TONES = { pending: "warn", deleting: "warn" };
+const STATES = ["free", "allocated", "reserved", "being deleted"];
+const TONES = { free: "warn", "being deleted": "warn" };
 
 /** What one device of a claim is, and how much of it. */
 function Held({ of }) {

@@ -70,7 +70,7 @@ function Left({ of }) {
   const shares = Object.entries(of.shares || {});
   if (!(of.counters || []).length && !shares.length) return html`<span class="muted">-</span>`;
   return html`${(of.counters || []).map((one) => html`<${Counter} key=${`${one.set}/${one.counter}`} of=${one} />`)}
-  ${shares.map(([name, one]) => html`<${Counter} key=${name} of=${{ set: "shares", counter: name, ...one }} />`)}`;
+  ${shares.map(([name, one]) => html`<${Counter} key=${name} of=${{ set: "", counter: name, ...one }} />`)}`;
 }
 
 function Standing({ of }) {

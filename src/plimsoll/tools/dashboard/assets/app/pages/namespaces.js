@@ -4,7 +4,7 @@ import { useApi } from "../store.js";
 import { to } from "../router.js";
 import { Answer, Head, Search } from "../pieces.js";
 import { Table } from "../table.js";
-import { count } from "../format.js";
+import { count, plural } from "../format.js";
 
 export function Namespaces({ query }) {
   const q = (query.get("q") || "").toLowerCase();
@@ -49,5 +49,5 @@ function Sums({ of }) {
 function Classes({ of }) {
   const classes = Object.entries(of.devices || {});
   if (!classes.length) return html`<span class="muted">-</span>`;
-  return html`${classes.map(([name, number]) => html`<span class="block">${name} <b>${count(number)}</b>${(of.shares || {})[name] > 0 && html` <span class="muted">${count(of.shares[name])} of them shares</span>`}</span>`)}`;
+  return html`${classes.map(([name, number]) => html`<span class="block">${name} <b>${count(number)}</b>${(of.shares || {})[name] > 0 && html` <span class="muted">in ${plural(of.shares[name], "share")}</span>`}</span>`)}`;
 }

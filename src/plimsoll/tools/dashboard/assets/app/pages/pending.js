@@ -71,7 +71,7 @@ export function Explanation({ of, inside }) {
   const fixes = (of.fixes || []).map((fix) => (typeof fix === "string" ? fix : fix.text)).filter(Boolean);
   if (!fixes.length && of.fix) fixes.push(of.fix);
   return html`<div class="explanation">
-    <p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>
+    ${!inside && html`<p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>`}
     ${fixes.length > 0 &&
     html`<div class="fix"><p><b>Nearest fix</b> <span>${fixes[0]}</span></p>${fixes.slice(1).map((fix) => html`<p><b>or</b> <span>${fix}</span></p>`)}</div>`}
     ${(of.notes || []).map((note) => html`<p class="notice is-warning"><${Icon} name="warn" /><span>${note}</span></p>`)}

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Sees to it that the browser tests find a Chromium. In CI, as root with apt-get, it installs one; elsewhere it
+# says why those tests will be skipped. It never fails: without a browser they are skipped, not broken.
+for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome google-chrome-stable; do
+  if [ -n "$name" ] && command -v "$name" >/dev/null 2>&1; then
+    exit 0
+  fi
+done
+if [ "${CI:-}" != "true" ]; then
+  echo "browser tests will be skipped: no Chromium on PATH (install chromium, or name one with CHROMIUM)"
+elif [ "$(id -u)" != "0" ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo "browser tests will be skipped: no Chromium, and it can be installed only as root with apt-get"
+elif apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; then
+  echo "installed $(command -v chromium)"
+else
+  echo "browser tests will be skipped: Chromium could not be installed"
+fi
+exit 0

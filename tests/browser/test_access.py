@@ -1,0 +1,58 @@
+"""What a screen reader is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.tools.dashboard import Dashboard
+from tests.browser.chromium import Page
+from tests.browser.served import shown
+from tests.browser.test_looks import PAGES
+
+CONTROLS = {"button", "link", "textbox", "searchbox", "combobox", "checkbox", "DisclosureTriangle", "image", "region"}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_control_has_a_name(page: Page, dump: Dashboard, path: str) -> None:
+    shown(page, dump, path)
+    tree = page.tree()
+    controls = [one for one in tree if one["role"] in CONTROLS]
+    assert len(controls) >= 10
+    assert [one for one in controls if not one["name"].strip()] == []
+    roles = [one["role"] for one in tree]
+    assert roles.count("main") == 1
+    assert roles.count("banner") == 1
+    assert roles.count("contentinfo") == 1
+    levels = [one["level"] for one in tree if one["role"] == "heading"]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), levels
+
+
+def test_tables_have_heads(page: Page, dump: Dashboard) -> None:
+    for path in ("nodes/numa-1", "devices", "claims", "namespaces", "pools"):
+        shown(page, dump, path)
+        page.wait("document.querySelector('tbody')")
+        assert page.eval(
+            "[...document.querySelectorAll('table')].every(t => t.caption && [...t.tHead.rows[0].cells].every(c => c.scope === 'col')"
+            " && [...t.tBodies[0].rows].every(r => r.cells[0].scope === 'row'))"
+        )
+    shown(page, dump, "")
+    roles = [one["role"] for one in page.tree()]
+    assert roles.count("columnheader") == 4
+    assert roles.count("row") == 6
+
+
+def test_words_for_what_is_drawn(page: Page, dump: Dashboard) -> None:
+    shown(page, dump, "nodes/numa-1")
+    names = {one["name"] for one in page.tree()}
+    assert "CPU 35, core 3, NUMA 0, claim shop/trading" in names
+    assert "cpu: requests 8, claims 24; 32 free; line 64" in names
+    assert "dra.cpu/cpu: 24 of 62 used, shop/packet 4, shop/trading 8, shop/video 12" in names
+
+
+def test_the_current_page_and_the_language_are_told(page: Page, dump: Dashboard) -> None:
+    shown(page, dump, "nodes/numa-1")
+    assert page.eval("document.querySelector('[aria-current=page]').textContent.trim()") == "Overview"
+    assert page.eval("document.documentElement.lang") == "en"
+    identities = page.eval("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(identities) == len(set(identities))

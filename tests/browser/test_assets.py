@@ -1,0 +1,83 @@
+"""The files of the page are whole, are part of the package, and keep its rules."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
+
+ROOT = files("plimsoll.tools.dashboard") / "assets"
+
+
+def all_files(folder: Traversable = ROOT, prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in folder.iterdir():
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            found |= all_files(entry, f"{name}/")
+        else:
+            found[name] = entry.read_text()
+    return found
+
+
+FILES = all_files()
+OWN = {name: text for name, text in FILES.items() if name.startswith("app/")}
+
+
+def test_all_files_are_found_as_resources() -> None:
+    assert {"index.html", "favicon.svg", "app/main.js", "css/tokens.css", "vendor/LICENSES.txt"} <= FILES.keys()
+    assert all(text for text in FILES.values())
+
+
+def test_what_is_referred_to_is_there_and_the_other_way_round() -> None:
+    named = set(re.findall(r'(?:href|src)="assets/([^"]+)"', FILES["index.html"]))
+    for name, text in FILES.items():
+        if name.endswith(".js"):
+            for target in re.findall(r'(?:from|import)\s?"(\.[^"]+)"', text):
+                parts: list[str] = []
+                for part in (PurePosixPath(name).parent / target).parts:
+                    if part == "..":
+                        parts.pop()
+                    elif part != ".":
+                        parts.append(part)
+                named.add("/".join(parts))
+    assert named == FILES.keys() - {"index.html", "vendor/LICENSES.txt"}
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
+    page = FILES["index.html"]
+    assert "<style" not in page
+    assert "style=" not in page
+    assert re.findall(r"<script[^>]*>(?!</script>)", page) == []
+    for name, text in FILES.items():
+        if name != "vendor/LICENSES.txt":
+            outside = set(re.findall(r"https?://[\w./-]+", text)) - {"http://www.w3.org/2000/svg"}
+            assert {url for url in outside if not url.startswith("http://www.w3.org/")} == set(), name
+        if name.endswith(".css"):
+            assert "@import" not in text
+            assert "url(" not in text
+
+
+def test_own_code_never_makes_markup_of_text() -> None:
+    for name, text in OWN.items():
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "dangerouslySetInnerHTML", "document.write"):
+            assert word not in code, name
+        assert "eval(" not in code, name
+        assert "new Function" not in code, name
+
+
+def test_every_module_says_what_it_owns_and_is_short() -> None:
+    for name, text in OWN.items():
+        assert text.startswith("// Owns: "), name
+        assert text.count("\n") < 300, name
+
+
+def test_licences_of_what_others_wrote() -> None:
+    text = FILES["vendor/LICENSES.txt"]
+    for name in FILES:
+        if name.startswith("vendor/") and name.endswith(".js"):
+            assert re.search(rf"^{re.escape(name.partition('/')[2])} +(preact|htm) \d+\.\d+\.\d+,", text, re.MULTILINE)
+    assert "The MIT License" in text
+    assert "Apache License" in text
