@@ -47,6 +47,7 @@ class Board:
         self._front = Desk(picture)
         self._back: Desk | None = None
         self._books = nodes.NodeBooks()
+        self._rows = lists.Rows()
         self._changed = asyncio.Event()
         self._making = asyncio.Lock()
         self._findings: dict[str, int] | None = None
@@ -89,6 +90,7 @@ class Board:
             if touched:
                 self.revision += 1
                 self._books.touch(touched)
+                self._rows.touch(touched)
                 self.notices.tell(self.revision, touched)
             return self.revision
 
@@ -125,13 +127,19 @@ class Board:
         return await self._front.ask(("node", name), lambda: nodes.one_node(self.picture, name))
 
     async def devices(self, wish: Wish) -> Answer:
-        return await self._front.ask(("devices", wish), lambda: lists.list_devices(self.picture, wish))
+        return await self._front.ask(
+            ("devices", wish), lambda: lists.list_devices(self.picture, wish, self._rows)
+        )
 
-    async def pools(self) -> Answer:
-        return await self._front.ask("pools", lambda: lists.list_pools(self.picture))
+    async def pools(self, wish: Wish) -> Answer:
+        return await self._front.ask(
+            ("pools", wish), lambda: lists.list_pools(self.picture, wish, self._rows)
+        )
 
     async def claims(self, wish: Wish) -> Answer:
-        return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.picture, wish))
+        return await self._front.ask(
+            ("claims", wish), lambda: lists.list_claims(self.picture, wish, self._rows)
+        )
 
     async def namespaces(self) -> Answer:
         return await self._front.ask("namespaces", lambda: lists.list_namespaces(self.picture))

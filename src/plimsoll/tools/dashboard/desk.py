@@ -20,6 +20,7 @@ from plimsoll.api import codec
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import Change, Touched, enter
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.picture.files import without_collection
 
 #: How many answers are kept; pages of lists are answers, too.
 _KEPT = 128
@@ -116,13 +117,15 @@ class Desk:
 
 def _enter_all(picture: Picture, pile: Iterable[Change]) -> Touched:
     touched = Touched()
-    for change in pile:
-        enter(picture, change, touched)
+    with without_collection():
+        for change in pile:
+            enter(picture, change, touched)
     return touched
 
 
 def _answer(revision: int, question: Question) -> Answer:
-    tree = question()
+    with without_collection():  # which would hold up everybody, for long if the cluster is large
+        tree = question()
     if isinstance(tree, bytes):
         answer = Answer(revision, tree)
     else:

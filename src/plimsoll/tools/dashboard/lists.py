@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import ApiError
+from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.picture import Picture
-from plimsoll.tools.top.claims import claim_rows
-from plimsoll.tools.top.devices import device_rows
+from plimsoll.tools.top.claims import ClaimRow, claim_rows
+from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
-from plimsoll.tools.top.pools import pool_rows
+from plimsoll.tools.top.pools import PoolRow, pool_rows
 
 Tree = dict[str, Any]
+T = TypeVar("T", DeviceRow, PoolRow, ClaimRow)
 #: Rows of a page, if nothing is said, and at most.
-USUAL, MOST = 200, 5000
+USUAL, MOST = 200, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Wish:
     limit: int = USUAL
 
 
-def read_wish(query: Mapping[str, str]) -> Wish:
+def read_wish(query: Mapping[str, str], usual: int = USUAL) -> Wish:
     """The wish of a query; ApiError 400 that names what cannot be read."""
     return Wish(
         query.get("q", "")[:200].strip().lower(),
@@ -43,7 +45,7 @@ def read_wish(query: Mapping[str, str]) -> Wish:
         query.get("node", ""),
         query.get("namespace", ""),
         _number(query, "offset", 0, 10**9),
-        _number(query, "limit", USUAL, MOST),
+        _number(query, "limit", usual, MOST),
     )
 
 
@@ -56,44 +58,73 @@ def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
     return min(int(text), most)
 
 
-def page(rows: Sequence[Tree], wish: Wish, texts: Callable[[Tree], str]) -> Tree:
-    """The rows that match, and how many there are in all."""
-    found = [row for row in rows if wish.search in texts(row)] if wish.search else rows
-    return {"total": len(found), "items": list(found[wish.offset : wish.offset + wish.limit])}
+class Rows:
+    """The rows of lists, kept until something touches them: a page of a list costs no whole list."""
+
+    def __init__(self) -> None:
+        self._devices: list[DeviceRow] | None = None
+        self._pools: list[PoolRow] | None = None
+        self._claims: list[ClaimRow] | None = None
+
+    def touch(self, touched: Touched) -> None:
+        """What is told of these kinds is to be looked up again."""
+        if touched.kinds & {"ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"}:
+            self._devices = self._pools = None
+        if touched.kinds & {"ResourceSlice", "ResourceClaim", "DeviceClass", "Node", "Pod"}:
+            self._claims = None
+
+    def devices(self, picture: Picture) -> list[DeviceRow]:
+        if self._devices is None:
+            self._devices = device_rows(picture)
+        return self._devices
+
+    def pools(self, picture: Picture) -> list[PoolRow]:
+        if self._pools is None:
+            self._pools = pool_rows(picture)
+        return self._pools
+
+    def claims(self, picture: Picture) -> list[ClaimRow]:
+        if self._claims is None:
+            self._claims = claim_rows(picture)
+        return self._claims
 
 
-def all_text(tree: Any) -> str:
-    """Every text in a tree, to search in."""
-    if isinstance(tree, str):
-        return tree.lower()
-    if isinstance(tree, Mapping):
-        return " ".join(all_text(each) for each in tree.values())
-    if isinstance(tree, list | tuple):
-        return " ".join(map(all_text, tree))
-    return ""
+def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
+    """The rows that match, page by page, and how many there are in all."""
+    found = [row for row in rows if wish.search in text(row).lower()] if wish.search else rows
+    shown = found[wish.offset : wish.offset + wish.limit]
+    return {"total": len(found), "items": [row.as_json() for row in shown]}
 
 
-def list_devices(picture: Picture, wish: Wish) -> Tree:
-    rows = device_rows(picture, wish.node)
-    kept = [row for row in rows if wish.state in ("", row.state)]
-    if wish.search:
-        return page([row.as_json() for row in kept], wish, all_text)
-    shown = kept[wish.offset : wish.offset + wish.limit]
-    return {"total": len(kept), "items": [row.as_json() for row in shown]}
+def list_devices(picture: Picture, wish: Wish, known: Rows) -> Tree:
+    rows = device_rows(picture, wish.node) if wish.node else known.devices(picture)
+    if wish.state:
+        rows = [row for row in rows if row.state == wish.state]
+    return page(rows, wish, _device_text)
 
 
-def list_pools(picture: Picture) -> Tree:
-    rows = [row.as_json() for row in pool_rows(picture)]
-    return {"total": len(rows), "items": rows}
+def _device_text(row: DeviceRow) -> str:
+    held = "".join(f" {each.namespace}/{each.claim} {' '.join(each.pods)}" for each in row.holders)
+    return f"{row.driver}/{row.pool}/{row.device} {row.node} {row.state}{held}"
 
 
-def list_claims(picture: Picture, wish: Wish) -> Tree:
-    rows = [
-        row.as_json()
-        for row in claim_rows(picture)
-        if wish.namespace in ("", row.namespace) and wish.state in ("", row.state)
-    ]
-    return page(rows, wish, all_text)
+def list_pools(picture: Picture, wish: Wish, known: Rows) -> Tree:
+    return page(known.pools(picture), wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+
+
+def list_claims(picture: Picture, wish: Wish, known: Rows) -> Tree:
+    rows = known.claims(picture)
+    if wish.namespace or wish.state:
+        rows = [
+            row for row in rows if wish.namespace in ("", row.namespace) and wish.state in ("", row.state)
+        ]
+    return page(rows, wish, _claim_text)
+
+
+def _claim_text(row: ClaimRow) -> str:
+    held = " ".join(str(device) for device, _ in row.devices)
+    words = (*row.classes, *row.reserved_for, held)
+    return f"{row.namespace}/{row.claim} {row.state} {row.node} {' '.join(words)}"
 
 
 def list_namespaces(picture: Picture) -> Tree:

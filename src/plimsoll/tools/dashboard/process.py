@@ -6,6 +6,7 @@ Owns starting and stopping: it runs until a signal asks it to stop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -83,7 +84,19 @@ async def serve_dashboard(
             return
         starting.result()
         ready(dashboard.url)
+        await dashboard.board.warm_up()
+        _collect_rarely()
         await waiting
+
+
+def _collect_rarely() -> None:
+    """Have Python look for cyclic garbage rarely, and not among what is there now.
+
+    A large cluster is millions of objects without cycles: looking through them holds up everybody.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 def read_address(listen: str) -> tuple[str, int]:
