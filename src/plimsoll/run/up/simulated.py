@@ -47,17 +47,16 @@ def machine_of(node: Node) -> tuple[Machine, Reservations]:
     """A machine with exactly the line of a Node: what its capacity has beyond that is reserved."""
     line: ResourceList = dict(node.status.allocatable or node.status.capacity)
     line.setdefault(PODS_RESOURCE, Quantity.of(MOST_PODS))
-    pages = sum((amount for name, amount in line.items() if is_huge_page(name)), ZERO)
     capacity: ResourceList = {}
     reserved: ResourceList = {}
-    for name, amount in line.items():
-        # A kubelet takes huge pages off the line of memory.
-        least = amount + pages if name == MEMORY else amount
-        whole = node.status.capacity.get(name, least)
-        whole = whole if whole >= least else least
-        capacity[name] = whole
-        if whole > least:
-            reserved[name] = whole - least
+    for name in sorted(line, key=lambda name: name == MEMORY):
+        least = line[name]
+        if name == MEMORY:  # a kubelet takes all huge pages off its line
+            least += sum((amount for other, amount in capacity.items() if is_huge_page(other)), ZERO)
+        said = node.status.capacity.get(name, least)
+        capacity[name] = said if said >= least else least
+        if said > least:
+            reserved[name] = said - least
     cpus = min(_MOST_CPUS, -(-capacity.get(CPU, ZERO).milli() // 1000))
     machine = Machine(
         capacity=capacity,
