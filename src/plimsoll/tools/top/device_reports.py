@@ -30,6 +30,12 @@ _COLOURS = {
 }
 
 
+_STATES = {
+    claim_words.FREE: Cell(claim_words.FREE, "dim"),
+    claim_words.DELETED: Cell("deleting", "red"),
+}
+
+
 def not_shown(left: int, word: str) -> Iterator[str]:
     if left > 0:
         yield f"{count(left, 'more ' + word)} not shown; --limit 0 shows all."
@@ -212,10 +218,7 @@ class ClaimsReport:
         for row in shown:
             table.add(
                 f"{row.namespace}/{row.claim}",
-                Cell(
-                    row.state.removeprefix("being "),
-                    {"free": "dim", "being deleted": "red"}.get(row.state, ""),
-                ),
+                _STATES.get(row.state, row.state),
                 row.node or "-",
                 row.reserved_for or "-",
                 [*charges_of(row)] or "-",

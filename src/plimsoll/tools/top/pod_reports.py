@@ -37,26 +37,30 @@ def sums_of(resource: str, amounts: Amounts) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PodsReport:
-    """What pods take of their nodes."""
+    """What pods take of their nodes; `alone`: one that was asked for by name."""
 
     rows: tuple[PodRow, ...]
     resources: tuple[str, ...] = ()
     limit: int = 0
+    alone: bool = False
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
             yield "There are no pods."
             return
-        pods = [row for row in self.rows if row.pod]
-        pending = sum(not row.node for row in pods)
-        yield f"{count(len(pods), 'pod')}, {pending:,} pending"
-        yield ""
+        wide = wide or self.alone
+        if not self.alone:
+            pods = [row for row in self.rows if row.pod]
+            pending = sum(not row.node for row in pods)
+            yield f"{count(len(pods), 'pod')}, {pending:,} pending"
+            yield ""
         shown = self.rows[: self.limit] if self.limit else self.rows
         names = told_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
         table = Table(("POD", "NODE", "QOS", "RESOURCE", *parts, "DEVICES"))
         for row in shown:
-            told = [name for name in names if any(row.amounts.get(name, ()))] or [names[0]]
+            told = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
+            told = told or [names[0]]
             for place, name in enumerate(told):
                 first = place == 0 or not paint.colour
                 devices = [f"{each.pool}/{each.device}" for each in row.devices] if place == 0 else []

@@ -95,7 +95,7 @@ def _top_pods(
         rows = [row for row in pod_rows(picture, meta.namespace) if row.pod == meta.name]
         if not rows:
             raise InputError(f"pod {meta.namespace}/{meta.name} has ended")
-        return PodsReport(tuple(rows), resources)
+        return PodsReport(tuple(rows), resources, alone=True)
     return PodsReport(tuple(pod_rows(picture, namespace)), resources, limit)
 
 

@@ -1,0 +1,137 @@
+"""`plimsoll top` and `plimsoll policies` as they are called."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plimsoll.cli.main import main
+from plimsoll.run.local import LocalCluster
+from tests.outputs import FOLDER
+
+DUMP = str(FOLDER / "inputs" / "top.yaml")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit:
+        main(list(words))
+    said = capsys.readouterr()
+    assert isinstance(exit.value.code, int)
+    return exit.value.code, said.out, said.err
+
+
+def test_nodes_are_what_is_shown_first(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "top", "-f", DUMP)
+    assert (code, err) == (0, "")
+    assert out == (FOLDER / "top" / "nodes.txt").read_text()
+
+
+@pytest.mark.parametrize("view", ["nodes", "po", "claim", "devices", "pools", "ns"])
+def test_views_go_by_several_names(capsys: pytest.CaptureFixture[str], view: str) -> None:
+    code, out, _ = run(capsys, "top", view, "-f", DUMP, "-o", "json")
+    assert code == 0
+    assert json.loads(out)
+
+
+def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _, tree, _ = run(capsys, "top", "nodes", "node-b", "-f", DUMP, "-o", "json")
+    _, text, _ = run(capsys, "top", "nodes", "node-b", "-f", DUMP, "-o", "yaml")
+    assert yaml.safe_load(text) == json.loads(tree)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("top", "node-a", "-f", DUMP), "node-a: there is no such view; there are nodes, pods"),
+        (("top", "nodes", "node-x", "-f", DUMP), "there is no node node-x; did you mean"),
+        (("top", "-w", "-f", DUMP), "-w follows a running cluster"),
+        (("top", "--resource", "gpu", "-f", DUMP), "there is no resource gpu"),
+        (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),
+    ],
+)
+def test_a_bad_question_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "policies", "-f", DUMP)
+    assert code == 0
+    assert out == (FOLDER / "policies" / "policies.txt").read_text()
+    code, out, _ = run(capsys, "policies", "-f", DUMP, "-n", "web", "-o", "json")
+    assert {row["namespace"] for row in json.loads(out)["pods"]} == {"web"}
+
+
+# -- following
+
+
+class Follower:
+    """`plimsoll top -w` as a process, and what it has written so far."""
+
+    def __init__(self, *words: str) -> None:
+        command = [sys.executable, "-m", "plimsoll.cli.main", "top", "-w", *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.text = ""
+
+    def wait_for(self, met: Callable[[str], bool], seconds: float = 30.0) -> str:
+        assert self.process.stdout is not None
+        end = time.monotonic() + seconds
+        while not met(self.text):
+            left = end - time.monotonic()
+            assert left > 0, f"it only wrote {self.text!r}"
+            ready, _, _ = select.select([self.process.stdout], [], [], left)
+            if ready:
+                more = os.read(self.process.stdout.fileno(), 65536)
+                assert more, f"it ended after {self.text!r}"
+                self.text += more.decode()
+        return self.text
+
+    def stop(self) -> tuple[int, str]:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            _, said = self.process.communicate(timeout=20)
+        finally:
+            self.process.kill()
+        return self.process.returncode, said.decode()
+
+
+def pod(name: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": "node-0", "containers": [container]},
+    }
+
+
+def test_following_a_cluster(tmp_path: Path) -> None:
+    with LocalCluster(nodes=1) as cluster:
+        words = ("--kubeconfig", str(cluster.kubeconfig))
+        follower, other = Follower(*words, "-o", "json"), Follower(*words)
+        try:
+            first = json.loads(follower.wait_for(lambda text: "\n" in text).splitlines()[0])
+            assert [node["name"] for node in first["nodes"]] == ["node-0"]
+            other.wait_for(lambda text: "node-0" in text)
+            cluster.apply(pod("new"))
+            follower.wait_for(lambda text: '"requests":"2"' in text)
+            other.wait_for(lambda text: "\n--- " in text)
+        finally:
+            ends = [each.stop() for each in (follower, other)]
+    assert ends == [(0, ""), (0, "")]

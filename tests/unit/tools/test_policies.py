@@ -1,0 +1,184 @@
+"""The four policies side by side: against ledgers that are made from objects with the policy written in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.ledger.verdict import Cause
+from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
+from tests.dumps import USECASES, usecase_dump
+from tests.outputs import FOLDER, check_output
+from tests.unit.ledger.books import claim, container, device, piece, pod, result
+from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
+from tests.unit.tools.top.test_books import node, on
+
+FIXTURE = str(FOLDER / "inputs" / "top.yaml")
+
+
+def with_policy(piece: ResourceSlice, policy: str) -> ResourceSlice:
+    """The slice as if its driver had named this policy everywhere."""
+    tree: Any = codec.to_tree(piece)
+    for each in tree["spec"].get("devices") or ():
+        for rule in each.get("nodeAllocatableResourceMappings", {}).values():
+            rule["accountingPolicy"] = policy
+    return codec.convert(tree, ResourceSlice)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> list[Any]:
+    devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
+    claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
+    pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(1, 3)))]
+    return [node(), piece(*devices), *claims, *pods]
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
+    """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
+    report = compare_policies(Picture(Objects(objects)))
+    for policy in POLICIES:
+        changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]
+        snapshot = Picture(Objects(changed)).snapshot
+        place = snapshot.place_of("node-1")
+        assert place is not None
+        booked = snapshot.ledger(place).requested
+        for row in report.nodes:
+            assert row.charged[policy.value] == booked.get(row.resource, 0), (policy, row)
+    snapshot = Picture(Objects(objects)).snapshot
+    place = snapshot.place_of("node-1")
+    assert place is not None
+    for row in report.nodes:
+        assert row.charged[AS_IS] == snapshot.ledger(place).requested.get(row.resource, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
+    """What pods with claims, pools of several and pods without claims take is what the node is charged."""
+    picture = Picture(Objects(objects))
+    report = compare_policies(picture)
+    place = picture.snapshot.place_of("node-1")
+    assert place is not None
+    for row in report.nodes:
+        for column in COLUMNS:
+            mine = [each.charged[column] for each in report.pods if each.resource == row.resource]
+            rows = {each.pod for each in report.pods if each.resource == row.resource}
+            rest = sum(
+                entry.units.get(row.resource, 0)
+                for entry in picture.snapshot.ledger(place).entries.values()
+                if entry.pod.metadata.name not in rows
+            )
+            assert sum(mine) + rest == row.charged[column]
+
+
+def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, **spec: Any) -> Picture:
+    mapping = {"allocationMultiplier": amount, **({"accountingPolicy": policy} if policy else {})}
+    made = [on(pod(f"p{i}", *containers, **spec)) for i in range(pods)]
+    return Picture(Objects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made]))
+
+
+def charged(picture: Picture) -> dict[str, int]:
+    (row,) = [row for row in compare_policies(picture).nodes if row.resource == "cpu"]
+    return dict(row.charged)
+
+
+def test_the_numbers_of_document_000() -> None:
+    """Requests of 1 and 2, a claim of 4 that both containers refer to."""
+    picture = small(container("a", "c", cpu="1"), container("b", "c", cpu="2"))
+    assert charged(picture) == {
+        AS_IS: 7000,
+        "AddPerClaim": 7000,
+        "AddPerReference": 11000,
+        "Max": 4000,
+        "ConsumeFrom": 4000,
+    }
+
+
+def test_a_status_is_not_believed_for_the_comparison() -> None:
+    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "1"}}]}
+    found = charged(small(container("a", "c", cpu="1"), status=status))
+    assert found[AS_IS] == 2000
+    assert found["AddPerClaim"] == 5000
+
+
+def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
+    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "3"}}]}
+    made = on(pod("p", container("a", "c", cpu="1"), status=status))
+    report = compare_policies(Picture(Objects([node(), made])))
+    (row,) = [row for row in report.nodes if row.resource == "cpu"]
+    assert row.charged["AddPerClaim"] == 4000
+    assert report.believed == (("default/p", "c"),)
+
+
+@pytest.mark.parametrize(
+    ("picture", "column", "cause"),
+    [
+        (small(container("a", "c"), pods=2), "AddPerClaim", Cause.SHARED_BY_SEVERAL),
+        (small(container("a", "c"), pods=2), "Max", Cause.SHARED_BY_SEVERAL),
+        (small(container("a", "c", cpu="5")), "ConsumeFrom", Cause.POOL_EXHAUSTED),
+        (
+            small(container("a", "c"), resources={"requests": {"cpu": "6"}}),
+            "ConsumeFrom",
+            Cause.POOL_UNDER_POD_LEVEL,
+        ),
+        (
+            small(container("a", "c"), resources={"requests": {"cpu": "1"}}),
+            "AddPerClaim",
+            Cause.POD_LEVEL_REQUEST,
+        ),
+    ],
+)
+def test_what_a_policy_refuses_by_rule(picture: Picture, column: str, cause: Cause) -> None:
+    found = {(each.column, each.reason.cause) for each in compare_policies(picture).refusals}
+    assert (column, cause) in found
+
+
+def test_nodes_past_their_line() -> None:
+    report = compare_policies(small(container("a", "c", cpu="2"), container("b", "c"), container("d", "c")))
+    assert {column: report.past(column) for column in COLUMNS} == {
+        AS_IS: [],
+        "AddPerClaim": [],
+        "AddPerReference": ["node-1"],
+        "Max": [],
+        "ConsumeFrom": [],
+    }
+
+
+def test_without_claims_there_is_nothing_to_compare() -> None:
+    report = compare_policies(Picture(Objects([node(), on(pod("p", container("a", cpu="1")))])))
+    assert [*report.lines(PLAIN)] == [
+        "No pod on a node has a claim that is charged to it: every policy comes to the same."
+    ]
+
+
+def test_the_output() -> None:
+    report = compare_policies(read_picture(Source((FIXTURE,))))
+    text = "".join(f"{line}\n" for line in report.lines(PLAIN))
+    check_output("policies/policies.txt", text)
+    check_output("policies/wide.txt", "".join(f"{line}\n" for line in report.lines(PLAIN, wide=True)))
+    check_output("policies/policies.json", json.dumps(report.as_json(), indent=2) + "\n")
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_a_namespace_keeps_the_nodes() -> None:
+    picture = read_picture(Source((FIXTURE,)))
+    report = compare_policies(picture, namespace="web")
+    assert {row.namespace for row in report.pods} == {"web"}
+    assert len({row.node for row in report.nodes}) == 3
+
+
+@pytest.mark.parametrize("name", USECASES)
+def test_what_a_real_scheduler_left(name: str) -> None:
+    report = compare_policies(read_picture(Source((str(usecase_dump(name)),))))
+    assert list(report.lines(PLAIN))
+    json.dumps(report.as_json())
