@@ -86,7 +86,8 @@ ALLOCATE_ARROWS: dict[str, set[str]] = {
 #: way that leads from them to it is the client of a server in the same process).
 CLUSTER_ARROWS: dict[str, set[str]] = {
     "yaml": set(),
-    "yaml_parts": {"yaml"},
+    "yaml_plain": {"yaml"},
+    "yaml_parts": {"yaml", "yaml_plain"},
     "config_tree": {"yaml"},
     "archives": set(),
     "dump": {"archives", "yaml", "yaml_parts"},

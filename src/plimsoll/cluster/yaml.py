@@ -161,6 +161,11 @@ def _scalar(event: Any) -> Any:
         text = _join_surrogates(text)
     if event.tag == "tag:yaml.org,2002:str" or not event.implicit[0]:
         return text
+    return resolve_plain(text)
+
+
+def resolve_plain(text: str) -> Any:
+    """What a scalar without quotes stands for."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

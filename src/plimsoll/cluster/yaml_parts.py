@@ -4,7 +4,7 @@ Owns `load_parts`. A dump of a cluster is one list of a hundred thousand items; 
 gigabytes, read item by item it is nothing much, every item has its own line, and progress can be told. Texts
 are cut only where YAML itself has no say: at `---` in the first column, and at the dashes of a block list
 below `items:`. Promises: what comes out is what `load_documents` makes of the whole (a property test compares
-them), and what is unusual is given to it.
+them), and what is unusual is given to it. Items as kubectl writes them are read by `yaml_plain.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from plimsoll.cluster.yaml import load_documents
+from plimsoll.cluster.yaml_plain import NOT_PLAIN, read_plain
 from plimsoll.errors import InputError
 
 _MARKER = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
@@ -61,7 +62,7 @@ def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
         line += text.count(b"\n", counted, begin)
         counted = begin
         try:
-            trees = [tree for _, tree in load_documents(text[begin:stop])]
+            trees = _load(text[begin:stop])
         except InputError:
             if end - start <= _SMALL:
                 # Perhaps it was cut where it should not have been; whoever reads all of it knows.
@@ -96,6 +97,14 @@ def _cut(text: bytes, start: int, end: int) -> tuple[list[tuple[int, int]], Any]
     if len(heads) > 1 or not isinstance(head, dict) or "items" in head or not begins or begins[0] != first:
         return None
     return list(zip(begins, [*begins[1:], stop], strict=True)), head
+
+
+def _load(piece: bytes) -> list[Any]:
+    try:
+        tree = read_plain(piece.decode())
+    except UnicodeDecodeError:
+        tree = NOT_PLAIN
+    return [tree for _, tree in load_documents(piece)] if tree is NOT_PLAIN else [tree]
 
 
 def _whole(text: bytes, before: int, line: int) -> Iterator[Part]:
