@@ -49,10 +49,9 @@ def find_fixes(view: View, groups: Sequence[Group]) -> tuple[Fix, ...]:
     found: list[Fix] = []
     for place in _candidates(view, groups):
         found += _ways_on(view, place)
-    if all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups):
-        new = _new_node(view, groups)
-        found += [new] if new is not None else []
-    return choose_fixes(found)
+    crowded = all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups)
+    new = _new_node(view, groups) if crowded or not found else None
+    return choose_fixes([*found, new] if new is not None else found)
 
 
 def fixes_on(view: View, place: int) -> tuple[Fix, ...]:
@@ -214,7 +213,7 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
     amounts = {name: amount for name, amount in view.task.demand.items() if amount > 0}
     small = 0
     for group in groups:
-        if not all(map(_is_lack, group.reasons)):
+        if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
             return None
         lacks = [reason.because for reason in group.reasons if isinstance(reason.because, Reason)]
         small += bool(lacks) and not group.resolvable
@@ -222,6 +221,7 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
             if lack.cause is Cause.INSUFFICIENT:
                 amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
     texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.task.waiting:
         texts += ("the devices of its claims",)
     kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER

@@ -97,6 +97,7 @@ class Say(Enum):
     TOLD = "{text}"  #: in the words of the ledger or of the allocator
     # -- placed
     CHARGE = "{resource} {amount}  {rule}{source}"
+    COVERED = "{resource} {amount}  inside the pod-level request, claim {claim}"
     HEADROOM = "{resource}: {free} free of {line}"
     DEVICE = "request {request}: {device}{share}"
     ALTERNATIVE = "alternative {number} of {count}"

@@ -1,0 +1,100 @@
+"""`plimsoll explain` as people call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from plimsoll.cli.explain import run_explain
+from plimsoll.errors import InputError
+from plimsoll.tools.explain.subjects import read_subject
+from tests.dumps import big_cluster, write_dump
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dump(big_cluster(3), tmp_path_factory.mktemp("explain") / "cluster.yaml")
+
+
+def ask(*words: str) -> Result:
+    return CliRunner().invoke(run_explain, words)
+
+
+def test_all_that_waits(dump: Path) -> None:
+    result = ask("-f", str(dump))
+    assert result.exit_code == 1
+    assert "4 pods pending" in result.output
+    assert "0/3 nodes are available: 3 Insufficient cpu." in result.output
+
+
+@pytest.mark.parametrize(
+    "name", ["waiting-0000", "work/waiting-0000", "pod/waiting-0000", "pod/work/waiting-0000"]
+)
+def test_a_pod_by_any_name(dump: Path, name: str) -> None:
+    result = ask(name, "-f", str(dump))
+    assert result.exit_code == 1
+    assert result.output.startswith("pod work/waiting-0000: pending\n")
+
+
+def test_a_pod_with_a_node(dump: Path) -> None:
+    result = ask("cpu-0000-1", "-n", "work", "-f", str(dump))
+    assert result.exit_code == 0
+    assert "cpu 4  AddPerClaim, claim cpu-0000-1: cpu.example.com/node-0000/cpus" in result.output
+
+
+def test_a_claim(dump: Path) -> None:
+    result = ask("claim/cpu-0000-1", "-f", str(dump))
+    assert result.exit_code == 0
+    assert "kept because 1 pod may use it" in result.output
+    assert ask("claim/waiting-0001", "-f", str(dump)).exit_code == 1
+
+
+def test_one_node(dump: Path) -> None:
+    result = ask("waiting-0002", "--node", "node-0001", "-f", str(dump))
+    assert result.exit_code == 1
+    assert "no   NodeAffinity" in result.output
+    assert "yes  NodeResourcesFit" in result.output
+
+
+def test_trees(dump: Path) -> None:
+    tree = json.loads(ask("waiting-0000", "-f", str(dump), "-o", "json").output)
+    assert {"subject", "verdict", "summary", "fix", "groups"} <= tree.keys()
+    assert tree["groups"][0]["count"] == 3
+    assert yaml.safe_load(ask("waiting-0000", "-f", str(dump), "-o", "yaml").output) == tree
+
+
+def test_standard_input(dump: Path) -> None:
+    result = CliRunner().invoke(run_explain, ["waiting-0000", "-f", "-"], input=dump.read_text())
+    assert result.output.startswith("pod work/waiting-0000")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nobody",), "there is no pod nobody"),
+        (("waiting-000",), "did you mean waiting-0000"),
+        (("claim/nothing",), "there is no ResourceClaim nothing"),
+        (("waiting-0000", "--node", "nowhere"), "there is no node nowhere"),
+        (("--node", "node-0000"), "--node needs a pod"),
+        (("claim/cpu-0000-1", "--node", "node-0000"), "--node is for pods"),
+        (("a/b/c",), "name a pod"),
+        (("/",), "name a pod"),
+        (("other/waiting-0000", "-n", "work"), "but -n says work"),
+    ],
+)
+def test_what_cannot_be_asked(dump: Path, words: tuple[str, ...], message: str) -> None:
+    result = ask(*words, "-f", str(dump))
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+def test_subjects() -> None:
+    assert read_subject("p") == ("pod", "", "p")
+    assert read_subject("p", "ns") == ("pod", "ns", "p")
+    assert read_subject("ns/p") == ("pod", "ns", "p")
+    assert read_subject("Claim/ns/c") == ("claim", "ns", "c")
+    assert read_subject("resourceclaims/c", "ns") == ("claim", "ns", "c")

@@ -1,0 +1,36 @@
+"""What is said about every pod that waited in a real cluster, word for word, and about everything else there."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.api.core import Node
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
+from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.report import Report
+from tests.dumps import USECASES, usecase_dump
+from tests.outputs import check_output
+
+
+@pytest.mark.parametrize("name", USECASES or ["none"])
+def test_a_real_cluster_is_told(name: str) -> None:
+    picture = read_picture(Source((str(usecase_dump(name)),)))
+    text = "\n".join(explain_pending(picture).lines(PLAIN)) + "\n"
+    for pod in picture.waiting:
+        text += "\n---\n" + "\n".join(explain_pod(picture, pod).lines(PLAIN)) + "\n"
+    check_output(f"explain/usecases/{name}.txt", text)
+
+
+@pytest.mark.parametrize("name", USECASES or ["none"])
+def test_everything_in_a_real_cluster_can_be_asked_about(name: str) -> None:
+    picture = read_picture(Source((str(usecase_dump(name)),)))
+    reports: list[Report] = [explain_claim(picture, each) for each in picture.objects.all(ResourceClaim)]
+    for pod in picture.pods:
+        reports.append(explain_pod(picture, pod))
+        for node in picture.objects.all(Node):
+            reports.append(explain_node(picture, pod, node.metadata.name))
+    for report in reports:
+        assert list(report.lines(PLAIN))
+        assert report.as_json()

@@ -1,0 +1,131 @@
+"""Groups hold every node once, and say what the rules say of each node alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod, summarize_pending
+from plimsoll.tools.explain.groups import group_nodes
+from plimsoll.tools.explain.trial import try_pod
+from plimsoll.tools.explain.view import View
+from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.picture import Picture
+from tests.dumps import big_cluster
+from tests.dumps import picture_of as picture_of_trees
+from tests.unit.schedule.build import node, pod
+from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
+from tests.unit.tools.explain.worlds import worlds
+
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def first_reasons(picture: Picture) -> Counter[str] | None:
+    """Node by node, by the first rule that says no; None if there is a place, or no node is looked at."""
+    snapshot, default = picture.snapshot, Settings.default()
+    task = read_task(picture.pod(SUBJECT), snapshot)
+    assert not isinstance(task, NodeReason)
+    rules = read_rules(task, snapshot, default, lambda: "share")
+    assert not isinstance(rules, NodeReason)
+    counts: Counter[str] = Counter()
+    for place in snapshot.places():
+        reasons = next(filter(None, (rule.why_not(place) for rule in rules)), ())
+        if not reasons:
+            return None
+        counts[", ".join(map(render, reasons))] += 1
+    return counts
+
+
+@QUICK
+@given(worlds())
+def test_groups_say_what_each_node_says(things: list[Any]) -> None:
+    expected = first_reasons(picture_of(things))
+    picture = picture_of(things)
+    told = explain_pod(picture, picture.pod(SUBJECT))
+    if expected is None:
+        assert told.verdict is Verdict.FITS
+        return
+    found: Counter[str] = Counter()
+    for group in told.groups:
+        found[group.sentence] += group.count
+    assert found == expected
+    names = [name for group in told.groups for name in group.nodes]
+    assert sorted(names) == sorted(each.metadata.name for each in picture.nodes)
+
+
+@QUICK
+@given(worlds())
+def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
+    picture = picture_of(things)
+    waiting = picture.pod(SUBJECT)
+    fits = [explain_node(picture, waiting, each.metadata.name).fits for each in picture.nodes]
+    assert any(fits) == (explain_pod(picture, waiting).verdict is Verdict.FITS)
+
+
+def test_too_many_states_are_told_by_their_sentence() -> None:
+    picture = picture_of([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
+    task = read_task(picture.pod(SUBJECT), picture.snapshot)
+    assert not isinstance(task, NodeReason)
+    view = View(picture, task)
+    trial = try_pod(task, picture.snapshot, view.settings)
+    (only,) = group_nodes(view, trial, states=0)
+    assert only.sentence == "cannot allocate all claims"
+    assert "not looked into" in only.branches[0].text
+
+
+def test_many_nodes_fit_one_screen() -> None:
+    picture = picture_of_trees(big_cluster(120, pending=0))
+    picture.set(pod("p", cpu="1000"))
+    lines = list(explain_pod(picture, picture.pod("p")).lines(PLAIN))
+    assert len(lines) < 25
+    unfolded = list(explain_pod(picture, picture.pod("p"), unfolded=True).lines(PLAIN))
+    assert sum(line.count("node-") for line in unfolded) >= 120
+
+
+# -- lists
+
+
+@QUICK
+@given(worlds())
+def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
+    twin = pod("q", cpu="3")
+    picture = picture_of([*things, twin])
+    lines = {each.metadata.name: why for each, why in summarize_pending(picture)}
+    assert lines.keys() == {SUBJECT, "q"}
+    for each in picture.waiting:
+        told = explain_pod(picture_of([*things, twin]), each)
+        if told.verdict is Verdict.FITS:
+            assert lines[each.metadata.name].startswith("fits now")
+        else:
+            assert lines[each.metadata.name] in told.summary
+
+
+def test_pods_alike_are_listed_together() -> None:
+    things = [
+        node("n1", cpu="1"),
+        *(pod(f"p{number}", cpu="2") for number in range(30)),
+        pod("small", cpu="1"),
+    ]
+    report = explain_pending(picture_of(things))
+    assert [len(pods) for _, pods in report.groups] == [30, 1]
+    assert report.count == 31
+    text = "\n".join(report.lines(PLAIN))
+    assert "and 20 more" in text
+    assert "p9" in "\n".join(report.lines(PLAIN, wide=True))
+
+
+def test_nobody_waits() -> None:
+    report = explain_pending(picture_of([node("n1")]))
+    assert list(report.lines(PLAIN)) == ["no pod is pending"]
+    assert report.as_json() == {"count": 0, "groups": []}
+
+
+def test_only_one_namespace() -> None:
+    picture = picture_of([node("n1"), pod("a", namespace="one"), pod("b", namespace="two")])
+    assert [each.metadata.name for each, _ in summarize_pending(picture, namespace="two")] == ["b"]
