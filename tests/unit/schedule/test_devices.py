@@ -19,7 +19,7 @@ from plimsoll.schedule.devices import filter as devices_filter
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import DeviceOrder, Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 from tests.unit.schedule.build import (
@@ -73,6 +73,31 @@ def test_a_device_and_what_it_charges() -> None:
     assert picked(found) == ["d"]
     assert isinstance(found, Fit)
     assert {name: str(c.quantity) for name, c in found.bills[0].charge.resources.items()} == {"cpu": "6"}
+
+
+def test_devices_first_refuses_what_joint_allocation_finds() -> None:
+    """kube-scheduler chooses the first device and asks the books about it; ours takes the one that fits."""
+    offered = [charging_device("a-dear", cpu="8"), charging_device("b-cheap", cpu="2")]
+    snapshot = snapshot_of(
+        node("n", cpu="4"), resource_slice("n", offered), device_class(), claim("c", exactly())
+    )
+    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    assert picked(try_place(task, 0, snapshot, ids())) == ["b-cheap"]
+    first = Settings(device_order=DeviceOrder.FIRST)
+    assert told(try_place(task, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
+    assert Settings.read({"deviceOrder": "devices-first"}).device_order is DeviceOrder.FIRST
+    # What was found out in one way is not believed in the other.
+    assert isinstance(DevicesFilter(task, snapshot, ids(), first).attempt(0), tuple)
+    assert isinstance(DevicesFilter(task, snapshot, ids()).attempt(0), Fit)
+
+
+def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
+    snapshot = snapshot_of(node("n"), resource_slice("n", []), device_class(), claim("c", exactly()))
+    task = task_for(pod("p", claims=["c"]), snapshot)
+    for order, resolvable in ((DeviceOrder.JOINT, True), (DeviceOrder.FIRST, False)):
+        answer = try_place(task, 0, snapshot, ids(), Settings(device_order=order))
+        assert not isinstance(answer, Fit)
+        assert [reason.resolvable for reason in answer] == [resolvable]
 
 
 def test_devices_that_cost_too_much_are_left_alone() -> None:

@@ -22,6 +22,12 @@ def name_of(pod: Pod) -> Name:
     return pod.metadata.namespace, pod.metadata.name
 
 
+def stem_of(name: Name) -> Name:
+    """What the pods of one workload have in common."""
+    stem, _, number = name[1].rpartition("-")
+    return (name[0], stem) if stem and number.isdecimal() else name
+
+
 def by_number(name: Name) -> tuple[str, str, int, str]:
     """The order people expect: web-2 before web-10."""
     stem, hyphen, number = name[1].rpartition("-")

@@ -7,13 +7,11 @@ compared is always two results of scheduling, so that the difference is the chan
 
 from __future__ import annotations
 
-import re
-
 from plimsoll.schedule.settings import Settings
 from plimsoll.tools.picture import Picture
 from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.whatif.fragments import find_fragments
-from plimsoll.tools.whatif.outcome import Name, compare
+from plimsoll.tools.whatif.outcome import Name, compare, stem_of
 from plimsoll.tools.whatif.plan import Plan
 from plimsoll.tools.whatif.report import More, Prediction, WhatifReport
 from plimsoll.tools.whatif.stock import OURS, find_stock
@@ -22,7 +20,6 @@ from plimsoll.tools.whatif.whatif import Moves, Whatif
 
 #: Of how many kinds of added pods is it told how many more would fit, and up to which number.
 KINDS_MAX, MORE_MAX = 3, 500
-_NUMBER = re.compile(r"-\d+$")
 
 
 def run_whatif(
@@ -67,11 +64,6 @@ def run_whatif(
         other.schedule(preempt=plan.preempt, tick=tick)
         report.predictions.append(Prediction(stock.name, stock.about, other.state()))
     return report
-
-
-def stem_of(name: Name) -> Name:
-    """What the pods of one workload have in common."""
-    return name[0], _NUMBER.sub("", name[1])
 
 
 def _more(moves: Moves, added: list[Name], pending: set[Name]) -> tuple[More, ...]:

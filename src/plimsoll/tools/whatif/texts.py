@@ -14,9 +14,8 @@ from plimsoll.tools.columns import lay_out
 from plimsoll.tools.paint import Paint
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
 from plimsoll.tools.whatif.fragments import Fragmentation
-from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name
+from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name, stem_of
 from plimsoll.tools.whatif.report import ABSENT, Prediction, WhatifReport
-from plimsoll.tools.whatif.run import stem_of
 from plimsoll.tools.whatif.totals import order_of, text_of
 
 #: So many pods are named one by one, and so many nodes.

@@ -216,7 +216,8 @@ def _device(name: str, offer: Offer) -> dict[str, Any]:
     fields = {"attributes": {"kind": {"string": offer.kind}}}
     if not offer.cpu:
         return device(name, kind=offer.kind)
-    return charging_device(name, cpu=str(offer.cpu), fields=fields)
+    made: dict[str, Any] = charging_device(name, cpu=str(offer.cpu), fields=fields)
+    return made
 
 
 offers = st.builds(Offer, st.sampled_from("ab"), st.integers(0, 2))

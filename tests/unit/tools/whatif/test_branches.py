@@ -1,0 +1,200 @@
+"""A branch is undone exactly, whatever was done in it; and the books are what the objects come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.errors import InputError
+from plimsoll.schedule.verify import verify
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.whatif import Outcome, Whatif
+from plimsoll.tools.whatif.whatif import Moves
+from tests.unit.schedule.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+)
+
+OWNER = {"ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]}
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one", "namespace": "default"},
+    "spec": {"spec": {"devices": {"requests": [exactly()]}}},
+}
+
+
+def cluster() -> list[Any]:
+    """Three nodes with two charging devices each, some pods that run and some that wait."""
+    things: list[Any] = [device_class()]
+    for name in ("a", "b", "c"):
+        things.append(node(name, cpu="6"))
+        offered = [charging_device(f"d{number}", cpu=str(number + 1)) for number in range(2)]
+        things.append(resource_slice(name, offered))
+    things.append(claim("shared", exactly()))
+    things += [pod(f"run-{n}", cpu="1", node=name, metadata=OWNER) for n, name in enumerate("abc")]
+    things.append(pod("low", cpu="2", node="a", priority=-5))
+    things.append(pod("wait", cpu="1", claims=["shared"]))
+    return things
+
+
+def pod_tree(name: str, cpu: str, claims: int, priority: int) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "priority": priority,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+    }
+    if claims:
+        spec["resourceClaims"] = [{"name": "r", "resourceClaimTemplateName": "one"}]
+        spec["containers"][0]["resources"]["claims"] = [{"name": "r"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def everything(moves: Moves) -> dict[str, str]:
+    """All objects, whatever order they are in."""
+    return {f"{type(each).__name__}/{each.metadata.namespace}/{each.metadata.name}": repr(each)
+            for each in moves.picture.objects}  # fmt: skip
+
+
+def books(moves: Moves) -> dict[str, Any]:
+    """The books of every node, in numbers."""
+    snapshot = moves.picture.snapshot
+    return {
+        snapshot.node(place).metadata.name: (
+            {name: units for name, units in snapshot.ledger(place).requested.items() if units},
+            sorted(snapshot.ledger(place).entries),
+            snapshot.ledger(place).headroom(),
+        )
+        for place in snapshot.places()
+    }
+
+
+def rebuilt(moves: Moves) -> Whatif:
+    """The naive way: another snapshot from the same objects."""
+    return Whatif(Picture(moves.picture.objects, moves.picture.gates, moves.picture.profile))
+
+
+def told(outcome: Outcome) -> tuple[Any, ...]:
+    return outcome.placed, outcome.pending, outcome.evicted
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from("123"), st.integers(0, 1), st.sampled_from([0, 10])),
+    st.tuples(st.just("schedule")),
+    st.tuples(st.just("drain"), st.sampled_from("abc")),
+    st.tuples(st.just("cordon"), st.sampled_from("abc")),
+    st.tuples(st.just("taint"), st.sampled_from("abc"), st.sampled_from(["x=y:NoExecute", "x=y:NoSchedule"])),
+    st.tuples(
+        st.just("devices"), st.sampled_from(["d0", "d1"]), st.sampled_from(["NoExecute", "NoSchedule"])
+    ),
+    st.tuples(
+        st.just("remove"), st.sampled_from(["Node/a", "Pod/low", "Pod/run-1", "Pod/wait", "ResourceSlice/b"])
+    ),
+    st.tuples(st.just("nodes"), st.sampled_from("abc")),
+    st.tuples(st.just("policy"), st.sampled_from(["Max", "AddPerReference", "ConsumeFrom"])),
+    st.tuples(st.just("branch")),
+)
+
+
+def do(moves: Moves, number: int, step: tuple[Any, ...]) -> None:
+    what = step[0]
+    try:
+        if what == "add":
+            moves.add(TEMPLATE, pod_tree(f"new-{number}", step[1], step[2], step[3]))
+        elif what == "schedule":
+            moves.schedule()
+        elif what == "drain":
+            moves.drain(step[1])
+        elif what == "cordon":
+            moves.cordon(step[1])
+        elif what == "taint":
+            moves.taint(step[1], step[2])
+        elif what == "devices":
+            moves.taint_devices(f"driver={DRIVER},device={step[1]}:broken=yes:{step[2]}")
+        elif what == "remove":
+            moves.remove(step[1])
+        elif what == "nodes":
+            moves.add_nodes(1, step[1])
+        elif what == "policy":
+            moves.replace_policy(step[1])
+        else:
+            with moves.branch() as inner:
+                inner.drain("b")
+                inner.schedule()
+    except InputError:
+        pass  # it is gone already
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=8))
+def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
+    whatif = Whatif(Picture(Objects(cluster())))
+    objects, amounts = everything(whatif), books(whatif)
+    with whatif.branch() as first:
+        fresh = told(first.schedule())
+    with whatif.branch() as branch:
+        for number, step in enumerate(steps):
+            do(branch, number, step)
+            assert verify(branch.picture.snapshot) == []
+        assert books(rebuilt(branch)) == books(branch)
+    assert everything(whatif) == objects
+    assert books(whatif) == amounts
+    assert verify(whatif.picture.snapshot) == []
+    with whatif.branch() as last:
+        assert told(last.schedule()) == fresh
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, max_size=6))
+def test_scheduling_goes_on_as_it_would_from_scratch(steps: list[tuple[Any, ...]]) -> None:
+    """A snapshot that has been through much places pods where one made from the objects does."""
+    whatif = Whatif(Picture(Objects(cluster())))
+    for number, step in enumerate(steps):
+        do(whatif, number, step)
+    naive = rebuilt(whatif)
+    naive._world._arrivals = dict(whatif._world._arrivals)
+    ours, theirs = whatif.schedule(), naive.schedule()
+    assert {each.pod for each in ours.placed} == {each.pod for each in theirs.placed}
+
+
+def test_a_branch_can_be_kept() -> None:
+    whatif = Whatif(Picture(Objects(cluster())))
+    with whatif.branch() as outer:
+        with outer.branch() as inner:
+            inner.remove("Pod/low")
+            inner.keep()
+        assert outer.picture.objects.find(Pod, "default", "low") is None
+    assert whatif.picture.objects.find(Pod, "default", "low") is not None
+
+
+def test_a_branch_that_fails_is_undone_though_it_was_kept() -> None:
+    whatif = Whatif(Picture(Objects(cluster())))
+
+    def fail() -> None:
+        with whatif.branch() as branch:
+            branch.keep()
+            branch.remove("Pod/low")
+            branch.drain("nowhere")
+
+    with pytest.raises(InputError, match="there is no such Node"):
+        fail()
+    assert whatif.picture.objects.find(Pod, "default", "low") is not None
+
+
+def test_the_picture_it_was_made_of_stays_as_it_is() -> None:
+    picture = Picture(Objects(cluster()))
+    before = len(picture.objects)
+    whatif = Whatif(picture)
+    whatif.add(TEMPLATE, pod_tree("p", "1", 1, 0))
+    whatif.schedule()
+    assert len(picture.objects) == before
+    assert verify(picture.snapshot) == []
