@@ -76,7 +76,7 @@ def test_standard_input(dump: Path) -> None:
     ("words", "message"),
     [
         (("nobody",), "there is no pod nobody"),
-        (("waiting-000",), "did you mean waiting-0000"),
+        (("waiting-000",), "did you mean waiting-"),
         (("claim/nothing",), "there is no ResourceClaim nothing"),
         (("waiting-0000", "--node", "nowhere"), "there is no node nowhere"),
         (("--node", "node-0000"), "--node needs a pod"),

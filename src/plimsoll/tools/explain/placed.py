@@ -32,7 +32,7 @@ from plimsoll.tools.explain.trial import throwaway_ids
 from plimsoll.tools.explain.verdict import PodExplanation, Section, Verdict
 from plimsoll.tools.explain.view import View, full_name
 from plimsoll.tools.picture import Picture
-from plimsoll.tools.top.books import Holder, book_of, entry_holders, text_of
+from plimsoll.tools.top.books import Holder, book_of, holders, text_of
 
 
 def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplanation:
@@ -48,7 +48,9 @@ def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplana
     devices = tuple(branch for claim in claims for branch in _devices(picture, pod, claim, place))
     if devices:
         sections.append(Section("devices", devices))
-    sections.append(Section(f"charged on node {node}", tuple(_charges(ledger, pod)) or (_nothing(),)))
+    sections.append(
+        Section(f"charged on node {node}", tuple(_charges(picture, ledger, pod)) or (_nothing(),))
+    )
     sections.append(Section(f"left on node {node}", tuple(_headroom(ledger, pod))))
     choice = _choice(picture, pod, claims, place, settings)
     if choice is not None:
@@ -146,10 +148,16 @@ def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
 # -- the book
 
 
-def _charges(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+def _charges(picture: Picture, ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+    own = (pod.metadata.namespace, pod.metadata.name)
+    for holder in holders(picture, ledger.name):
+        if (holder.namespace, holder.pod) == own:
+            yield tell_charge(holder)
     entry = ledger.entries.get(pod_key(pod))
-    for holder in entry_holders(entry) if entry is not None else ():
-        yield tell_charge(holder)
+    for line in entry.lines if entry is not None else ():
+        if not line.counted:
+            facts = {"resource": line.resource, "amount": line.amount, "claim": line.claim}
+            yield Branch(Say.COVERED, facts)
 
 
 def tell_charge(holder: Holder) -> Branch:
@@ -219,9 +227,8 @@ def _choice(
         text = "it is the only node that passes all rules"
         return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}),))
     but = " (devices aside)" if claims else ""
-    text = (
-        f"{feasible} nodes pass all rules{but}; {number(better, 'node')} would score higher, {alike} the same"
-    )
+    rank = f"{number(better, 'node')} would score higher" if better else "none scores higher"
+    text = f"{feasible} nodes pass all rules{but}; {rank}, {alike} the same"
     return Section("how the node compares today", (Branch(Say.TOLD, {"text": text}, branches),))
 
 
