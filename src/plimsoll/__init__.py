@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from plimsoll.schedule.settings import Settings
     from plimsoll.schedule.snapshot import Snapshot
     from plimsoll.schedule.task import Task
+    from plimsoll.tools.whatif import Whatif, run_whatif
     from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "Task",
     "Unplaced",
     "Verdict",
+    "Whatif",
     "Write",
     "allocate_claims",
     "allowance_for",
@@ -120,6 +122,7 @@ __all__ = [
     "prepare",
     "read_task",
     "render_all",
+    "run_whatif",
     "schedule_one",
     "start_server",
     "usage_by_namespace",
@@ -179,6 +182,7 @@ _HOMES = {
         "plimsoll.schedule.settings": ["Settings"],
         "plimsoll.schedule.snapshot": ["Snapshot"],
         "plimsoll.schedule.task": ["Task"],
+        "plimsoll.tools.whatif": ["Whatif", "run_whatif"],
         "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
     }.items()
     for name in names

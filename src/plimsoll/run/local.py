@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from plimsoll.run.driver.local import Drivers, LocalDrivers
     from plimsoll.run.node.agents import AgentLike
     from plimsoll.run.node.local import LocalNodes, Nodes
+    from plimsoll.schedule.settings import Settings
+    from plimsoll.tools.whatif import Whatif
 
 R = TypeVar("R")
 #: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
@@ -173,6 +175,17 @@ class LocalCluster:
             return question(self.scheduler)
 
         return self._wait(answer())
+
+    # -- questions
+
+    def whatif(self, *, settings: Settings | None = None) -> Whatif:
+        """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
+        from plimsoll.tools.picture import Picture  # noqa: PLC0415 - clusters start faster without
+        from plimsoll.tools.picture.live import read_live  # noqa: PLC0415
+        from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
+
+        objects = self._wait(read_live(self._running().client()))
+        return Whatif(Picture(objects, self._settings.gates, origin=self.config.server), settings=settings)
 
     def restart_scheduler(self) -> None:
         """End the scheduler and start one that knows nothing but what the API says."""
