@@ -129,13 +129,13 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
     ],
 )
 def test_a_pod_without_its_claim(claims: list[Tree], told: str) -> None:
-    finding = only("PLM044", node(), pod("p", claims="c"), *claims)
+    finding = only("PLM043", node(), pod("p", claims="c"), *claims)
     assert finding.message == told
     assert finding.severity is Severity.ERROR
 
 
 def test_a_pod_whose_claim_was_never_made() -> None:
-    finding = only("PLM044", node(), pod("p", template="t"))
+    finding = only("PLM043", node(), pod("p", template="t"))
     assert finding.message == "has no claim for made: none was made from its template"
 
 
@@ -143,41 +143,41 @@ def test_a_pod_with_the_claim_of_another() -> None:
     tree = pod("p", template="t")
     tree["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "c"}]
     theirs = claim("c", result(), owner="q")
-    assert only("PLM044", tree, theirs).message == "uses claim c, which was made for another pod"
-    assert found("PLM044", tree, claim("c", result(), owner="p")) == []
+    assert only("PLM043", tree, theirs).message == "uses claim c, which was made for another pod"
+    assert found("PLM043", tree, claim("c", result(), owner="p")) == []
 
 
 def test_a_pod_that_was_bound_a_moment_ago_is_left_alone() -> None:
     tree = pod("p", claims="c")
     since = "2026-11-15T00:59:50Z"
     tree["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": since}]
-    assert found("PLM044", tree, claim("c")) == []
-    assert len(found("PLM044", tree, claim("c"), now=NOW + 60)) == 1
+    assert found("PLM043", tree, claim("c")) == []
+    assert len(found("PLM043", tree, claim("c"), now=NOW + 60)) == 1
 
 
 def test_pods_that_wait_are_not_broken() -> None:
-    assert found("PLM044", pod("p", claims="c", on="", phase="Pending")) == []
-    assert found("PLM044", *well()) == []
+    assert found("PLM043", pod("p", claims="c", on="", phase="Pending")) == []
+    assert found("PLM043", *well()) == []
 
 
 def test_a_pod_on_another_node_than_its_devices() -> None:
     trees = [node("n1"), node("n2"), claim("c", result(), on="n2"), pod("p", claims="c", on="n1")]
-    finding = only("PLM045", *trees)
+    finding = only("PLM044", *trees)
     assert finding.message == "runs on n1, but claim c is allocated for n2"
-    assert found("PLM045", *well()) == []
+    assert found("PLM044", *well()) == []
 
 
 # -- limits
 
 
 def test_a_claim_of_many_pods() -> None:
-    full = only("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(256)]))
+    full = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(256)]))
     assert full.severity is Severity.WARNING
     assert full.message == "is reserved for 256 of at most 256 pods"
-    near = only("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
+    near = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
     assert near.severity is Severity.INFO
     assert near.evidence == ("16 are left",)
-    assert found("PLM046", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
+    assert found("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
 
 
 def test_a_template_for_more_devices_than_a_claim_can_have() -> None:
@@ -188,8 +188,8 @@ def test_a_template_for_more_devices_than_a_claim_can_have() -> None:
     template = thing(
         V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {"devices": {"requests": [request]}}}
     )
-    finding = only("PLM046", template)
+    finding = only("PLM045", template)
     assert finding.subject == "ResourceClaimTemplate/work/t"
     assert "asks for 64 devices, and a claim can have 32" in finding.message
     request["exactly"]["count"] = 32  # type: ignore[index]
-    assert found("PLM046", template) == []
+    assert found("PLM045", template) == []

@@ -144,21 +144,27 @@ def test_a_resource_that_the_node_has_not() -> None:
 # -- forms
 
 
+def of_form(form: str, driver: str) -> Tree:
+    return slice_of(cpus(driver=driver, form=form), driver=driver)
+
+
 def test_forms_side_by_side() -> None:
-    one = slice_of(cpus(driver="a.example.com"), driver="a.example.com")
-    other = slice_of(cpus(driver="b.example.com", form="1.37"), driver="b.example.com")
-    assert [each.subject for each in found("PLM014", one, other)] == [
-        "Driver/a.example.com",
-        "Driver/b.example.com",
-    ]
-    assert found("PLM014", one) == []
+    old, new, third = of_form("1.36", "a.x"), of_form("1.37", "b.x"), of_form("1.37", "c.x")
+    finding = only("PLM014", old, new, third)
+    assert finding.subject == "Driver/a.x"
+    assert finding.message == "publishes mappings in the form of 1.36, the cluster uses that of 1.37"
+    assert found("PLM014", old) == []
+    assert found("PLM014", new, third) == []
 
 
-def test_a_form_that_the_pods_do_not_use() -> None:
-    finding = only(
-        "PLM014",
-        node(),
-        slice_of(cpus(form="1.37"), driver="dra.cpu"),
-        pod("p", claims="c", charges={"c": {"cpu": "4"}}),
-    )
-    assert "pods are charged in that of 1.36" in finding.message
+def test_the_form_of_the_charges_is_that_of_the_cluster() -> None:
+    old, new, third = of_form("1.36", "a.x"), of_form("1.37", "b.x"), of_form("1.37", "c.x")
+    tree = pod("p", claims="c", charges={"c": {"cpu": "4"}})
+    subjects = [each.subject for each in found("PLM014", node(), old, new, third, tree)]
+    assert subjects == ["Driver/b.x", "Driver/c.x"]
+    assert found("PLM014", node(), new, tree) == []  # whoever wrote the charge has read the mapping
+
+
+def test_a_device_in_two_forms() -> None:
+    both = cpus() | {"nodeAllocatableResources": cpus(form="1.37")["nodeAllocatableResources"]}
+    assert "in the form of 1.36 and 1.37" in only("PLM014", slice_of(both, driver="dra.cpu")).message

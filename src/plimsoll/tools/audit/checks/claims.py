@@ -294,7 +294,7 @@ CHECKS = (
         ("resourceclaims",),
     ),
     Check(
-        "PLM044",
+        "PLM043",
         "pod-claim-broken",
         Severity.ERROR,
         "a pod is bound to a node without the claims it needs",
@@ -306,7 +306,7 @@ CHECKS = (
         ("pods", "resourceclaims"),
     ),
     Check(
-        "PLM045",
+        "PLM044",
         "claim-on-other-node",
         Severity.ERROR,
         "a pod runs where the devices of its claim are not",
@@ -317,7 +317,7 @@ CHECKS = (
         ("pods", "resourceclaims", "nodes"),
     ),
     Check(
-        "PLM046",
+        "PLM045",
         "claim-limits",
         Severity.WARNING,
         "a claim is at, or past, what a claim can have",

@@ -5,6 +5,7 @@ One finding for a driver, not one for each of its thousand slices: mending is on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
@@ -229,38 +230,35 @@ def find_uncounted_resources(facts: Facts) -> Iterator[Trouble]:
 
 
 def find_mixed_forms(facts: Facts) -> Iterator[Trouble]:
+    """Drivers that do not publish in the form of the cluster: that of most charges, or of most devices.
+
+    Charges in another form than the mappings are no trouble: whoever wrote them has read the mappings.
+    """
     by_driver: dict[str, dict[Form, _Tally]] = {}
     for id, node, device in _devices(facts):
         for form in device_forms(device):
             by_driver.setdefault(id.driver, {}).setdefault(form, _Tally()).add(facts, id, node)
-    statuses: dict[Form, int] = {}
-    for pod in facts.pods.values():
-        told_in = status_form(pod.status)
-        if told_in is not None:
-            statuses[told_in] = statuses.get(told_in, 0) + 1
-    every = {form for forms in by_driver.values() for form in forms} | set(statuses)
-    if len(every) < 2:
+    published: Counter[Form] = Counter()
+    for forms in by_driver.values():
+        published.update({form: tally.count for form, tally in forms.items()})
+    if len(published) < 2:
         return
-    used = max(statuses, key=lambda form: (statuses[form], form.value)) if statuses else None
+    charges = Counter(status_form(pod.status) for pod in facts.pods.values())
+    used = max(published, key=lambda form: (charges[form], published[form], form.value))
     for driver, forms in sorted(by_driver.items()):
-        if len(forms) == 1 and (used is None or used in forms) and len(by_driver) == 1:
+        if set(forms) == {used}:
             continue
-        told = [
-            f"form of {form.value}: {tally.say()}" for form, tally in sorted(forms.items(), key=_by_value)
-        ]
         names = " and ".join(sorted(form.value for form in forms))
-        message = f"publishes mappings in the form of {names}, and the cluster has more than one form"
-        if used is not None:
-            told.append(f"{statuses[used]} pods carry charges in the form of {used.value}")
-            if used not in forms:
-                message = (
-                    f"publishes mappings in the form of {names}; pods are charged in that of {used.value}"
-                )
-        yield Trouble(f"Driver/{driver}", message, tuple(told))
-
-
-def _by_value(entry: tuple[Form, _Tally]) -> str:
-    return entry[0].value
+        told = [
+            f"form of {form.value}: {tally.say()}"
+            for form, tally in sorted(forms.items(), key=lambda item: item[0].value)
+        ]
+        of = f"{published[used]} devices and {charges[used]} pods with charges"
+        yield Trouble(
+            f"Driver/{driver}",
+            f"publishes mappings in the form of {names}, the cluster uses that of {used.value}",
+            (*told, f"form of {used.value} in all: {of}"),
+        )
 
 
 CHECKS = (
@@ -317,7 +315,7 @@ CHECKS = (
         "PLM014",
         "mapping-forms-mixed",
         Severity.WARNING,
-        "mappings or charges are written in more than one form",
+        "mappings are published in more than one form",
         "The fields had other names in Kubernetes 1.36, in 1.37 and in the drafts before. An API server "
         "keeps only those it knows, and a scheduler reads only its own: what is in another form is not "
         "charged. Plimsoll reads all of them. Expected for a while during an upgrade from 1.36 to 1.37.",

@@ -157,7 +157,8 @@ CHECKS = (
         "name-missing",
         Severity.WARNING,
         "a pod waits for a claim or a template that does not exist",
-        "The pod is held back before it is scheduled, without a condition that says why.",
+        "The pod is held back before it is scheduled, without a condition that says why. It goes on by "
+        "itself as soon as the claim or the template is there.",
         "create what is missing, or correct the pod",
         find_names_missing,
         ("pods",),
