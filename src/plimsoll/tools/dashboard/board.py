@@ -137,9 +137,7 @@ class Board:
         )
 
     async def claims(self, wish: Wish) -> Answer:
-        return await self._front.ask(
-            ("claims", wish), lambda: lists.list_claims(self.picture, wish, self._rows)
-        )
+        return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.picture, wish))
 
     async def namespaces(self) -> Answer:
         return await self._front.ask("namespaces", lambda: lists.list_namespaces(self.picture))

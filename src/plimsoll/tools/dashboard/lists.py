@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.picture import Picture
-from plimsoll.tools.top.claims import ClaimRow, claim_rows
+from plimsoll.tools.top.claims import claim_row, state_of
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
 from plimsoll.tools.top.pools import PoolRow, pool_rows
 
 Tree = dict[str, Any]
-T = TypeVar("T", DeviceRow, PoolRow, ClaimRow)
+T = TypeVar("T", DeviceRow, PoolRow)
 #: Rows of a page, if nothing is said, and at most.
 USUAL, MOST = 200, 10_000
 
@@ -64,14 +65,11 @@ class Rows:
     def __init__(self) -> None:
         self._devices: list[DeviceRow] | None = None
         self._pools: list[PoolRow] | None = None
-        self._claims: list[ClaimRow] | None = None
 
     def touch(self, touched: Touched) -> None:
         """What is told of these kinds is to be looked up again."""
         if touched.kinds & {"ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"}:
             self._devices = self._pools = None
-        if touched.kinds & {"ResourceSlice", "ResourceClaim", "DeviceClass", "Node", "Pod"}:
-            self._claims = None
 
     def devices(self, picture: Picture) -> list[DeviceRow]:
         if self._devices is None:
@@ -82,11 +80,6 @@ class Rows:
         if self._pools is None:
             self._pools = pool_rows(picture)
         return self._pools
-
-    def claims(self, picture: Picture) -> list[ClaimRow]:
-        if self._claims is None:
-            self._claims = claim_rows(picture)
-        return self._claims
 
 
 def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
@@ -112,19 +105,26 @@ def list_pools(picture: Picture, wish: Wish, known: Rows) -> Tree:
     return page(known.pools(picture), wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
 
 
-def list_claims(picture: Picture, wish: Wish, known: Rows) -> Tree:
-    rows = known.claims(picture)
-    if wish.namespace or wish.state:
-        rows = [
-            row for row in rows if wish.namespace in ("", row.namespace) and wish.state in ("", row.state)
-        ]
-    return page(rows, wish, _claim_text)
+def list_claims(picture: Picture, wish: Wish) -> Tree:
+    """Only the claims of the page are priced."""
+    claims = [
+        claim
+        for claim in picture.objects.all(ResourceClaim)
+        if wish.namespace in ("", claim.metadata.namespace)
+        and (not wish.state or wish.state == state_of(claim))
+        and (not wish.search or wish.search in _claim_text(claim).lower())
+    ]
+    claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
+    shown = claims[wish.offset : wish.offset + wish.limit]
+    return {"total": len(claims), "items": [claim_row(picture, claim).as_json() for claim in shown]}
 
 
-def _claim_text(row: ClaimRow) -> str:
-    held = " ".join(str(device) for device, _ in row.devices)
-    words = (*row.classes, *row.reserved_for, held)
-    return f"{row.namespace}/{row.claim} {row.state} {row.node} {' '.join(words)}"
+def _claim_text(claim: ResourceClaim) -> str:
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    devices = " ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results)
+    pods = " ".join(each.name for each in claim.status.reserved_for)
+    return f"{claim.metadata.namespace}/{claim.metadata.name} {state_of(claim)} {devices} {pods}"
 
 
 def list_namespaces(picture: Picture) -> Tree:

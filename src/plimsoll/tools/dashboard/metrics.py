@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 
+from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.tools.dashboard.devices import count_pools
 from plimsoll.tools.dashboard.nodes import NodeBooks
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.claims import state_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COLUMNS = (
@@ -62,26 +64,18 @@ def _lines(picture: Picture, nodes: NodeBooks) -> Iterator[str]:
     for reason, count in sorted(Counter(map(_reason, picture.waiting)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'
     yield _head("plimsoll_claims", "ResourceClaims by state.")
-    for state, count in sorted(Counter(map(_state, picture.objects.all(ResourceClaim))).items()):
+    for state, count in sorted(Counter(map(state_of, picture.objects.all(ResourceClaim))).items()):
         yield f'plimsoll_claims{{state="{state}"}} {count}\n'
 
 
 _POOLS = (("", "Devices of a pool."), ("_taken", "Devices of a pool that claims hold, whole or in part."))
 
 
-def _reason(pod: object) -> str:
-    for condition in pod.status.conditions:  # type: ignore[attr-defined]
+def _reason(pod: Pod) -> str:
+    for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
             return str(condition.reason)
     return "NotTriedYet"
-
-
-def _state(claim: ResourceClaim) -> str:
-    if claim.metadata.deletion_timestamp is not None:
-        return "deleting"
-    if claim.status.allocation is None:
-        return "pending"
-    return "reserved" if claim.status.reserved_for else "allocated"
 
 
 def _head(name: str, help: str) -> str:

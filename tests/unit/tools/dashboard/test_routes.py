@@ -11,6 +11,7 @@ import pytest
 
 from plimsoll.tools.picture import Picture, Source, read_picture
 from plimsoll.tools.top.books import node_books
+from plimsoll.tools.top.claims import claim_rows
 from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visit
 
@@ -118,6 +119,11 @@ def test_lists_are_told_page_by_page() -> None:
         assert (await visitor.get("/api/pools"))["total"] == 6
         assert (await visitor.get("/api/claims?q=gpu-0001"))["total"] == 1
         assert (await visitor.get("/api/claims?limit=2"))["total"] == 7
+        rows = [row.as_json() for row in claim_rows(small())]
+        assert (await visitor.get("/api/claims"))["items"] == rows
+        assert (await visitor.get("/api/claims?offset=3&limit=2"))["items"] == rows[3:5]
+        assert (await visitor.get("/api/claims?state=free"))["total"] == 1
+        assert (await visitor.get("/api/claims?namespace=other"))["total"] == 0
         assert [each["namespace"] for each in (await visitor.get("/api/namespaces"))["items"]] == ["work"]
         bound = await visitor.get("/api/pods?state=running&limit=5")
         assert (bound["total"], len(bound["items"])) == (12, 5)
@@ -261,7 +267,7 @@ def test_metrics_have_the_same_numbers() -> None:
         assert lines['plimsoll_pool_devices_taken{driver="gpu.example.com",pool="node-0002"}'] == "1"
         assert lines['plimsoll_pods{state="pending"}'] == "3"
         assert lines['plimsoll_claims{state="reserved"}'] == "6"
-        assert lines['plimsoll_claims{state="pending"}'] == "1"
+        assert lines['plimsoll_claims{state="free"}'] == "1"
 
     visit(small(), story)
 
