@@ -23,12 +23,20 @@ KINDS_MAX, MORE_MAX = 3, 500
 
 
 def run_whatif(
-    picture: Picture, plan: Plan, *, settings: Settings | None = None, tick: Tick = silent
+    picture: Picture,
+    plan: Plan,
+    *,
+    settings: Settings | None = None,
+    tick: Tick = silent,
+    lent: bool = False,
 ) -> WhatifReport:
-    """What would be if the plan were carried out; the picture stays as it is."""
+    """What would be if the plan were carried out; the picture stays as it is.
+
+    A picture that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied.
+    """
     settings = settings or Settings.default()
     stocks = [find_stock(name) for name in dict.fromkeys(plan.versus) if name != OURS]
-    whatif = Whatif(picture, settings=settings)
+    whatif = Whatif(picture, settings=settings, lent=lent)
     now = {name: standing.node for name, standing in whatif.state().items()}
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)

@@ -247,8 +247,9 @@ class Branch(Moves):
 class Whatif(Moves):
     """A cluster in memory, made from a picture, which stays as it is."""
 
-    def __init__(self, picture: Picture, *, settings: Settings | None = None) -> None:
-        super().__init__(World(picture.copy(), settings or Settings.default()))
+    def __init__(self, picture: Picture, *, settings: Settings | None = None, lent: bool = False) -> None:
+        """With `lent` the picture itself is worked on, and is as it was when `with` or a branch ends."""
+        super().__init__(World(picture if lent else picture.copy(), settings or Settings.default()))
 
     @staticmethod
     def of_dump(*paths: str | Path, settings: Settings | None = None) -> Whatif:
