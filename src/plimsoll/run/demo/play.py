@@ -50,23 +50,29 @@ _PAUSE_SECONDS = 1.5
 async def play_demo(cluster: Up, console: Console) -> bool:
     """Tell the story, or that it was told before; whether all is as it should be."""
     assert cluster.server is not None, "the cluster is not running"
-    return await Play(cluster.server.client(), console, pause=_pause(cluster, console)).run()
-
-
-def _pause(cluster: Up, console: Console) -> float:
-    return _PAUSE_SECONDS if console.live and not cluster.settings.once else 0.0
+    page = cluster.dashboard.url if cluster.dashboard is not None else ""
+    pause = _PAUSE_SECONDS if console.live and not cluster.settings.once else 0.0
+    return await Play(cluster.server.client(), console, page=page, pause=pause).run()
 
 
 class Play:
     """One telling."""
 
     def __init__(
-        self, client: Client, console: Console, *, pause: float = 0.0, seconds: float = _SECONDS
+        self,
+        client: Client,
+        console: Console,
+        *,
+        page: str = "",
+        pause: float = 0.0,
+        seconds: float = _SECONDS,
     ) -> None:
-        """`pause` is how long readers get for each step, `seconds` how long anything may take."""
+        """`page` is the dashboard's address; `pause` is how long readers get for each step, `seconds` how
+        long anything may take."""
         self._client = client
         self._console = console
         self._applier = Applier(client, _MANAGER)
+        self._page = page
         self._pause = pause
         self._seconds = seconds
         self._fine = True
@@ -78,12 +84,15 @@ class Play:
                 story.tell_again(self._paint, NODE, await self._stands(DATABASE, WEB), await self._row())
             )
             return self._fine
-        await self._clear()
-        await self._settle_neighbours()
-        await self._tell_problem()
-        await self._hold_line()
-        await self._release()
-        await self._return()
+        try:
+            await self._clear()
+            await self._settle_neighbours()
+            await self._tell_problem()
+            await self._hold_line()
+            await self._release()
+            await self._return()
+        except TimeoutError as problem:  # the rest would make no sense
+            self._check(False, str(problem))
         if self._fine:
             await self._client.patch(NAMESPACES, NAMESPACE, {"metadata": {"annotations": {TOLD: "told"}}})
         return self._fine
@@ -117,7 +126,7 @@ class Play:
         await self._create(DATABASE)
         await self._until_waiting(DATABASE)
         stands = await self._stands(WEB, DATABASE)
-        self._tell(story.tell_return(self._paint, NODE, stands, await self._row()))
+        self._tell(story.tell_return(self._paint, NODE, stands, await self._row(), self._page))
 
     # -- before
 
@@ -139,7 +148,10 @@ class Play:
             await self._applier.apply(found.tree, NAMESPACE)
         for found in wanted:
             if found.kind == "Pod":
-                await self._until_bound(found.name)
+                try:
+                    await self._until_bound(found.name)
+                except TimeoutError as problem:
+                    self._check(False, str(problem))
 
     async def _own_cpus(self) -> int:
         """How many CPUs this machine's driver hands out."""
@@ -193,7 +205,7 @@ class Play:
         try:
             tree = await self._client.get(PODS, pod, NAMESPACE)
         except ApiError as error:
-            return Stand(pod, why="" if error.code == 404 else str(error))
+            return Stand(pod, why=str(error), gone=error.code == 404)
         return stand_of(tree)
 
     async def _row(self) -> BookRow:
@@ -214,18 +226,21 @@ class Play:
     def _check(self, holds: bool, problem: str) -> None:
         if not holds:
             self._fine = False
-            self._console.line(self._paint.red(f"  this went wrong: {problem}"))
+            self._console.line(
+                f"  {self._paint.red('this went wrong')}: {problem}; plimsoll explain says why"
+            )
 
     async def _breathe(self) -> None:
         await asyncio.sleep(self._pause)
 
     async def _until(self, look: Callable[[], Awaitable[bool]], problem: str) -> None:
+        """Wait for what is to come; TimeoutError with the problem if it does not."""
         try:
             async with asyncio.timeout(self._seconds):
                 while not await look():
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            self._check(False, f"{problem} after {self._seconds:g} s")
+            raise TimeoutError(f"{problem} after {self._seconds:g} s") from None
 
 
 def stand_of(tree: dict[str, Any]) -> Stand:

@@ -21,15 +21,16 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How it stands with a pod: on which node it is, or why it waits."""
+    """How it stands with a pod: on which node it is, or why it waits, or that it is gone."""
 
     pod: str
     node: str = ""
     why: str = ""
+    gone: bool = False
 
     @property
     def waits(self) -> bool:
-        return not self.node
+        return not self.node and not self.gone
 
 
 def tell_problem(paint: Paint, node: str, books: TwoBooks) -> Iterator[str]:
@@ -77,14 +78,17 @@ def tell_release(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> 
     yield _command(paint, f"plimsoll top nodes {node}", f"who holds what of {node}")
 
 
-def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
+def tell_return(paint: Paint, node: str, stands: list[Stand], row: BookRow, page: str = "") -> Iterator[str]:
     """Step 4: and comes back."""
     yield ""
     yield paint.bold(f"4. {DATABASE} comes back and has to wait: the line holds from both sides")
     for stand in stands:
         yield from _stand(paint, stand)
     yield _book(node, row)
-    yield _command(paint, f"plimsoll explain {DATABASE} -n demo", "why")
+    yield _command(paint, f"plimsoll explain {DATABASE} -n demo", f"why {DATABASE} waits")
+    if page:
+        address = f"{page}#/pending"
+        yield f"      {paint.blue(f'{address:<{_COMMAND}}')} all that waits, as a page"
 
 
 def tell_again(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> Iterator[str]:
@@ -96,6 +100,9 @@ def tell_again(paint: Paint, node: str, stands: list[Stand], row: BookRow) -> It
 
 
 def _stand(paint: Paint, stand: Stand) -> Iterator[str]:
+    if stand.gone:
+        yield f"  {stand.pod:<10} is not there any more"
+        return
     if not stand.waits:
         yield f"  {stand.pod:<10} {paint.green('runs')} on {stand.node}"
         return

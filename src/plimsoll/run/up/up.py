@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from plimsoll.api.forms import Form
 from plimsoll.cluster.client.endpoints import DEVICE_CLASSES
 from plimsoll.cluster.dump import Found, read_objects
 from plimsoll.cluster.server.security.users import SCHEDULER, driver_user, node_user
@@ -51,6 +52,7 @@ _READY_SECONDS = 60.0
 #: Simulated nodes that are ready in a second, at least.
 _NODES_PER_SECOND = 20
 _STOP_SECONDS = 30.0
+_FORM = Form.V1_37.value
 #: How long containers have to end when all ends.
 _GRACE_SECONDS = 5.0
 #: A unix socket's path has no more bytes.
@@ -189,8 +191,10 @@ class Up:
     async def _start_parts(self, server: RunningServer, found: list[Found]) -> None:
         settings = self.settings
         self._say("scheduler")
-        # Its scheduler is everybody's: pods that name none are its own, too.
-        wanted = SchedulerSettings(gates=settings.gates, listen="").named((DEFAULT_NAME, NAME))
+        # Its scheduler is everybody's: pods that name none are its own, too. Charges are written as its
+        # drivers write theirs.
+        wanted = SchedulerSettings(gates=settings.gates, wire_form=_FORM, listen="")
+        wanted = wanted.named((DEFAULT_NAME, NAME))
         self.scheduler = SchedulerProcess(server.client(SCHEDULER), wanted)
         self._begin("scheduler", self.scheduler.run(), self.scheduler.stop)
         await self._usable(self.scheduler.ready(_READY_SECONDS))

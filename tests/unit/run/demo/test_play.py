@@ -122,7 +122,8 @@ def test_what_does_not_happen_is_said() -> None:
             " status: {allocatable: {cpu: '1', memory: 1Gi, pods: '9'}}}"
         )
         assert asyncio.run(story(cluster)) is False
-    assert "this went wrong: pod database has no node after 0.1 s" in told.getvalue()
+    assert "this went wrong: pod database has no node after 0.1 s; plimsoll explain" in told.getvalue()
+    assert "2. One book" not in told.getvalue()
 
 
 def test_how_it_stands_with_a_pod() -> None:
