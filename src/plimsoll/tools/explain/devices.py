@@ -126,8 +126,6 @@ def _tell(view: View, reason: NodeReason, place: int) -> Iterator[Branch]:
         yield _tell_charge(view, because, place)
     elif isinstance(because, GaveUp):
         yield Branch(Say.GAVE_UP, {"steps": because.steps})
-    elif isinstance(because, Fault):
-        yield Branch(Say.TOLD, {"text": str(because)})
 
 
 def _elsewhere(view: View) -> Iterator[Branch]:

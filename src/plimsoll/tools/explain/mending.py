@@ -34,6 +34,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.ledger.units import quantity_of
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.schedule.filters.features import needed_features
 from plimsoll.schedule.filters.taints import UNSCHEDULABLE
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.task import Task
@@ -73,6 +74,10 @@ def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> M
         return _mend_labels(view, task, place)
     if rule is Rule.DEVICES:
         return _mend_devices(view, task, place, reasons)
+    if rule is Rule.DECLARED_FEATURES:
+        missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
+        wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
+        return Mended((Step(Do.UPGRADE_NODE, wanted),))
     if reasons[0].sentence is Sentence.POD_AFFINITY:
         return _mend_company(view, task, place)
     if reasons[0].sentence in (Sentence.VOLUME_AFFINITY, Sentence.VOLUME_ZONE):
@@ -202,6 +207,8 @@ def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReas
             found = _mend_refusal(view, task, place, because)
         elif isinstance(because, GaveUp):
             found = Mended((Step(Do.RAISE_STEPS, {"steps": because.steps}),))
+        elif isinstance(because, Fault):
+            found = Mended((Step(Do.CORRECT, {"text": str(because)}),))
         else:
             found = None
         if found is not None:

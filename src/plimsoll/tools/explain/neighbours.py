@@ -10,19 +10,20 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import Requirement, Selector
+from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.filters.ports import collide, host_sockets
 from plimsoll.schedule.filters.spreading import Spreading
 from plimsoll.schedule.filters.volume_binding import is_reachable
 from plimsoll.schedule.filters.volumes import find_claim, find_volume, volume_claims
 from plimsoll.schedule.reasons import Sentence
-from plimsoll.schedule.topology.constraints import DO_NOT_SCHEDULE, Constraint, read_constraints
+from plimsoll.schedule.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
 from plimsoll.schedule.topology.counts import NOWHERE
 from plimsoll.schedule.topology.tallies import Tallies
 from plimsoll.schedule.topology.terms import Term, read_terms
 from plimsoll.tools.explain.standing import wish_text
 from plimsoll.tools.explain.text import Say, listed
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.view import Teller, full_name
+from plimsoll.tools.explain.view import Teller, View, full_name
 
 #: How many pods are named.
 NAMED = 3
@@ -116,27 +117,34 @@ def terms_text(selector: NodeSelector) -> str:
 
 
 class SpreadTeller(Teller):
-    def _broken(self, place: int) -> tuple[Constraint, int, int] | None:
-        """The constraint that a place breaks, the pods in its domain and the least of any; None: no label."""
-        constraints = read_constraints(self.view.pod, DO_NOT_SCHEDULE)
+    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+        super().__init__(view, rule, places)
+        constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
         assert isinstance(constraints, tuple), "the rule has read them before"
-        spread = Spreading(self.view.task, self.view.snapshot, constraints)
-        for number, constraint in enumerate(constraints):
-            domain = spread.columns[number].ids[place]
+        spread = Spreading(view.task, view.snapshot, constraints)
+        self._rows = [
+            (constraint, spread.columns[number].ids, spread.sums(number), _least(spread, number))
+            for number, constraint in enumerate(constraints)
+        ]
+
+    def _broken(self, place: int) -> tuple[Constraint, int | None, int] | None:
+        """The first constraint that a place breaks, the pods in its domain (None: in none), the least."""
+        for constraint, domains, sums, least in self._rows:
+            domain = int(domains[place])
             if domain == NOWHERE:
-                return constraint, -1, 0
-            sums, present = spread.sums(number), spread.present(number)
-            enough = int(present.sum()) >= constraint.min_domains
-            least = int(sums[present].min(initial=2**31 - 1)) if enough else 0
-            if sums[domain] + constraint.own - least > constraint.max_skew:
-                return constraint, int(sums[domain]), least
+                return constraint, None, least
+            had = int(sums[domain])
+            if had + constraint.own - least > constraint.max_skew:
+                return constraint, had, least
         return None
 
     def key(self, place: int) -> Hashable:
-        constraints = read_constraints(self.view.pod, DO_NOT_SCHEDULE)
-        assert isinstance(constraints, tuple), "the rule has read them before"
-        labels = self.view.node(place).metadata.labels
-        return tuple(labels.get(constraint.topology_key) is None for constraint in constraints)
+        broken = self._broken(place)
+        return broken is not None and (broken[0].topology_key, broken[1] is None)
+
+    def distance(self, place: int) -> int:
+        broken = self._broken(place)
+        return 0 if broken is None else (2**31 if broken[1] is None else broken[1] - broken[2])
 
     def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
         broken = self._broken(place)
@@ -144,11 +152,18 @@ class SpreadTeller(Teller):
             return ()
         constraint, had, least = broken
         key = constraint.topology_key
-        if had < 0:
+        if had is None:
             return (Branch(Say.SPREAD_LABEL, {"key": key}),)
         value = self.view.node(place).metadata.labels[key]
         facts = {"key": key, "value": value, "had": had, "least": least, "skew": constraint.max_skew}
         return (Branch(Say.SPREAD, facts),)
+
+
+def _least(spread: Spreading, number: int) -> int:
+    """The fewest pods that any domain of a constraint has."""
+    present = spread.present(number)
+    enough = int(present.sum()) >= spread.constraints[number].min_domains
+    return int(spread.sums(number)[present].min(initial=INT32_MAX)) if enough else 0
 
 
 # -- pods about pods

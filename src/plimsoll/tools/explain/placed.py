@@ -48,9 +48,8 @@ def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplana
     devices = tuple(branch for claim in claims for branch in _devices(picture, pod, claim, place))
     if devices:
         sections.append(Section("devices", devices))
-    sections.append(
-        Section(f"charged on node {node}", tuple(_charges(picture, ledger, pod)) or (_nothing(),))
-    )
+    charges = tuple(_charges(picture, ledger, pod)) or (_nothing(),)
+    sections.append(Section(f"charged on node {node}", charges))
     sections.append(Section(f"left on node {node}", tuple(_headroom(ledger, pod))))
     choice = _choice(picture, pod, claims, place, settings)
     if choice is not None:

@@ -147,6 +147,8 @@ class Do(Enum):
     FREE_CLAIM = "claim {claim} may be used by one pod at a time: wait for {pods}, or give the pod its own"
     RELAX_CONSTRAINT = "requests {requests}: drop the constraint on {attribute}, or ask for at most {had}"
     RAISE_STEPS = "give the scheduler more searchSteps than {steps}, or simplify the claim"
+    UPGRADE_NODE = "node {node}: run a kubelet that declares {wanted}"
+    CORRECT = "correct the claim or its class: {text}"
     VOLUME = "{text}"
     MEET = "node {node}: run a pod with {selector} in its {key} first, or drop that rule"
     WAIT = "nothing: it fits on node {node} now"

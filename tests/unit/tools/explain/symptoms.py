@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.api.codec import convert
+from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.tools.picture import Objects, Picture
@@ -481,6 +482,70 @@ def alternatives() -> list[Any]:
         ),
     )
     return [*gpu_node("n1", gpu("g0")), GPUS, wanted, pod("p", claims=["c"])]
+
+
+@symptom
+def selector_broken() -> list[Any]:
+    wanted = claim("c", exactly(select="device.attributes[0] =="))
+    return [*gpu_node("n1", gpu("g0")), GPUS, wanted, pod("p", claims=["c"])]
+
+
+@symptom
+def selector_fails() -> list[Any]:
+    wanted = claim("c", exactly(select=f'device.attributes["{DRIVER}"].speed > 3'))
+    return [*gpu_node("n1", gpu("g0")), GPUS, wanted, pod("p", claims=["c"])]
+
+
+@symptom
+def pool_of_a_claim_exhausted() -> list[Any]:
+    """Two pods that draw from a claim's CPUs: what the first left is not enough."""
+    mapping = {"cpu": {"allocationMultiplier": "6", "accountingPolicy": "ConsumeFrom"}}
+    charging = {"name": "cpus", "nodeAllocatableResourceMappings": mapping}
+    held = claim("c7", exactly(), results=[result("cpus", "n1")], on="n1", reserved=["holder"])
+    return [
+        node("n1"),
+        resource_slice("n1", [charging]),
+        GPUS,
+        held,
+        pod("holder", cpu="4", node="n1", claims=["c7"]),
+        pod("p", cpu="3", claims=["c7"]),
+    ]
+
+
+@symptom
+def extended_resource_held() -> list[Any]:
+    fpga = {"example.com/fpga": "1"}
+    return [node("n1", extended=fpga), pod("q", node="n1", requests=fpga), pod("p", requests=fpga)]
+
+
+@symptom
+def features() -> list[Any]:
+    return [node("n1"), pod("p", host_network=True, host_users=False)]
+
+
+@symptom
+def disruption_budget() -> list[Any]:
+    budget = {
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    return [
+        node("n1"),
+        convert(budget, PodDisruptionBudget),
+        pod("db-0", node="n1", cpu="6", labels={"app": "db"}),
+        pod("p", cpu="4", priority=100),
+    ]
+
+
+@symptom
+def node_gone() -> list[Any]:
+    return [pod("p", node="n9", status={"phase": "Running"})]
+
+
+@symptom
+def ended() -> list[Any]:
+    return [node("n1"), pod("p", node="n1", status={"phase": "Succeeded"})]
 
 
 @symptom

@@ -7,10 +7,12 @@ import re
 
 import pytest
 
+from plimsoll.schedule.settings import Settings
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from plimsoll.tools.paint import PLAIN, Paint
 from tests.outputs import check_output
-from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
+from tests.unit.schedule.build import DRIVER, claim, exactly, pod
+from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, picture_of
 
 WIDTH = 100
 
@@ -75,3 +77,13 @@ def test_a_claim_is_told(name: str, claim: str) -> None:
     report = explain_claim(picture, picture.claim(claim))
     check_output(f"explain/claims/{name}-{claim}.txt", "\n".join(report.lines(PLAIN)) + "\n")
     assert report.as_json()["kind"] == "Claim"
+
+
+def test_a_search_that_gave_up_is_no_refusal() -> None:
+    constraint = {"requests": ["a", "b"], "matchAttribute": f"{DRIVER}/numa"}
+    wanted = claim("c", exactly("a"), exactly("b"), constraints=[constraint])
+    devices = gpu_node("n1", gpu("g0"), gpu("g1"), gpu("g3"))
+    picture = picture_of([*devices, GPUS, wanted, pod("p", claims=["c"])])
+    report = explain_pod(picture, picture.pod(SUBJECT), settings=Settings(search_steps=1))
+    text = "\n".join(report.lines(PLAIN))
+    check_output("explain/symptoms/gave-up.txt", text + "\n")
