@@ -39,9 +39,9 @@ COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
 HEADINGS = {
     AS_IS: ("NOW", "as booked today"),
     "AddPerClaim": ("ADD/CLAIM", "requests and claims, each claim once"),
-    "AddPerReference": ("ADD/REF", "requests, and each claim for every container that refers to it"),
+    "AddPerReference": ("ADD/REF", "requests, claims per container with them"),
     "Max": ("MAX", "the greater of requests and claims"),
-    "ConsumeFrom": ("CONSUME", "the claims as pools; requests of their containers are drawn from them"),
+    "ConsumeFrom": ("CONSUME", "the claims; requests draw from them"),
 }
 #: What is not about rules: told by the nodes' lines.
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)

@@ -20,7 +20,7 @@ from plimsoll.cli.main import main
 from plimsoll.run.local import LocalCluster
 from tests.outputs import FOLDER
 
-DUMP = str(FOLDER / "inputs" / "top.yaml")
+DUMP = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

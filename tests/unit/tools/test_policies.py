@@ -21,7 +21,7 @@ from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 from tests.unit.tools.top.test_books import node, on
 
-FIXTURE = str(FOLDER / "inputs" / "top.yaml")
+FIXTURE = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
 def with_policy(piece: ResourceSlice, policy: str) -> ResourceSlice:

@@ -20,7 +20,7 @@ from plimsoll.tools.top.top import VIEWS, top
 from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
 from tests.outputs import FOLDER, check_output
 
-INPUT = FOLDER / "inputs" / "top.yaml"
+INPUT = FOLDER.parents[1] / "examples" / "top" / "cluster.yaml"
 
 
 @pytest.fixture(scope="module")
