@@ -79,6 +79,7 @@ class Evicted:
     by: str = ""  #: the pod it made room for, or the taint
     comes_back: bool = True
     after: int = 0  #: seconds for which a taint is tolerated
+    bare: bool = False  #: whether it has no controller, and is told as if somebody made it again by hand
 
 
 @dataclass(frozen=True, slots=True)

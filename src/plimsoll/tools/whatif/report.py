@@ -157,6 +157,7 @@ def _evicted(each: Evicted) -> dict[str, Any]:
         "because": each.because.value,
         "by": each.by,
         "comesBack": each.comes_back,
+        "hasController": not each.bare,
         "afterSeconds": each.after,
     }
 

@@ -176,7 +176,12 @@ def _fate(each: Evicted, then: Standing) -> str:
         return f"{what}; gone for good, it has no controller"
     if then.gone:
         return f"{what}; gone"
-    return f"{what}; then {'on ' + then.node if then.node else 'pending'}"
+    what += f"; then {'on ' + then.node if then.node else 'pending'}"
+    return (
+        f"{what} (it has no controller: a drain deletes it, somebody must make it again)"
+        if each.bare
+        else what
+    )
 
 
 # -- other schedulers

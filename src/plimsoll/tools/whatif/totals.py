@@ -35,7 +35,7 @@ class Totals:
     placed: int
     pending: int
     line: Mapping[str, int]
-    free: Mapping[str, int]
+    free: Mapping[str, int]  #: on nodes that take pods; less than nothing where nodes are past their line
 
     def as_json(self) -> dict[str, Any]:
         names = sorted(self.line, key=order_of)
@@ -67,10 +67,10 @@ def add_up(picture: Picture, rooms: Rooms) -> Totals:
     for place in snapshot.places():
         for name, units in snapshot.ledger(place).allocatable.items():
             line[name] = line.get(name, 0) + units
-    for room in rooms.values():
-        for name, units in room.items():
+        takes_pods = not snapshot.node(place).spec.unschedulable
+        for name, units in rooms[snapshot.node(place).metadata.name].items():
             line.setdefault(name, 0)
-            free[name] = free.get(name, 0) + units
+            free[name] = free.get(name, 0) + (units if takes_pods else 0)
     pods = picture.pods
     placed = sum(1 for pod in pods if pod.spec.node_name)
     return Totals(len(snapshot), placed, len(picture.waiting), line, free)

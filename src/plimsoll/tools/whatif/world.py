@@ -112,8 +112,9 @@ class World:
     def evict(self, pod: Pod, because: Because, by: str = "", after: int = 0) -> Pod | None:
         """A pod must leave its node; the pod that is made in its place, if somebody makes one."""
         node = pod.spec.node_name
-        back = because is Because.DRAINED or fates.controller_of(pod) is not None
-        self.evicted.append(Evicted(name_of(pod), node, because, by, back, after))
+        bare = fates.controller_of(pod) is None
+        back = because is Because.DRAINED or not bare
+        self.evicted.append(Evicted(name_of(pod), node, because, by, back, after, bare))
         if not back:
             self.delete(pod)
             return None
