@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,7 +120,8 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-def test_following_a_cluster(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_following_a_cluster() -> None:
     with LocalCluster(nodes=1) as cluster:
         words = ("--kubeconfig", str(cluster.kubeconfig))
         follower, other = Follower(*words, "-o", "json"), Follower(*words)

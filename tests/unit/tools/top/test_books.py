@@ -85,7 +85,7 @@ def test_pods_and_namespaces_come_to_the_same(picture: Picture) -> None:
     assert of_spaces == of_pods
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(charged_pods(), st.booleans())
 def test_the_short_way_is_the_long_way(found: tuple[Pod, Any], share: bool) -> None:
     made, charges = found

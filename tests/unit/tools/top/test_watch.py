@@ -1,0 +1,47 @@
+"""Following: an answer when all is listed, then at most one in a while, until the cluster ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plimsoll.errors import InputError
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.top import watch
+
+
+def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
+    """How often is shown if a change comes after each of these pauses."""
+
+    async def follow_live(client: Any, picture: Picture, changed: Any, **_: Any) -> None:
+        for pause in pauses:
+            await asyncio.sleep(pause)
+            changed()
+        await asyncio.sleep(0.1)
+        raise InputError("pods cannot be read") if fails else asyncio.CancelledError
+
+    shown = []
+    monkeypatch.setattr(watch, "follow_live", follow_live)
+    picture = Picture(Objects())
+
+    async def run() -> None:
+        nobody: Any = None
+        await watch.follow(nobody, picture, lambda: shown.append(1), pace=0.02)
+
+    with pytest.raises(InputError if fails else asyncio.CancelledError):
+        asyncio.run(run())
+    return len(shown)
+
+
+def test_a_burst_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(monkeypatch, *[0.0] * 500) == 1
+
+
+def test_a_change_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(monkeypatch, 0.0, 0.08) == 2
+
+
+def test_what_ends_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(monkeypatch, 0.0, fails=True) == 1
