@@ -19,7 +19,7 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.cluster.dump import Found
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, InputError
 from plimsoll.run.demo import story
 from plimsoll.run.demo.books import keep_two_books
 from plimsoll.run.demo.cluster import (
@@ -91,7 +91,7 @@ class Play:
             await self._hold_line()
             await self._release()
             await self._return()
-        except TimeoutError as problem:  # the rest would make no sense
+        except InputError as problem:  # the rest would make no sense
             self._check(False, str(problem))
         if self._fine:
             await self._client.patch(NAMESPACES, NAMESPACE, {"metadata": {"annotations": {TOLD: "told"}}})
@@ -150,7 +150,7 @@ class Play:
             if found.kind == "Pod":
                 try:
                     await self._until_bound(found.name)
-                except TimeoutError as problem:
+                except InputError as problem:
                     self._check(False, str(problem))
 
     async def _own_cpus(self) -> int:
@@ -234,13 +234,13 @@ class Play:
         await asyncio.sleep(self._pause)
 
     async def _until(self, look: Callable[[], Awaitable[bool]], problem: str) -> None:
-        """Wait for what is to come; TimeoutError with the problem if it does not."""
+        """Wait for what is to come; InputError with the problem if it does not."""
         try:
             async with asyncio.timeout(self._seconds):
                 while not await look():
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            raise TimeoutError(f"{problem} after {self._seconds:g} s") from None
+            raise InputError(f"{problem} after {self._seconds:g} s") from None
 
 
 def stand_of(tree: dict[str, Any]) -> Stand:

@@ -299,7 +299,9 @@ class Up:
         )
         self._begin("driver", self.driver.run(), self.driver.stop)
         await self._usable(self.driver.ready(_READY_SECONDS))
-        self._said("driver", f"{DRIVER_NAME}: the CPUs of {self.settings.node}")
+        status = f"plimsoll driver cpu status --address {self.driver.address}"
+        text = f"{DRIVER_NAME}: the CPUs of {self.settings.node}"
+        self._said("driver", f"{text} ({status})" if self.driver.address else text)
 
     async def _start_devices(self, server: RunningServer) -> None:
         settings = self.settings
