@@ -78,7 +78,7 @@ class AuditReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield self._headline(paint)
-        yield self._looked_at()
+        yield from _fill(self._looked_at(), paint, "", "  ")
         by_check: dict[str, list[Finding]] = {}
         for finding in self.findings:
             by_check.setdefault(finding.id, []).append(finding)
@@ -111,8 +111,8 @@ class AuditReport:
     def _looked_at(self) -> str:
         told = [_many(count, what) for what, count in self.size.items()]
         forms = f"; mappings in the form of {' and '.join(self.forms)}" if self.forms else ""
-        made = f"{len(self.checks)} checks of " + ", ".join(told) + forms
-        return made + (f" ({self.origin})" if self.origin else "")
+        where = f" in {self.origin}" if self.origin else ""
+        return plain(f"{len(self.checks)} checks of {', '.join(told)}{where}{forms}")
 
 
 def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
@@ -133,13 +133,25 @@ def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Ite
         if len(finding.evidence) > len(evidence):
             yield f"    - and {len(finding.evidence) - len(evidence)} more"
         if len(fixes) > 1 and finding.fix:
-            yield from _fill(f"fix: {plain(finding.fix)}", paint, "    ", "         ")
+            yield from _say_fix(finding.fix, paint, "    ")
     if len(findings) > len(shown):
         rest = Counter(finding.subject.partition("/")[0] for finding in findings[len(shown) :])
         told = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
         yield paint.dim(f"  and {told}: -o wide shows them")
     if len(fixes) == 1 and first.fix:
-        yield from _fill(f"fix: {plain(first.fix)}", paint, "  ", "       ")
+        yield from _say_fix(first.fix, paint, "  ")
+
+
+def _say_fix(fix: str, paint: Paint, indent: str) -> Iterator[str]:
+    """What mends it; a command that does not fit stands on a line of its own, whole, to be copied."""
+    text = f"fix: {plain(fix)}"
+    lines = list(_fill(text, paint, indent, indent + "     "))
+    before, found, command = text.rpartition(": kubectl ")
+    if len(lines) > 1 and found:
+        yield from _fill(before + ":", paint, indent, indent + "     ")
+        yield f"{indent}     kubectl {command}"
+    else:
+        yield from lines
 
 
 def _colour(severity: Severity, text: str, paint: Paint) -> str:

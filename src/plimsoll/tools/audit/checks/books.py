@@ -106,8 +106,8 @@ def _move(found: list[Holder], by: int) -> str:
         return ""
     enough = [each for each in pods if each.amount >= by]
     chosen = enough[-1] if enough else pods[0]
-    then = "" if enough else ", and more after it"
-    return f"move a pod elsewhere: kubectl delete pod -n {chosen.namespace} {chosen.pod}{then}"
+    what = "a pod" if enough else "pods (this one is not enough)"
+    return f"move {what} elsewhere: kubectl delete pod -n {chosen.namespace} {chosen.pod}"
 
 
 # -- claims that nobody counts

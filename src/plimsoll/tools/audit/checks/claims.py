@@ -74,7 +74,7 @@ def find_zombie_claims(facts: Facts) -> Iterator[Trouble]:
         if claim.status.reserved_for or claim.metadata.deletion_timestamp is not None:
             continue
         held = len(results_of(claim))
-        holds = f" and holds {_count(held, 'device')}" if held else ""
+        holds = f"; it holds {_count(held, 'device')}" if held else ""
         owner = owning_pod(claim)
         delete = f"kubectl delete resourceclaim -n {claim.metadata.namespace} {claim.metadata.name}"
         if owner is not None:

@@ -73,8 +73,8 @@ def _say_users(facts: Facts, claim: ResourceClaim) -> str:
 def _release(claim: ResourceClaim) -> str:
     meta = claim.metadata
     return (
-        f"delete the pods of one of the claims, so that it gives the device back: "
-        f"kubectl describe resourceclaim -n {meta.namespace} {meta.name} names them"
+        f"delete the pods of one of the claims, so that it gives the device back. Its pods: "
+        f"kubectl describe resourceclaim -n {meta.namespace} {meta.name}"
     )
 
 

@@ -1,0 +1,165 @@
+"""The command as a user runs it: outputs that are kept as files, exit codes, and the documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.cli.main import main
+from plimsoll.tools.audit import CHECKS, audit
+from plimsoll.tools.picture import Source, read_picture
+from tests.dumps import SHARED, USECASES, big_cluster, usecase_dump, write_dump
+from tests.outputs import check_output
+from tests.unit.tools.audit.build import well
+from tests.unit.tools.audit.test_formats import check_sarif
+
+ROOT = Path(__file__).parents[4]
+BROKEN = ROOT / "examples" / "audit" / "cluster.yaml"
+NOW = ("--now", "2026-11-15T01:00:00Z")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", *arguments])
+    out, err = capsys.readouterr()
+    code = stopped.value.code
+    return (code if isinstance(code, int) else 0), out, err
+
+
+@pytest.fixture(autouse=True)
+def beside_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the file is told, so that it must be short and always the same."""
+    monkeypatch.chdir(BROKEN.parent)
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "junit"])
+def test_a_broken_cluster(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    code, out, err = run(capsys, "-f", "cluster.yaml", "-o", form, *NOW)
+    assert (code, err) == (1, "")
+    suffix = {"json": "json", "yaml": "yaml", "junit": "xml"}.get(form, "txt")
+    check_output(f"audit/broken-{form}.{suffix}", out)
+    if form == "json":
+        assert json.loads(out)["summary"]["error"] == 4
+    if form == "junit":
+        assert ElementTree.fromstring(out).get("failures") == "4"
+    if form == "table":
+        assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_broken_cluster_as_sarif(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "-f", "cluster.yaml", "-o", "sarif", *NOW)
+    assert code == 1
+    tree = json.loads(out)
+    check_sarif(tree)
+    assert len(tree["runs"][0]["results"]) == 20
+    for name in ("version", "semanticVersion"):
+        tree["runs"][0]["tool"]["driver"].pop(name)
+    check_output("audit/broken.sarif", json.dumps(tree, indent=2) + "\n")
+
+
+def test_the_list_and_an_explanation(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--list")
+    assert code == 0
+    check_output("audit/list.txt", out)
+    code, out, _ = run(capsys, "--explain", "claim-counted-twice")
+    assert code == 0
+    check_output("audit/explain.txt", out)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"), [("error", 0), ("warning", 1), ("info", 1), ("never", 0)], ids=str
+)
+def test_exit_codes(capsys: pytest.CaptureFixture[str], fail_on: str, code: int) -> None:
+    arguments = ("-f", "cluster.yaml", "--only", "numa-split", "--fail-on", fail_on)
+    assert run(capsys, *arguments)[0] == code
+
+
+def test_a_cluster_that_is_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write_dump(well(), tmp_path / "dump.yaml")
+    code, out, _ = run(capsys, "-f", str(path), "--fail-on", "info")
+    assert code == 0
+    assert out.startswith("Nothing found: all is well.\n")
+
+
+def test_a_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "-f", "cluster.yaml", "--baseline", "known.json", "--fail-on", "info")[0] == 0
+    code, _, err = run(capsys, "-f", "cluster.yaml", "--baseline", "cluster.yaml")
+    assert code == 2
+    assert err.startswith("plimsoll: cluster.yaml: is not JSON")
+    assert err.count("\n") == 1
+
+
+def test_one_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "-f", "cluster.yaml", "-n", "nobody")[0] == 0
+    _, out, _ = run(capsys, "-f", "cluster.yaml", "-n", "work", "-o", "json")
+    assert {finding["subject"].split("/")[1] for finding in json.loads(out)["findings"]} == {"work"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--only", "nonsense"], "there is no check nonsense; plimsoll audit --list shows them all"),
+        (["--explain", "PLM999"], "there is no check PLM999"),
+        (["-f", "cluster.yaml", "--now", "noon"], "--now: must be a time such as"),
+        (["-f", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_questions_that_cannot_be_asked(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+# -- what a real cluster held
+
+
+@pytest.mark.parametrize("name", USECASES)
+def test_observed_use_cases(name: str) -> None:
+    """Errors are found just where kube-scheduler 1.36 is known to go wrong."""
+    picture = read_picture(Source((str(usecase_dump(name)),)))
+    found = {each.id for each in audit(picture).findings if each.severity.value == "error"}
+    expected = {
+        "preallocated-claim": {"PLM001"},
+        "pool-name-clash-many": {"PLM012"},
+        "validation": {"PLM013"},
+    }
+    assert found == expected.get(name, set())
+
+
+@pytest.mark.skipif(not USECASES, reason=f"the observed use cases are not in {SHARED}")
+@pytest.mark.parametrize("name", ["preallocated-claim", "pool-name-clash-many", "overcommit"])
+def test_observed_use_cases_as_told(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = usecase_dump(name)
+    _, out, _ = run(capsys, "-f", str(path))
+    check_output(f"audit/usecase-{name}.txt", out.replace(str(path), f"{name}.yaml"))
+
+
+def test_a_big_cluster_has_nothing_to_find(tmp_path: Path) -> None:
+    path = write_dump(big_cluster(40, pods_per_node=8), tmp_path / "dump.json", "json")
+    assert audit(read_picture(Source((str(path),)))).findings == ()
+
+
+# -- documents
+
+
+def test_the_document_explains_every_check() -> None:
+    text = " ".join((ROOT / "docs" / "audit.md").read_text().split())
+    for check in CHECKS:
+        assert f"**{check.id} `{check.name}`** ({check.severity.value}): {check.title}." in text
+        assert check.explanation in text
+        assert f"*Fix:* {check.fix}." in text
+
+
+def test_the_dump_of_the_example_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    tree: dict[str, Any] = json.loads((BROKEN.parent / "known.json").read_text())
+    _, out, _ = run(capsys, "-f", "cluster.yaml", "-o", "json", *NOW)
+    assert tree == json.loads(out)
+    assert codec.decode_tree(out)
