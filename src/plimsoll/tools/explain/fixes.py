@@ -236,7 +236,10 @@ def _is_lack(reason: NodeReason) -> bool:
     if not isinstance(because, Refusal) or because.together or because.pools:
         return False
     return all(
-        request.served or not request.devices or any(removal.rule in _SCARCE for removal in request.removals)
+        request.served
+        or request.left
+        or not request.devices
+        or any(removal.rule in _SCARCE for removal in request.removals)
         for request in because.requests
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from plimsoll.allocate import Fault, Refusal
+from plimsoll.allocate.devices.slices import SliceView
 from plimsoll.allocate.devices.usage import Usage
 from plimsoll.ledger.units import CPU
 from plimsoll.schedule.devices import DevicesFilter
@@ -145,6 +146,12 @@ def device_state(view: View, place: int) -> Hashable:
     if isinstance(devices, Fault):
         return str(devices)
     alike: object = devices.likeness
-    if alike is None:  # devices of several nodes: alike are those that have the very same
-        alike = tuple(entry.id for entry in devices.entries)
-    return alike, Usage(devices, view.snapshot.state).likeness
+    if alike is None:  # devices of several nodes among them: those must be the very same
+        alike = tuple(
+            (pool.id.driver, pool.standing, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
+        )
+    return alike, devices.elsewhere, Usage(devices, view.snapshot.state).likeness
+
+
+def _slice_state(view: SliceView) -> Hashable:
+    return view.likeness if view.slice.spec.node_name else (view.pool, view.slice.metadata.name)

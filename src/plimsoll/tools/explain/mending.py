@@ -248,6 +248,8 @@ def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -
     if not request.devices or not request.removals:
         return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
+    if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # the class fits, there are only too few
+        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
     if last.rule is DeviceRule.TAKEN:
         had = {**_lack(view, request, place), "had": request.left + last.count}
         return Mended((Step(Do.ADD_DEVICES, had, request),))

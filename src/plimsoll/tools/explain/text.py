@@ -134,7 +134,7 @@ class Do(Enum):
     SHRINK_CAPACITY = "request {request}: ask for at most {had} of {name} instead of {wanted} ({device})"
     STEP_CAPACITY = "request {request}: {wanted} of {name} is no whole number of steps of {had}"
     RELAX_SELECTOR = (
-        "request {request}: selector {expression} takes the last {count}; nearest device {device}{attributes}"
+        "request {request}: selector {expression} takes away {count}; nearest device {device}{attributes}"
     )
     RELAX_CLASS = (
         "request {request}: class {device_class} fits no device{near}; nearest device {device}{attributes}"
