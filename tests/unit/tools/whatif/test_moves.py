@@ -1,0 +1,391 @@
+"""What can be changed, and what each change does to pods, claims and devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.schedule.verify import verify
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.whatif import Because, Whatif, compare
+from plimsoll.tools.whatif.manifests import read_manifests
+from tests.unit.schedule.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+)
+
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one", "namespace": "default"},
+    "spec": {"spec": {"devices": {"requests": [exactly()]}}},
+}
+CLAIMING = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {
+        "resourceClaims": [{"name": "r", "resourceClaimTemplateName": "one"}],
+        "containers": [{"name": "c", "resources": {"claims": [{"name": "r"}]}}],
+    },
+}
+
+
+def owned(kind: str = "ReplicaSet", name: str = "web-7d4") -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "name": name, "uid": name, "controller": True}]}
+
+
+def whatif_of(*things: Any) -> Whatif:
+    return Whatif(Picture(Objects(things)))
+
+
+def workload(kind: str, version: str, **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    meta = {"name": "w", "namespace": "team"}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": {**spec, "template": template}}
+
+
+# -- adding
+
+
+@pytest.mark.parametrize(
+    ("tree", "count"),
+    [
+        (workload("Deployment", "apps/v1", replicas=3), 3),
+        (workload("Deployment", "apps/v1"), 1),
+        (workload("StatefulSet", "apps/v1", replicas=2), 2),
+        (workload("ReplicaSet", "apps/v1", replicas=0), 0),
+        (workload("Job", "batch/v1", parallelism=4), 4),
+        (workload("Job", "batch/v1", parallelism=4, completions=2), 2),
+    ],
+)
+def test_workloads_become_their_pods(tree: dict[str, Any], count: int) -> None:
+    pods = read_manifests([tree]).things
+    assert [each.metadata.name for each in pods] == [f"w-{number}" for number in range(count)]
+    for each in pods:
+        assert each.metadata.namespace == "team"
+        assert each.metadata.labels == {"app": "w"}
+        assert each.metadata.owner_references[0].kind == tree["kind"]
+        assert each.spec.scheduler_name == "default-scheduler"  # the API's defaults are filled in
+
+
+def test_replicas_are_for_pods_and_workloads() -> None:
+    made = read_manifests([POD, workload("Deployment", "apps/v1", replicas=9)], replicas=2)
+    assert [each.metadata.name for each in made.things] == ["p-0", "p-1", "w-0", "w-1"]
+    assert len({each.metadata.uid for each in made.things}) == 4
+
+
+def test_what_makes_no_difference_is_named() -> None:
+    made = read_manifests(["{apiVersion: v1, kind: Service, metadata: {name: s}}", POD])
+    assert made.passed_by == ["Service/s"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("{apiVersion: v1, kind: Pod, metadata: {name: p}}", "spec.containers: give at least one"),
+        ("{apiVersion: v1, kind: Pod, spec: {containers: [{name: c}]}}", "metadata.name: must not be empty"),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {}}",
+            "spec.template is missing",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Job, metadata: {name: d}, spec: {parallelism: -1, template: {}}}",
+            "from 0",
+        ),
+        ("{kind: Pod, metadata: 7}", "metadata: must be a mapping"),
+        ("{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}", "a Pod is of v1, not 'apps/v1'"),
+        ("[]", "an object must be a mapping"),
+        ("{kind: PriorityClass, metadata: {name: c}, value: high}", "value: must be a whole number"),
+        (": : :", "manifest"),
+    ],
+)
+def test_bad_manifests_say_what_is_wrong(manifest: str, words: str) -> None:
+    with pytest.raises(InputError, match=r".") as error:
+        read_manifests([manifest])
+    assert words in str(error.value)
+
+
+def test_a_pod_that_is_there_is_not_replaced_in_silence() -> None:
+    whatif = whatif_of(node("n"), pod("p", node="n"))
+    with pytest.raises(InputError, match="default/p is there already"):
+        whatif.add(POD)
+
+
+def test_claims_are_made_from_templates() -> None:
+    whatif = whatif_of(node("n"), resource_slice("n", [device("d")]), device_class())
+    whatif.add(CLAIMING)
+    assert whatif.schedule().pending[0].why == 'pod "p": ResourceClaim not created yet'
+    whatif.add(TEMPLATE)  # from now on there is one
+    outcome = whatif.schedule()
+    assert [(each.node, each.devices) for each in outcome.placed] == [("n", (f"{DRIVER}/n/d",))]
+    made = whatif.picture.objects.all(ResourceClaim)
+    assert [each.metadata.name for each in made] == ["p-r-whatif"]
+    assert [user.name for user in made[0].status.reserved_for] == ["p"]
+    assert verify(whatif.picture.snapshot) == []
+
+
+def test_the_second_knows_of_the_first() -> None:
+    """Three pods, two devices: each alone would fit."""
+    whatif = whatif_of(node("n"), resource_slice("n", [device("d"), device("e")]), device_class())
+    whatif.add(TEMPLATE, CLAIMING, replicas=3)
+    outcome = whatif.schedule()
+    assert len(outcome.placed) == 2
+    assert [each.pod for each in outcome.pending] == [("default", "p-2")]
+
+
+def test_priority_classes_are_looked_up() -> None:
+    whatif = whatif_of(node("n", cpu="1"), pod("low", cpu="1", node="n", metadata=owned()))
+    urgent = {**CLAIMING, "spec": {"priorityClassName": "urgent", "containers": [
+        {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}  # fmt: skip
+    with pytest.raises(InputError, match="urgent is not known"):
+        whatif.add(urgent)
+    whatif.add("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 9}")
+    whatif.add(urgent)
+    outcome = whatif.schedule()
+    assert outcome.where() == {("default", "p"): "n", ("default", "low"): None}
+    (gone,) = outcome.evicted
+    assert (gone.pod, gone.because, gone.by, gone.comes_back) == (
+        ("default", "low"), Because.PREEMPTED, "default/p", True,
+    )  # fmt: skip
+
+
+# -- removing
+
+
+def test_a_pod_takes_its_claims_along() -> None:
+    whatif = whatif_of(
+        node("n"), resource_slice("n", [device("d")]), device_class(), claim("named", exactly())
+    )
+    whatif.add(pod("user", claims=["named"]))
+    whatif.schedule()
+    whatif.remove("Pod/default/user")
+    assert whatif.picture.claim("named", "default").status.allocation is None
+    whatif.add(TEMPLATE, CLAIMING)
+    assert whatif.schedule().all_placed
+    whatif.remove("pods/p")
+    assert [each.metadata.name for each in whatif.picture.objects.all(ResourceClaim)] == ["named"]
+    assert verify(whatif.picture.snapshot) == []
+
+
+def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
+    things = [device_class(), claim("c", exactly())]
+    for name in ("a", "b"):
+        things += [node(name), resource_slice(name, [device("d")])]
+    whatif = whatif_of(*things)
+    whatif.add(pod("p", claims=["c"], metadata=owned()))
+    first = whatif.schedule().placed[0].node
+    whatif.remove(f"Node/{first}")
+    assert [each.because for each in whatif.evicted] == [Because.NODE_GONE]
+    assert whatif.schedule().placed[0].node != first
+    assert [each.spec.node_name for each in whatif.picture.objects.all(ResourceSlice)] != [first]
+
+
+def test_workloads_are_removed_by_name() -> None:
+    whatif = whatif_of(node("n"), pod("web-7d4-x", node="n", metadata=owned()), pod("other", node="n"))
+    whatif.remove("deployment/web")
+    assert [each.metadata.name for each in whatif.picture.pods] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Pod/default/wen-0", "there is no such Pod; did you mean web-0?"),
+        ("Node/default/n", "a Node has no namespace: write Node/n"),
+        ("Service/default/x", "Service is no kind that counts here"),
+        ("web-0", "write KIND/NAMESPACE/NAME"),
+        ("deployment/nope", "no pod belongs to it"),
+        ("Pod//x", "write KIND/NAMESPACE/NAME"),
+    ],
+)
+def test_names_that_are_not_there(name: str, words: str) -> None:
+    whatif = whatif_of(node("n"), pod("web-0", node="n"))
+    with pytest.raises(InputError, match=r".") as error:
+        whatif.remove(name)
+    assert words in str(error.value)
+
+
+# -- nodes
+
+
+def test_nodes_are_cloned_with_devices_and_daemons() -> None:
+    daemon = pod(
+        "agent-x", cpu="1", node="n", metadata=owned("DaemonSet", "agent"),
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}},
+    )  # fmt: skip
+    labels = {"kubernetes.io/hostname": "n", "zone": "z"}
+    whatif = whatif_of(
+        node("n", labels=labels), resource_slice("n", [device("d")]), device_class(), daemon,
+        pod("other", cpu="1", node="n"),
+    )  # fmt: skip
+    assert whatif.add_nodes(2) == ["n-copy-1", "n-copy-2"]
+    outcome = whatif.schedule()
+    assert sorted(each.node for each in outcome.placed) == ["n-copy-1", "n-copy-2"]
+    made = whatif.picture.objects.find(Node, "", "n-copy-1")
+    assert made is not None
+    assert made.metadata.labels == {"kubernetes.io/hostname": "n-copy-1", "zone": "z"}
+    pools = {each.spec.pool.name for each in whatif.picture.objects.all(ResourceSlice)}
+    assert pools == {"n", "n-copy-1", "n-copy-2"}
+    whatif.add(TEMPLATE, CLAIMING, replicas=3)
+    assert whatif.schedule().all_placed
+    assert verify(whatif.picture.snapshot) == []
+
+
+def test_which_node_must_be_said_where_there_are_several() -> None:
+    whatif = whatif_of(node("a"), node("b"))
+    with pytest.raises(InputError, match="say which of the 2 nodes"):
+        whatif.add_nodes(1)
+    with pytest.raises(InputError, match="from 1 to"):
+        whatif.add_nodes(0, "a")
+
+
+def test_a_drain_leaves_daemons_and_static_pods() -> None:
+    static = {**owned("Node", "a"), "annotations": {"kubernetes.io/config.mirror": "x"}}
+    whatif = whatif_of(
+        node("a", cpu="4"), node("b", cpu="4"),
+        pod("daemon", cpu="1", node="a", metadata=owned("DaemonSet")),
+        pod("static", cpu="1", node="a", metadata=static),
+        pod("web", cpu="1", node="a", metadata=owned()),
+        pod("bare", cpu="1", node="a"),
+    )  # fmt: skip
+    before = whatif.state()
+    whatif.drain("a")
+    assert {each.pod[1]: each.bare for each in whatif.evicted} == {"web": False, "bare": True}
+    assert whatif.schedule().all_placed
+    moved = compare(before, whatif.state())
+    assert {move.pod[1]: (move.before.node, move.after.node) for move in moved.moves} == {
+        "bare": ("a", "b"), "web": ("a", "b"),
+    }  # fmt: skip
+
+
+# -- taints
+
+
+def test_no_execute_sends_away_who_does_not_tolerate_it() -> None:
+    patient = [{"key": "x", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]
+    always = [{"key": "x", "operator": "Exists"}]
+    whatif = whatif_of(
+        node("a"), pod("goes", node="a", metadata=owned()), pod("bare", node="a"),
+        pod("later", node="a", tolerations=patient, metadata=owned()),
+        pod("stays", node="a", tolerations=always),
+    )  # fmt: skip
+    whatif.taint("a", "x=1:NoExecute")
+    found = {each.pod[1]: (each.after, each.comes_back, each.by) for each in whatif.evicted}
+    assert found == {
+        "goes": (0, True, "x=1:NoExecute"), "bare": (0, False, "x=1:NoExecute"),
+        "later": (60, True, "x=1:NoExecute"),
+    }  # fmt: skip
+    assert {each.pod[1] for each in whatif.schedule().pending} == {"goes"}  # who tolerates it may come again
+    whatif.taint("a", "x:NoExecute-")
+    assert whatif.schedule().all_placed
+
+
+def test_no_schedule_sends_nobody_away() -> None:
+    whatif = whatif_of(node("a"), pod("p", node="a"))
+    whatif.taint("a", "x:NoSchedule")
+    assert whatif.evicted == ()
+    whatif.add(POD.replace("name: p}", "name: q}"))
+    assert whatif.schedule().pending[0].why == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+
+
+def test_a_tainted_device_sends_its_user_away() -> None:
+    whatif = whatif_of(node("n"), resource_slice("n", [device("d"), device("e")]), device_class())
+    whatif.add(TEMPLATE, workload("Deployment", "apps/v1"))
+    whatif.remove("Deployment/team/w")
+    claiming = {**CLAIMING, "metadata": {"name": "p", **owned()}}
+    whatif.add(claiming)
+    assert whatif.schedule().placed[0].devices == (f"{DRIVER}/n/d",)
+    whatif.taint_devices(f"driver={DRIVER},device=d:broken=yes:NoExecute")
+    assert [each.because for each in whatif.evicted] == [Because.DEVICE_TAINT]
+    assert whatif.schedule().placed[0].devices == (f"{DRIVER}/n/e",)
+    whatif.taint_devices(f"driver={DRIVER}:broken=yes:NoSchedule")
+    assert len(whatif.evicted) == 1
+
+
+@pytest.mark.parametrize("text", ["x", "x=y", "=y:NoSchedule", "x:Nope", "-", "x:Nope-"])
+def test_bad_taints(text: str) -> None:
+    with pytest.raises(InputError, match="is no taint"):
+        whatif_of(node("n")).taint("n", text)
+
+
+@pytest.mark.parametrize("text", ["x", "driver=d", "driver=d:k=v", "shape=d:k=v:NoSchedule", ":k:NoSchedule",
+                                  "driver=d:k:Nope", "driver=d,driver=e:k:NoExecute"])  # fmt: skip
+def test_bad_device_taints(text: str) -> None:
+    with pytest.raises(InputError, match="driver=D,pool=P,device=V"):
+        whatif_of(node("n")).taint_devices(text)
+
+
+def test_a_taint_that_is_not_there_cannot_be_taken_away() -> None:
+    with pytest.raises(InputError, match="it is not there"):
+        whatif_of(node("n")).taint("n", "x:NoSchedule-")
+
+
+# -- policies
+
+
+def test_another_policy_counts_for_running_pods_too() -> None:
+    whatif = whatif_of(
+        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="4")]), device_class(),
+        claim("c", exactly()),
+    )  # fmt: skip
+    whatif.add(pod("p", cpu="3", claims=["c"]))
+    whatif.schedule()
+    ledger = whatif.picture.snapshot.ledger(0)
+    assert ledger.requested["cpu"] == 7000
+    with whatif.branch() as branch:
+        branch.replace_policy("Max")
+        assert branch.picture.snapshot.ledger(0).requested["cpu"] == 4000
+        assert verify(branch.picture.snapshot) == []
+    assert whatif.picture.snapshot.ledger(0).requested["cpu"] == 7000
+    with pytest.raises(InputError, match="there is no such policy"):
+        whatif.replace_policy("Min")
+
+
+# -- the rest
+
+
+def test_pods_that_need_each_other_are_tried_again() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    whatif = whatif_of(node("n", labels={"kubernetes.io/hostname": "n"}))
+    whatif.add(pod("a", affinity=near), pod("b", labels={"app": "db"}))
+    assert whatif.schedule().all_placed
+
+
+def test_gated_pods_wait() -> None:
+    whatif = whatif_of(node("n"), pod("p", scheduling_gates=[{"name": "later"}]))
+    assert [each.why for each in whatif.schedule().pending] == ["scheduling gates: later"]
+
+
+def test_how_many_more_would_fit() -> None:
+    whatif = whatif_of(node("a", cpu="3"), node("b", cpu="2"), pod("p", cpu="1", node="a"))
+    assert whatif.count_more(("default", "p")) == 4
+    assert whatif.count_more(("default", "p"), 2) == 2
+    assert len(whatif.picture.objects.all(Pod)) == 1
+
+
+def test_from_a_dump(tmp_path: Path) -> None:
+    file = tmp_path / "dump.yaml"
+    file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}, "
+                    "status: {allocatable: {cpu: '1', pods: '9'}}}\n---\n" + POD)  # fmt: skip
+    with Whatif.of_dump(file) as whatif:
+        assert whatif.schedule().all_placed
+        assert whatif.waiting == []
+    assert len(whatif.waiting) == 1
+    file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}, status: 7}")
+    with pytest.raises(DecodeError, match="status"):
+        Whatif.of_dump(file)
