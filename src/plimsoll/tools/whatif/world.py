@@ -64,8 +64,9 @@ class World:
         return list(fates.uses_of(pod, partial(self.find_claim, pod.metadata.namespace)))
 
     def pods_on(self, node: str) -> list[Pod]:
+        """By name: the books have them in the order in which they came, which undoing does not restore."""
         place = self.picture.snapshot.place_of(node)
-        return [] if place is None else self.picture.snapshot.pods_at(place)
+        return [] if place is None else sorted(self.picture.snapshot.pods_at(place), key=name_of)
 
     def bound(self) -> Iterator[Pod]:
         return (pod for pod in self.picture.pods if pod.spec.node_name)
