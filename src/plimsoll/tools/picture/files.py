@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.dump import Found, parse_objects, read_sources
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.picture import versions
@@ -218,6 +219,10 @@ def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
     tree = settle(kind.endpoint.kind, tree, kind.view, moment)
     if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
         tree["metadata"]["namespace"] = "default"
+    if kind.view is ResourceClaim and not tree["metadata"].get("uid"):
+        # Devices are held by UID: claims that were written by hand must not pass for one and the same.
+        meta = tree["metadata"]
+        meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
     return codec.convert(tree, kind.view)
 
 

@@ -17,6 +17,7 @@ from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim
 from plimsoll.tools.picture import Objects, Picture
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
+from tests.dumps import picture_of
 
 DRIVER = "dra.example.com"
 
@@ -265,3 +266,16 @@ def test_the_cpus_of_a_claim_come_from_its_driver() -> None:
     made = claim("c", {"device": "a"}, devices=[status, odd])
     (row,) = claim_rows(Picture(Objects([node(), piece({"name": "a"}), made])))
     assert {device.device: cpus for device, cpus in row.cpus.items()} == {"a": "0-3"}
+
+
+def test_claims_written_by_hand_hold_their_own_devices() -> None:
+    """Without UIDs they are told apart by name."""
+    trees = []
+    for name, kind, body in [
+        ("n", "Node", {}),
+        ("s", "ResourceSlice", {"spec": codec.to_tree(piece({"name": "a"}, {"name": "b"}).spec)}),
+        *((each, "ResourceClaim", codec.to_tree(claim(each, {"device": each}))) for each in ("a", "b")),
+    ]:
+        version = "v1" if kind == "Node" else "resource.k8s.io/v1"
+        trees.append({**body, "apiVersion": version, "kind": kind, "metadata": {"name": name}})
+    assert states(picture_of(trees)) == {"a": "taken", "b": "taken"}
