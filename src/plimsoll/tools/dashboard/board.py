@@ -170,7 +170,9 @@ class Board:
     async def whatif(self, plan: Any) -> Answer:
         question = read_plan(plan)
         tick = Deadline(self._patience)
-        return await self._ask_long(None, lambda picture: run_whatif(picture, question, tick=tick).as_json())
+        return await self._ask_long(
+            None, lambda picture: run_whatif(picture, question, tick=tick, lent=True).as_json()
+        )
 
     async def _ask_long(self, key: object, question: Callable[[Picture], Any]) -> Answer:
         desk = await self._second_desk()

@@ -57,8 +57,10 @@ def enter(picture: Picture, change: Change, touched: Touched) -> None:
         return
     _note(picture, old, touched)
     if change.gone:
-        picture.remove(thing)
+        picture.remove(old)
     else:
+        if old is not None and old.metadata.uid != thing.metadata.uid:
+            picture.remove(old)  # another one of the same name: a listing tells only how things are now
         picture.set(thing)
         _note(picture, thing, touched)
 
