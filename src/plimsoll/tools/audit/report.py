@@ -126,7 +126,7 @@ def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Ite
     fixes = {finding.fix for finding in shown}
     for finding in shown:
         mark = "" if finding.severity is first.severity else f" ({finding.severity.value})"
-        yield from _fill(f"{finding.subject}{mark}: {plain(finding.message)}", paint, "  ", "    ")
+        yield from _fill(plain(f"{finding.subject}{mark}: {finding.message}"), paint, "  ", "    ")
         evidence = finding.evidence if wide else finding.evidence[:EVIDENCE_SHOWN]
         for line in evidence:
             yield from _fill(plain(line), paint, "    - ", "      ")

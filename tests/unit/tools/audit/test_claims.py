@@ -68,7 +68,7 @@ def test_a_dump_without_pods_tells_nothing_of_reservations() -> None:
 def test_a_claim_whose_pod_is_gone() -> None:
     finding = only("PLM041", claim("c", result(), pods=(), owner="p"), pod("other"))
     assert finding.severity is Severity.WARNING
-    assert finding.message == "was made for pod p, which is gone and holds 1 device"
+    assert finding.message == "was made for pod p, which is gone; it holds 1 device"
     assert finding.fix == "kubectl delete resourceclaim -n work c"
     empty = only("PLM041", claim("c", owner="p"), pod("other"))
     assert empty.severity is Severity.INFO

@@ -63,7 +63,7 @@ def test_colours_do_not_change_the_text() -> None:
 
 
 def test_names_cannot_steer_the_terminal() -> None:
-    odd = finding(subject="Node/n1", message="\x1b[2Jgone\n", evidence=("\x07bell",), fix="\x1bx")
+    odd = finding(subject="Node/\x1b[31mn1", message="\x1b[2Jgone\n", evidence=("\x07bell",), fix="\x1bx")
     text = "\n".join(report(odd).lines(PLAIN, wide=True))
     assert "\x1b" not in text
     assert "\x07" not in text

@@ -172,7 +172,7 @@ CHECKS = (
         " pod carries what it was charged. A class whose annotation cannot be read hands out nothing: "
         "wrong charges would be worse. A pod's annotation that cannot be read is a warning: its claims are"
         " priced anew.",
-        "correct the annotation; docs/forms.md has its form",
+        "correct the annotation; docs/ledger.md has its form",
         find_annotations_unreadable,
     ),
 )
