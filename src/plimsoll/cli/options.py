@@ -67,12 +67,12 @@ class Where:
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
         from plimsoll.tools.picture import read_picture
+        from plimsoll.tools.picture.gaps import sum_up
 
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
-        for gap in picture.objects.gaps:
-            if gap.served:  # what a cluster does not have at all is not missing in its picture
-                click.echo(f"note: {gap}", err=True)
+        for line in sum_up(picture.objects.gaps):
+            click.echo(f"note: {line}", err=True)
         return picture
 
 

@@ -1,12 +1,12 @@
 """What a dump lacks, told by what is in it.
 
-Owns `find_gaps`, which is pure: pods that use claims that are not there, claims with devices that nobody
+Owns `find_gaps` and `sum_up`, which are pure: pods that use claims that are not there, claims with devices that nobody
 publishes, and a cluster without nodes are signs of a dump that was taken without these kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -42,3 +42,12 @@ def find_gaps(objects: Objects, origin: str) -> Iterator[Gap]:
         yield Gap("resourceslices", f"there are none in {origin}, and {held} claims have devices of some")
     if claims and not objects.all(DeviceClass):
         yield Gap("deviceclasses", f"there are none in {origin}, and {len(claims)} claims name some")
+
+
+def sum_up(gaps: Iterable[Gap]) -> list[str]:
+    """A line for each thing that is missing; kinds that lack for the same reason share one."""
+    lines: dict[str, list[str]] = {}
+    for gap in gaps:
+        if gap.served:  # what a cluster does not have at all is not missing in its picture
+            lines.setdefault(gap.brief or gap.why, []).append(gap.kind)
+    return [f"{', '.join(kinds)}: {why}" for why, kinds in lines.items()]

@@ -268,13 +268,16 @@ def _is_narrowed(error: ApiError, kind: Pictured, namespace: str) -> bool:
 
 def _only(kind: Pictured, namespace: str, error: ApiError) -> Gap:
     why = f"only those of namespace {namespace} are counted; in all namespaces: {error}"
-    return Gap(kind.endpoint.plural, why, whole=False)
+    return Gap(
+        kind.endpoint.plural, why, whole=False, brief=f"only those of namespace {namespace} may be seen"
+    )
 
 
 def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> None:
     plural = kind.endpoint.plural
     if not kind.needed:
-        objects.gaps.append(Gap(plural, str(error)))
+        brief = "may not be seen by this user" if error.code in (401, 403) else ""
+        objects.gaps.append(Gap(plural, str(error), brief=brief))
         return
     fix = ""
     if error.code == 401:

@@ -21,6 +21,7 @@ class Gap:
     why: str
     whole: bool = True  #: nothing of the kind is there; else only some of it is missing
     served: bool = True  #: False: the cluster does not have the kind at all, so that nothing is missed
+    brief: str = ""  #: the same in few words, where several kinds are likely to share them
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}"

@@ -12,6 +12,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import ConfigError, InputError, UnreachableError
 from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.picture.gaps import sum_up
 from plimsoll.tools.picture.live import follow_live, read_live
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.picture.test_versions import to_beta
@@ -70,6 +71,7 @@ def test_a_kind_that_is_not_served_is_told_and_not_missed() -> None:
     world.unserved = {"devicetaintrules"}
     (gap,) = read(world).gaps
     assert (gap.kind, gap.served) == ("devicetaintrules", False)
+    assert sum_up([gap]) == []
 
 
 def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
@@ -111,6 +113,7 @@ def test_rights_in_one_namespace_only() -> None:
     assert found.all(ResourceClaim)
     assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
     assert "only those of namespace work are counted" in found.gaps[0].why
+    assert sum_up(found.gaps) == ["resourceclaims, pods: only those of namespace work may be seen"]
 
 
 def test_without_discovery_the_usual_versions_are_asked_for() -> None:
