@@ -61,7 +61,11 @@ class Up:
     def __init__(self, folder: Path, *options: str) -> None:
         self.data = folder / "data"
         self.log = folder / "up.log"
-        self._options = ["--data", str(self.data), "--listen", "127.0.0.1:0", *options]
+        self._options = ["--data", str(self.data), *options]
+        if "--listen" not in options:
+            self._options += ["--listen", "127.0.0.1:0"]
+        if "--dashboard" not in options:
+            self._options += ["--dashboard", "127.0.0.1:0"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -183,7 +187,7 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
         up.start()
         text = up.text()
         assert f"export KUBECONFIG={up.data}/kubeconfig" in text
-        address = re.search(r"--address (\S+)", text)
+        address = re.search(r"--address ([\d.:]+)", text)
         assert address is not None
         with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=SECONDS) as answer:
             assert answer.read() == b"ok"

@@ -1,0 +1,291 @@
+"""`plimsoll up` at the front door: the demo, files, ports that are taken, and every way to end it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.client.endpoints import NODES, PODS
+from tests.outputs import check_output
+from tests.smoke.test_up import Up
+
+SECONDS = 90.0
+COMMAND = [sys.executable, "-m", "plimsoll.cli.main", "up"]
+FREE = ["--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
+LIGHT = ["--runtime", "none", "--no-driver"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
+        yield Path(name)
+
+
+def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, options)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def story_of(text: str) -> str:
+    """What is the same on every machine."""
+    told = text[text.index("\nOne node, two books") :].removesuffix("stopped\n")
+    return re.sub(r" +http://\S+#/pending .*\n", "", told)
+
+
+def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:
+    done = run("--data", folder / "data", "--demo", "--once", *FREE)
+    assert (done.returncode, done.stderr) == (0, "")
+    check_output("up/story.txt", story_of(done.stdout))
+    assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
+    again = run("--data", folder / "data", "--demo", "--once", *FREE)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "The demo is loaded already" in again.stdout
+    assert "database   waits" in again.stdout
+    assert (folder / "data" / "log").stat().st_size > 0
+
+
+def test_what_the_dashboard_shows_after_the_demo(folder: Path) -> None:
+    up = Up(folder, "--demo", "--runtime", "none")
+
+    async def look(client: Client) -> None:
+        assert (await client.get(PODS, "web", "demo"))["spec"]["nodeName"] == "small-1"
+        assert "nodeName" not in (await client.get(PODS, "database", "demo"))["spec"]
+        for name in ("small-1", "large-1", "train-1"):
+            assert await client.get(NODES, name)
+
+    try:
+        up.start()
+        address = re.search(r"dashboard    (http://\S+)\n", up.text())
+        assert address is not None
+        deadline = time.monotonic() + SECONDS
+        shown = b""
+        while b'"pending":1' not in shown:  # it follows the cluster, a moment later
+            assert time.monotonic() < deadline, shown
+            with urllib.request.urlopen(f"{address[1]}api/overview", timeout=SECONDS) as answer:
+                shown = answer.read()
+            time.sleep(0.05)
+        up.tell(look)
+    finally:
+        code = up.stop()
+    assert code == 0
+    assert "Traceback" not in up.text()
+
+
+def test_files_are_applied_and_mistakes_are_lines(folder: Path) -> None:
+    (folder / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: Bad}\nspec: {containers: [{name: a, image: a}]}\n---\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '2', memory: 4Gi}}\n"
+    )
+    done = run("--data", folder / "data", "-f", folder / "pod.yaml", "--once", *LIGHT, *FREE)
+    assert done.returncode == 1  # not everything that was asked for is there
+    assert "  manifests    1 objects new, 0 known, 1 refused\n" in done.stdout
+    assert (
+        f'    {folder}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
+        in done.stdout
+    )
+    assert "  simulated    n1\n" in done.stdout
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
+    done = run("--data", folder / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
+    assert done.returncode == 0
+    assert "  manifests    1 objects new, 0 known\n" in done.stdout
+    assert "  simulated    n1\n" in done.stdout  # of last time
+
+
+def test_an_address_that_is_taken(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for flag in ("--listen", "--dashboard"):
+            given = [*LIGHT, *FREE, flag, address]
+            done = run("--data", folder / "data", "--once", *given)
+            assert done.returncode == 2
+            assert done.stderr.startswith(f"plimsoll: cannot listen on {address}: Address already in use; ")
+            assert f"give another address with {flag}" in done.stderr
+            assert done.stderr.count("\n") == 1
+
+
+def test_the_usual_ports_are_taken_by_another_cluster(folder: Path) -> None:
+    """Without addresses the second one takes others, and keeps them."""
+    urls = []
+    with socket.socket() as api, socket.socket() as page:
+        for each, port in ((api, 6443), (page, 6480)):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                each.bind(("127.0.0.1", port))
+                each.listen()
+            except OSError:
+                pass  # somebody else has it: all the better
+        for _ in range(2):
+            done = run("--data", folder / "data", "--once", *LIGHT)
+            assert (done.returncode, done.stderr) == (0, "")
+            urls.append(re.findall(r"https?://127\.0\.0\.1:(\d+)", done.stdout))
+    assert urls[0] == urls[1]
+    assert len(urls[0]) == 2
+    assert not {"6443", "6480"} & set(urls[0])
+
+
+def test_one_cluster_for_each_folder(folder: Path) -> None:
+    up = Up(folder, *LIGHT)
+    try:
+        up.start()
+        second = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+    finally:
+        code = up.stop()
+    assert code == 0
+    assert second.returncode == 2
+    assert re.fullmatch(
+        r"plimsoll: \S+/data: the cluster with process id \d+ uses this folder; "
+        r"stop it, or give another folder with --data\n",
+        second.stderr,
+    )
+
+
+def at_terminal(folder: Path, keys: bytes, *options: str) -> tuple[int, str]:
+    """Run it at a terminal, press keys when it is ready; exit code and what was on the screen."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.pop("NO_COLOR", None)
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [*COMMAND, "--data", str(folder / "data"), *LIGHT, *FREE, *options])
+    shown = b""
+    pressed = False
+    deadline = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([terminal], [], [], 0.1)[0]:
+                continue
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # the other end is gone
+                piece = b""
+            if not piece:
+                break
+            shown += piece
+            if b"Ctrl-C ends it" in shown and not pressed:
+                pressed = True
+                for key in keys:
+                    os.write(terminal, bytes([key]))
+        else:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(terminal)
+        status = os.waitpid(pid, 0)[1]
+    return os.waitstatus_to_exitcode(status), shown.decode(errors="replace")
+
+
+def test_ctrl_c_at_a_terminal(folder: Path) -> None:
+    code, screen = at_terminal(folder, b"\x03")
+    assert code == 0
+    assert "stopping; Ctrl-C again ends it at once" in screen
+    assert screen.rstrip().endswith("stopped")
+    assert "\x1b[1mAPI server  \x1b[0m" in screen  # colours
+    assert "Traceback" not in screen
+    again = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+    assert again.returncode == 0
+
+
+def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(folder: Path) -> None:
+    code, screen = at_terminal(folder, b"\x03\x03")
+    assert code in (0, 130), screen  # it may have been quick enough
+    assert "Traceback" not in screen
+    again = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_ways_to_be_asked(folder: Path, number: signal.Signals) -> None:
+    up = Up(folder, *LIGHT)
+    up.start()
+    assert up.stop(number) == 0
+    assert up.text().endswith("stopped\n")
+
+
+def python_for_others() -> str:
+    """A Python that everybody may run, or nothing."""
+    for path in (sys.executable, "/usr/bin/python3"):
+        try:
+            found = subprocess.run(
+                [path, "-c", "import plimsoll.cli.main, plimsoll.run.up.serve"],
+                env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                user=65534,
+                cwd="/",
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except OSError:
+            continue
+        if found.returncode == 0:
+            return path
+    return ""
+
+
+def cannot_be_others() -> str:
+    if os.geteuid() != 0:
+        return "needs root to become somebody else"
+    return "" if python_for_others() else "needs a Python that everybody may run"
+
+
+@pytest.mark.skipif(bool(cannot_be_others()), reason=cannot_be_others() or "-")
+def test_the_demo_as_an_ordinary_user(folder: Path) -> None:
+    own = folder / "own"
+    own.mkdir()
+    os.chmod(folder, 0o755)
+    os.chown(own, 65534, 65534)
+    done = subprocess.run(
+        [
+            python_for_others(),
+            "-m",
+            "plimsoll.cli.main",
+            "up",
+            "--data",
+            own / "d",
+            "--demo",
+            "--once",
+            *FREE,
+        ],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(own), "PATH": os.defpath},
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        cwd=own,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    check_output("up/story.txt", story_of(done.stdout))
+    locked = subprocess.run(
+        [python_for_others(), "-m", "plimsoll.cli.main", "up", "--data", "/proc/1/x", "--once"],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(own), "PATH": os.defpath},
+        user=65534,
+        cwd=own,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert locked.returncode == 2
+    assert re.fullmatch(
+        r"plimsoll: /proc/1/x: cannot be used: .*; give another folder with --data\n", locked.stderr
+    )
