@@ -1,8 +1,8 @@
 """A real browser for tests: headless Chromium, driven over the DevTools protocol.
 
-Owns `Browser` (one process, its loop in a thread of its own) and `Page` (a tab with its own storage). Calls are
-plain and blocking. A page remembers what went wrong in it (`problems`: console errors, exceptions, answers that
-failed, violations of its security policy) and every address it asked (`requests`).
+Owns `Browser` (one process, its loop in a thread of its own) and `Page` (a tab with its own storage). Calls
+are plain and blocking. A page remembers what went wrong in it (`problems`: console errors, exceptions,
+answers that failed, violations of its security policy) and every address it asked (`requests`).
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ class Browser:
     async def _open(self, width: int, height: int) -> Page:
         context = (await self.send("Target.createBrowserContext"))["browserContextId"]
         target = await self.send("Target.createTarget", {"url": "about:blank", "browserContextId": context})
-        attached = await self.send(
-            "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
-        )
+        attached = await self.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
         page = Page(self, attached["sessionId"], context)
         self._pages[attached["sessionId"]] = page
         for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
@@ -241,7 +239,9 @@ class Page:
         """Wait until an expression is true, and give its value; the page's text is in what is raised."""
         deadline = time.monotonic() + timeout
         while True:
-            value = self.eval(f"(v => v instanceof Node || v)({script})")  # an element has no value of its own
+            value = self.eval(
+                f"(v => v instanceof Node || v)({script})"
+            )  # an element has no value of its own
             if value:
                 return value
             if time.monotonic() > deadline:
@@ -250,7 +250,9 @@ class Page:
             time.sleep(0.02)
 
     def wait_text(self, text: str, selector: str = "body") -> None:
-        self.wait(f"[...document.querySelectorAll({selector!r})].some(e => e.textContent.includes({json.dumps(text)}))")
+        """Wait until an element that matches has this text in it."""
+        inside = f"e => e.textContent.includes({json.dumps(text)})"
+        self.wait(f"[...document.querySelectorAll({selector!r})].some({inside})")
 
     def text(self, selector: str = "main") -> str:
         """What is to be read at the first element that matches."""
@@ -266,7 +268,9 @@ class Page:
             "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self._run("Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1)
+            self._run(
+                "Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1
+            )
 
     def type(self, text: str) -> None:
         """Type into what has the focus."""
@@ -288,7 +292,11 @@ class Page:
 
     async def resize_to(self, width: int, height: int) -> None:
         await self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
 
     def resize(self, width: int, height: int) -> None:

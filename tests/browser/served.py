@@ -1,6 +1,6 @@
 """The real dashboard behind the page under test.
 
-Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions. `shown` opens a page of one.
+Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions. `shown` opens a page.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from plimsoll.tools.dashboard import Dashboard
@@ -9,7 +11,17 @@ from tests.browser.chromium import Page
 from tests.browser.served import shown
 from tests.browser.test_looks import PAGES
 
-CONTROLS = {"button", "link", "textbox", "searchbox", "combobox", "checkbox", "DisclosureTriangle", "image", "region"}
+CONTROLS = {
+    "button",
+    "link",
+    "textbox",
+    "searchbox",
+    "combobox",
+    "checkbox",
+    "DisclosureTriangle",
+    "image",
+    "region",
+}
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -25,7 +37,7 @@ def test_every_control_has_a_name(page: Page, dump: Dashboard, path: str) -> Non
     assert roles.count("contentinfo") == 1
     levels = [one["level"] for one in tree if one["role"] == "heading"]
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
 
 
 def test_tables_have_heads(page: Page, dump: Dashboard) -> None:
@@ -33,7 +45,8 @@ def test_tables_have_heads(page: Page, dump: Dashboard) -> None:
         shown(page, dump, path)
         page.wait("document.querySelector('tbody')")
         assert page.eval(
-            "[...document.querySelectorAll('table')].every(t => t.caption && [...t.tHead.rows[0].cells].every(c => c.scope === 'col')"
+            "[...document.querySelectorAll('table')].every(t => t.caption"
+            " && [...t.tHead.rows[0].cells].every(c => c.scope === 'col')"
             " && [...t.tBodies[0].rows].every(r => r.cells[0].scope === 'row'))"
         )
     shown(page, dump, "")

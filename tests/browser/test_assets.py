@@ -26,7 +26,13 @@ OWN = {name: text for name, text in FILES.items() if name.startswith("app/")}
 
 
 def test_all_files_are_found_as_resources() -> None:
-    assert {"index.html", "favicon.svg", "app/main.js", "css/tokens.css", "vendor/LICENSES.txt"} <= FILES.keys()
+    assert {
+        "index.html",
+        "favicon.svg",
+        "app/main.js",
+        "css/tokens.css",
+        "vendor/LICENSES.txt",
+    } <= FILES.keys()
     assert all(text for text in FILES.values())
 
 
@@ -62,7 +68,13 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
 def test_own_code_never_makes_markup_of_text() -> None:
     for name, text in OWN.items():
         code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "dangerouslySetInnerHTML", "document.write"):
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "dangerouslySetInnerHTML",
+            "document.write",
+        ):
             assert word not in code, name
         assert "eval(" not in code, name
         assert "new Function" not in code, name
@@ -78,6 +90,8 @@ def test_licences_of_what_others_wrote() -> None:
     text = FILES["vendor/LICENSES.txt"]
     for name in FILES:
         if name.startswith("vendor/") and name.endswith(".js"):
-            assert re.search(rf"^{re.escape(name.partition('/')[2])} +(preact|htm) \d+\.\d+\.\d+,", text, re.MULTILINE)
+            assert re.search(
+                rf"^{re.escape(name.partition('/')[2])} +(preact|htm) \d+\.\d+\.\d+,", text, re.MULTILINE
+            )
     assert "The MIT License" in text
     assert "Apache License" in text

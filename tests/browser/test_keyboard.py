@@ -61,6 +61,14 @@ def test_slash_brings_one_to_the_search(page: Page, dump: Dashboard) -> None:
     assert page.eval(f"{FOCUS}.matches('[data-search]')")
     page.type("vid")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
+    # What is typed just before one leaves does not follow to the next page.
+    page.type("x")
+    shown(page, dump, "pools")
+    page.wait("document.querySelector('tbody')")
+    shown(page, dump, "claims?q=vid")
+    page.wait("document.querySelectorAll('tbody tr').length === 1")
+    page.key("/")
+    page.key("End")
     # In a box it is a letter like others, and so are the keys of the page.
     page.key("/")
     page.key("?")

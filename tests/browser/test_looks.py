@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.served import shown
 
-PAGES = ["", "nodes/numa-1", "nodes/past-1", "devices", "pools", "claims", "pending", "namespaces", "audit", "whatif"]
+PAGES = [
+    "",
+    "nodes/numa-1",
+    "nodes/past-1",
+    "devices",
+    "pools",
+    "claims",
+    "pending",
+    "namespaces",
+    "audit",
+    "whatif",
+]
 PAGES += ["explain/pod/shop/whole-gpu"]
-#: Every text on the page whose contrast with what is behind it is too low: WCAG 2.2, 1.4.3.
-LOW_CONTRAST = """(() => {
-  const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return [m[0], m[1], m[2], m[3] ?? 1]; };
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] === 1) return c; }
-    return [255, 255, 255, 1]; };
-  const low = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
-    const e = node.parentElement;
-    if (!node.data.trim() || !e.checkVisibility() || e.closest('option, dialog, button:disabled')) continue;
-    const style = getComputedStyle(e);
-    const [a, b] = [light(parse(style.color)), light(behind(e))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700);
-    if (ratio < (large ? 3 : 4.5)) low.push(`${ratio.toFixed(2)} ${e.className} ${node.data.trim().slice(0, 40)}`);
-  }
-  return low;
-})()"""
+#: Gives every text on the page whose contrast with what is behind it is too low.
+LOW_CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 #: Contrast of colours that carry meaning without being text, with what they lie on: WCAG 2.2, 1.4.11.
-SHAPES = [("requests", "panel"), ("claims", "panel"), ("overhead", "panel"), ("past", "panel"), ("line", "sunk")]
-SHAPES += [("focus", "panel"), ("focus", "ground"), ("edge-strong", "panel"), ("requests", "sunk"), ("past", "sunk")]
+SHAPES = [
+    ("requests", "panel"),
+    ("claims", "panel"),
+    ("overhead", "panel"),
+    ("past", "panel"),
+    ("line", "sunk"),
+]
+SHAPES += [
+    ("focus", "panel"),
+    ("focus", "ground"),
+    ("edge-strong", "panel"),
+    ("requests", "sunk"),
+    ("past", "sunk"),
+]
 
 
 def luminance(colour: str) -> float:
@@ -99,5 +106,6 @@ def test_on_a_phone_rows_do_not_overlap(page: Page, dump: Dashboard) -> None:
 def test_nothing_moves_for_those_who_want_it_still(page: Page, dump: Dashboard) -> None:
     page.prefer(prefers_reduced_motion="reduce")
     shown(page, dump, "")
-    moving = "[...document.querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s' || getComputedStyle(e).animationName !== 'none').length"
+    moves = "s => s.transitionDuration !== '0s' || s.animationName !== 'none'"
+    moving = f"[...document.querySelectorAll('*')].map(e => getComputedStyle(e)).filter({moves}).length"
     assert page.eval(moving) == 0

@@ -16,10 +16,20 @@ def test_names_with_markup_are_text(page: Page, hostile_dump: Dashboard) -> None
     page.wait("document.querySelector('.node-name a')")
     assert HOSTILE in page.eval("[...document.querySelectorAll('.node-name a')].map(a => a.textContent)")
     assert page.eval("document.querySelectorAll('#app img').length") == 0
-    for path in ("devices", "pools", "claims", "pending", "namespaces", "audit", f"nodes/{quote(HOSTILE, safe='')}"):
+    for path in (
+        "devices",
+        "pools",
+        "claims",
+        "pending",
+        "namespaces",
+        "audit",
+        f"nodes/{quote(HOSTILE, safe='')}",
+    ):
         shown(page, hostile_dump, path)
         assert page.eval("document.querySelectorAll('#app img, #app script, #app iframe').length") == 0
-        assert page.eval("[...document.querySelectorAll('a')].every(a => a.getAttribute('href').startsWith('#'))")
+        assert page.eval(
+            "[...document.querySelectorAll('a')].every(a => a.getAttribute('href').startsWith('#'))"
+        )
     assert page.text("h1") == HOSTILE
     shown(page, hostile_dump, "pending")
     assert HOSTILE in page.text()
@@ -48,7 +58,8 @@ def test_only_the_own_server_is_asked(page: Page, dump: Dashboard) -> None:
 def test_the_policy_of_the_page_is_in_force(page: Page, dump: Dashboard) -> None:
     shown(page, dump, "")
     page.eval(
-        "const e = document.createElement('script'); e.textContent = 'window.broken = 1'; document.body.append(e);"
+        "const e = document.createElement('script'); e.textContent = 'window.broken = 1';"
+        "document.body.append(e);"
         "const i = document.createElement('img'); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)"
     )
     page.wait("document.querySelector('body > script')")

@@ -19,7 +19,7 @@ def test_five_thousand_nodes(page: Page, big: Dashboard) -> None:
     began = time.monotonic()
     page.go(f"{big.url}#/?sort=name")
     page.wait("document.querySelectorAll('.node-row .bar').length > 20")
-    print(f"first bars after {time.monotonic() - began:.2f} s")
+    print(f"first bars after {time.monotonic() - began:.2f} s")  # noqa: T201
     assert "5,000 nodes" in page.text(".nodes")
     assert page.eval("document.querySelector('[role=table]').getAttribute('aria-rowcount')") == "5001"
     assert page.eval("document.querySelectorAll('*').length") < 2500
@@ -41,7 +41,7 @@ def test_scrolling_is_smooth(page: Page, big: Dashboard) -> None:
         "if (++n < 60) requestAnimationFrame(step); else { worst.sort((a, b) => a - b); done(worst[54]); } };"
         "requestAnimationFrame(step); })"
     )
-    print(f"nine of ten frames within {slowest:.0f} ms")
+    print(f"nine of ten frames within {slowest:.0f} ms")  # noqa: T201
     assert page.eval("scrollY") > 5000
     assert page.eval(f"{IN_SIGHT}") > 8
 
@@ -83,7 +83,9 @@ def test_going_back_finds_the_place_again(page: Page, big: Dashboard) -> None:
     page.wait("document.querySelector('.node-name a')")
     page.eval("scrollTo(0, 40000)")
     page.wait(f"{NAMES}.includes('node-1050')")
-    page.eval("[...document.querySelectorAll('.node-name a')].find(a => a.textContent === 'node-1050').click()")
+    page.eval(
+        "[...document.querySelectorAll('.node-name a')].find(a => a.textContent === 'node-1050').click()"
+    )
     page.wait_text("node-1050", "h1")
     page.wait("scrollY === 0")
     page.eval("history.back()")

@@ -1,8 +1,8 @@
 """A small cluster that has everything the page can show.
 
-Owns `story`: a node past its line, CPUs pinned by claims on a machine with two sockets, a GPU cut in partitions,
-a network card whose bandwidth claims share, nodes that are cordoned or not ready, pods that wait. `hostile` has
-markup where names and messages are.
+Owns `story`: a node past its line, CPUs pinned by claims on a machine with two sockets, a GPU cut in
+partitions, a network card whose bandwidth claims share, nodes that are cordoned or not ready, pods that wait.
+`hostile` has markup where names and messages are.
 """
 
 from __future__ import annotations
@@ -14,17 +14,24 @@ from tests.dumps import MOMENT, V1
 
 Tree = dict[str, Any]
 CPU, GPU, NIC = "dra.cpu", "gpu.example.com", "nic.example.com"
-HOSTILE = "<img src=x onerror=alert(1)>'\"&amp;${7*7}"
+HOSTILE = "<img src=x onerror=alert(1)>'\"&amp;%2e%00"
 
 
 def thing(version: str, kind: str, name: str, namespace: str = "", **body: Any) -> Tree:
-    metadata: Tree = {"creationTimestamp": MOMENT, "name": name, "resourceVersion": "1", "uid": f"{kind}-{name}"}
+    metadata: Tree = {
+        "creationTimestamp": MOMENT,
+        "name": name,
+        "resourceVersion": "1",
+        "uid": f"{kind}-{name}",
+    }
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
 
 
-def node(name: str, cpu: str = "8", memory: str = "32Gi", *, ready: bool = True, cordoned: bool = False) -> Tree:
+def node(
+    name: str, cpu: str = "8", memory: str = "32Gi", *, ready: bool = True, cordoned: bool = False
+) -> Tree:
     line = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": "110"}
     condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "Kubelet", "message": ""}
     tree = thing("v1", "Node", name, spec={"unschedulable": True} if cordoned else {})
@@ -34,14 +41,23 @@ def node(name: str, cpu: str = "8", memory: str = "32Gi", *, ready: bool = True,
 
 
 def pod(
-    name: str, on: str = "", *, cpu: str = "1", memory: str = "1Gi", claims: tuple[str, ...] = (), why: str = ""
+    name: str,
+    on: str = "",
+    *,
+    cpu: str = "1",
+    memory: str = "1Gi",
+    claims: tuple[str, ...] = (),
+    why: str = "",
 ) -> Tree:
     spec: Tree = {
         "containers": [
             {
                 "name": "main",
                 "image": "app",
-                "resources": {"requests": {"cpu": cpu, "memory": memory}, "claims": [{"name": c} for c in claims]},
+                "resources": {
+                    "requests": {"cpu": cpu, "memory": memory},
+                    "claims": [{"name": c} for c in claims],
+                },
             }
         ],
         "resourceClaims": [{"name": c, "resourceClaimName": c} for c in claims],
@@ -160,9 +176,16 @@ def story() -> list[Tree]:
         resource_slice(NIC, "gpu-1", [card]),
     ]
     # The two-book way: requests that fill the node, and a claim beside them.
-    trees += [pinned("ledger-claim", "past-1", 4), pod("ledger-claim", "past-1", cpu="0", claims=("ledger-claim",))]
+    trees += [
+        pinned("ledger-claim", "past-1", 4),
+        pod("ledger-claim", "past-1", cpu="0", claims=("ledger-claim",)),
+    ]
     trees += [pod("web-1", "past-1", cpu="5"), pod("web-2", "past-1", cpu="1500m")]
-    for name, amount, cpus in (("trading", 8, "2-5,34-37"), ("packet", 4, "8-9,40-41"), ("video", 12, "16-21,48-53")):
+    for name, amount, cpus in (
+        ("trading", 8, "2-5,34-37"),
+        ("packet", 4, "8-9,40-41"),
+        ("video", 12, "16-21,48-53"),
+    ):
         trees += [pinned(name, "numa-1", amount, cpus), pod(name, "numa-1", cpu="0", claims=(name,))]
     trees += [pod(f"batch-{n}", "numa-1", cpu="2", memory="8Gi") for n in range(4)]
     trees += [
@@ -174,8 +197,9 @@ def story() -> list[Tree]:
         got = {"consumedCapacity": {"bandwidth": much}, "shareID": f"share-{name}"}
         trees += [claim(name, "nic", NIC, "gpu-1", "eth1", ask=ask, got=got)]
         trees += [pod(name, "gpu-1", cpu="500m", claims=(name,))]
-    ask = {"selectors": [{"cel": {"expression": 'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) >= 0'}}]}
-    trees += [claim("whole-gpu", "gpu", ask=ask), pod("whole-gpu", claims=("whole-gpu",))]
+    whole = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) >= 0'
+    wish = {"selectors": [{"cel": {"expression": whole}}]}
+    trees += [claim("whole-gpu", "gpu", ask=wish), pod("whole-gpu", claims=("whole-gpu",))]
     trees += [pod("giant", cpu="500"), pod("nowhere")]
     trees[-1]["spec"]["nodeSelector"] = {"disk": "tape"}
     return trees
@@ -183,7 +207,16 @@ def story() -> list[Tree]:
 
 def hostile() -> list[Tree]:
     """Names no API server would take, as a dump may have them all the same."""
-    trees = [node(HOSTILE), node("javascript:alert(1)"), pod("stays", HOSTILE), pod(HOSTILE, why=f"because {HOSTILE}")]
-    trees += [pinned(HOSTILE, HOSTILE, 2), device_class("cpu", CPU), resource_slice(CPU, HOSTILE, [cpu_share(4)])]
+    trees = [
+        node(HOSTILE),
+        node("javascript:alert(1)"),
+        pod("stays", HOSTILE),
+        pod(HOSTILE, why=f"because {HOSTILE}"),
+    ]
+    trees += [
+        pinned(HOSTILE, HOSTILE, 2),
+        device_class("cpu", CPU),
+        resource_slice(CPU, HOSTILE, [cpu_share(4)]),
+    ]
     trees[2]["metadata"]["namespace"] = "../../api"
     return trees

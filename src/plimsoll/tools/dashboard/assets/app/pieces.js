@@ -41,6 +41,8 @@ export function Search({ label, value, name = "q", placeholder = "" }) {
       setText(value);
     }
   }, [value]);
+  // What is typed just before one leaves belongs to the page that was left.
+  useEffect(() => () => clearTimeout(timer.current), []);
   const send = (next) => {
     sent.current = next;
     replaceQuery({ [name]: next, offset: "" });

@@ -22,7 +22,11 @@ export function Windowed({ count, height, keyOf, row }) {
   const active = useRef(null);
   const shown = useRef([0, 0]);
   const wanted = useRef(null);
+  const drawings = useRef({ row: null, height: 0, all: new Map() });
   const [, redraw] = useReducer((n) => n + 1, 0);
+  const draw = (i, key, isActive) => html`<div class="windowed-row" key=${key} role="row" aria-rowindex=${i + 2} style=${{ top: `${i * height}px`, height: `${height}px` }}>
+    ${row(i, { tabIndex: isActive ? 0 : -1, "data-row": key })}
+  </div>`;
 
   const range = rangeOf(box.current, count, height);
   shown.current = range;
@@ -109,6 +113,15 @@ export function Windowed({ count, height, keyOf, row }) {
     if (at < range[0]) drawn.unshift(at);
     else drawn.push(at);
   }
+  // While one scrolls, rows that stay are not drawn again: the same drawing is given back.
+  const kept = drawings.current.row === row && drawings.current.height === height ? drawings.current.all : new Map();
+  const all = new Map();
+  for (const i of drawn) {
+    const key = keyOf(i);
+    const known = kept.get(key);
+    all.set(key, known && known.i === i && known.active === (i === at) ? known : { i, active: i === at, drawing: draw(i, key, i === at) });
+  }
+  drawings.current = { row, height, all };
   return html`<div
     class="windowed"
     role="rowgroup"
@@ -117,11 +130,6 @@ export function Windowed({ count, height, keyOf, row }) {
     onKeyDown=${onKeyDown}
     onFocusIn=${onFocusIn}
   >
-    ${drawn.map((i) => {
-      const key = keyOf(i);
-      return html`<div class="windowed-row" key=${key} role="row" aria-rowindex=${i + 2} style=${{ top: `${i * height}px`, height: `${height}px` }}>
-        ${row(i, { tabIndex: i === at ? 0 : -1, "data-row": key })}
-      </div>`;
-    })}
+    ${[...all.values()].map((one) => one.drawing)}
   </div>`;
 }

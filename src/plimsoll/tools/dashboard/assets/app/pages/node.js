@@ -11,8 +11,8 @@ import { plural } from "../format.js";
 export function Node({ name }) {
   const answer = useApi(`api/nodes/${encodeURIComponent(name)}`, { node: name });
   return html`<p class="crumbs"><a href="#/">Nodes</a></p>
-    <${Answer} of=${answer} what=${`Node ${name}`}>${(data) => html`<${Loaded} data=${data} />`}<//>
-    ${!answer.data && html`<${Head} title=${name} tab=${`Node ${name}`} />`}`;
+    <${Head} title=${name} tab=${`Node ${name}`}>${answer.data && html`<${Signs} data=${answer.data} />`}<//>
+    <${Answer} of=${answer} what=${`Node ${name}`}>${(data) => html`<${Loaded} data=${data} />`}<//>`;
 }
 
 function conditionsOf(data) {
@@ -24,16 +24,17 @@ function conditionsOf(data) {
   return bad;
 }
 
+/** What is out of order with the node itself. */
+function Signs({ data }) {
+  return html`${data.unschedulable && html`<${Badge} tone="warn">cordoned<//>`}
+    ${conditionsOf(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}`;
+}
+
 function Loaded({ data }) {
   const [resource, setResource] = useState("");
   const holders = (data.holders || []).filter((row) => !resource || row.resource === resource);
   const resources = [...new Set((data.holders || []).map((row) => row.resource))];
-  const bad = conditionsOf(data);
-  return html`<${Head} title=${data.name} tab=${`Node ${data.name}`}>
-      ${data.unschedulable && html`<${Badge} tone="warn">cordoned<//>`}
-      ${bad.map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}
-    <//>
-    ${(data.taints || []).length > 0 &&
+  return html`${(data.taints || []).length > 0 &&
     html`<p class="taints">Taints: ${data.taints.map((taint) => html`<code>${typeof taint === "string" ? taint : `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`}</code> `)}</p>`}
     <section aria-labelledby="node-ledger">
       <div class="section-head"><h2 id="node-ledger">Ledger</h2><${Legend} /></div>
