@@ -1,7 +1,7 @@
 """What a dump lacks, told by what is in it.
 
-Owns `find_gaps` and `sum_up`, which are pure: pods that use claims that are not there, claims with devices that nobody
-publishes, and a cluster without nodes are signs of a dump that was taken without these kinds.
+Owns `find_gaps` and `sum_up`, which are pure. Pods that use claims that are not there, claims with devices
+that nobody publishes, and a cluster without nodes are signs of a dump that was taken without these kinds.
 """
 
 from __future__ import annotations
