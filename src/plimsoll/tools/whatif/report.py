@@ -25,9 +25,18 @@ from plimsoll.tools.whatif.outcome import (
     full_name,
 )
 from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.totals import NodeChange, Totals
+from plimsoll.tools.whatif.totals import NodeChange, Totals, text_of
 
 ABSENT = Standing(gone=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A node past its line."""
+
+    node: str
+    resource: str
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Prediction:
     name: str
     about: str
     state: State
+    past: tuple[Over, ...] = ()  #: the nodes that would be past their line, by our books
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,10 @@ class WhatifReport:
             "about": prediction.about,
             "placed": sum(1 for standing in state.values() if standing.node),
             "pending": sum(1 for standing in state.values() if not standing.node),
+            "pastTheLine": [
+                {"node": over.node, "resource": over.resource, "by": text_of(over.resource, over.units)}
+                for over in prediction.past
+            ],
             "differs": [full_name(name) for name in self.differing(prediction)],
             "pods": [
                 {

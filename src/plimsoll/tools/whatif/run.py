@@ -13,7 +13,7 @@ from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.whatif.fragments import find_fragments
 from plimsoll.tools.whatif.outcome import Name, compare, stem_of
 from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.report import More, Prediction, WhatifReport
+from plimsoll.tools.whatif.report import More, Over, Prediction, WhatifReport
 from plimsoll.tools.whatif.stock import OURS, find_stock
 from plimsoll.tools.whatif.totals import add_up, changed_nodes, rooms_of
 from plimsoll.tools.whatif.whatif import Moves, Whatif
@@ -70,8 +70,20 @@ def run_whatif(
         other = Whatif(stock.picture(picture), settings=stock.settings(settings))
         plan.carry_out(other)
         other.schedule(preempt=plan.preempt, tick=tick)
-        report.predictions.append(Prediction(stock.name, stock.about, other.state()))
+        past = _past(Picture(other.picture.objects, picture.gates, picture.profile))
+        report.predictions.append(Prediction(stock.name, stock.about, other.state(), past))
     return report
+
+
+def _past(picture: Picture) -> tuple[Over, ...]:
+    """The nodes that are past their line, furthest first for each resource."""
+    found = [
+        Over(node, name, -units)
+        for node, room in rooms_of(picture.snapshot).items()
+        for name, units in room.items()
+        if units < 0
+    ]
+    return tuple(sorted(found, key=lambda over: (over.resource, -over.units, over.node)))
 
 
 def _more(moves: Moves, added: list[Name], pending: set[Name]) -> tuple[More, ...]:

@@ -50,8 +50,7 @@ def _headline(report: WhatifReport, paint: Paint) -> str:
     tried = len(report.outcome.placed) + len(report.outcome.pending)
     waiting = len(report.outcome.pending)
     if not tried:
-        text = "no pod was to be placed"
-        return paint.bold(text)
+        return paint.bold("no pod was to be placed")
     if not waiting:
         whole = "the pod has" if tried == 1 else f"all {tried} pods have"
         return paint.bold(paint.green(f"{whole} a place"))
@@ -114,7 +113,7 @@ def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
             )
             for name in names
         ]
-        yield from _table(rows, paint)
+        yield from _table(rows, paint, wide=wide)
         return
     table = [("PODS", "BEFORE", "AFTER")]
     for text, group in _groups(names):
@@ -140,18 +139,23 @@ def _summary(standings: Sequence[Standing]) -> str:
     pending = sum(1 for each in standings if not each.node and not each.gone)
     parts = []
     if placed:
-        named = [f"{node} x{count}" if count > 1 else node for node, count in placed.most_common(NODES)]
-        more = len(placed) - NODES
+        named = [f"{node} x{count}" if count > 1 else node for node, count in placed.most_common(2)]
+        more = len(placed) - len(named)
         parts.append(", ".join(named) + (f" and {more} more nodes" if more > 0 else ""))
     if pending:
         parts.append(f"{pending} pending")
     return "; ".join(parts) or "-"
 
 
-def _table(rows: Sequence[Sequence[str]], paint: Paint, indent: str = "") -> Iterator[str]:
+def _table(
+    rows: Sequence[Sequence[str]], paint: Paint, indent: str = "", *, wide: bool = False
+) -> Iterator[str]:
+    """Columns, without those that say nothing; lines that are too long end in dots unless `wide`."""
     columns = list(zip(*rows, strict=True))
-    kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 2]
-    for number, line in enumerate(lay_out([[row[place] for place in kept] for row in rows])):
+    kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 3]
+    room = max(40, paint.width) - len(indent)
+    for number, whole in enumerate(lay_out([[row[place] for place in kept] for row in rows])):
+        line = whole if wide or len(whole) <= room else f"{whole[: room - 3]}..."
         yield indent + (paint.bold(line) if number == 0 else line)
 
 
@@ -188,20 +192,32 @@ def _fate(each: Evicted, then: Standing) -> str:
 
 
 def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
-    ours, theirs = report.states[1], prediction.state
-    differing = report.differing(prediction)
     yield paint.bold(f"AS {prediction.name.upper()}") + f"  {prediction.about}"
-    if not differing:
-        pending = sum(1 for standing in theirs.values() if not standing.node)
+    differing = report.differing(prediction)
+    if differing:
+        yield from _differing(report, prediction, differing, paint, wide)
+    else:
+        pending = sum(1 for standing in prediction.state.values() if not standing.node)
         yield f"  the same pods have a place ({pending} pending)"
-        return
+    if prediction.past:
+        nodes = len({over.node for over in prediction.past})
+        named = [f"{o.node} {o.resource} by {text_of(o.resource, o.units)}" for o in prediction.past[:NODES]]
+        more = len(prediction.past) - len(named)
+        text = f"{_nodes_text(nodes)} past the line once claims are counted: {', '.join(named)}"
+        yield from _wrapped("  ", paint.red(text + (f" and {more} more" if more else "")), paint, "    ")
+
+
+def _differing(
+    report: WhatifReport, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
+) -> Iterator[str]:
+    ours, theirs = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod fares' if len(differing) == 1 else 'pods fare'} otherwise:"
     rows = [("POD", "PLIMSOLL", prediction.name.upper())]
     shown = differing if wide else differing[:FEW]
     rows += [
         (full_name(name), _short(ours.get(name, ABSENT)), _short(theirs.get(name, ABSENT))) for name in shown
     ]
-    yield from _table(rows, paint, "  ")
+    yield from _table(rows, paint, "  ", wide=wide)
     if len(differing) > len(shown):
         yield f"  and {len(differing) - len(shown)} more; -o wide names them"
     reasons = Counter(
@@ -242,7 +258,7 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
             (full_name(name), found.node, ", ".join(found.devices) or "-")
             for name, found in (shown if wide else shown[: 2 * FEW])
         ]
-        yield from _table(rows, paint, "  ")
+        yield from _table(rows, paint, "  ", wide=wide)
 
 
 # -- what is left
@@ -265,7 +281,7 @@ def _room(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
         counts = str(old.free_devices.get(driver, 0)), str(new.free_devices.get(driver, 0))
         rows.append((f"devices of {driver}", *counts, most))
     if len(rows) > 1:
-        yield from _table(rows, paint)
+        yield from _table(rows, paint, wide=wide)
     yield from _remarks(report, new, paint)
 
 
@@ -308,6 +324,6 @@ def _nodes(report: WhatifReport, paint: Paint) -> Iterator[str]:
         ]
         rows.append((each.node, *cells))
     if len(rows) > 1:
-        yield from _table(rows, paint)
+        yield from _table(rows, paint, wide=True)
     if len(report.nodes) > 4 * FEW:
         yield f"and {len(report.nodes) - 4 * FEW} more nodes; -o json names them"

@@ -1,0 +1,95 @@
+"""`plimsoll whatif` at the command line: exit codes, and one clear line for whatever is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cli.main import main
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "what-if"
+CLUSTER, TRAINING = str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "training.yaml")
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    with pytest.raises(SystemExit) as end:
+        main(["whatif", *arguments])
+    said = capsys.readouterr()
+    return int(end.value.code or 0), said.out, said.err
+
+
+def test_some_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ask(capsys, "-f", CLUSTER, "--add", TRAINING)
+    assert (code, err) == (1, "")
+    assert out.startswith("3 of 4 pods have a place, 1 waits\n")
+
+
+def test_all_are_placed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--dump", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
+    code, out, _ = ask(capsys, *arguments)
+    assert code == 0
+    assert out.startswith("all 4 pods have a place\n")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_for_programs(capsys: pytest.CaptureFixture[str], output: str) -> None:
+    code, out, _ = ask(capsys, "-f", CLUSTER, "--add", TRAINING, "-o", output, "--as", "kube-1.36")
+    assert code == 1
+    if output == "json":
+        answer = json.loads(out)
+        assert (answer["after"]["pending"], answer["as"]["kube-1.36"]["pending"]) == (1, 1)
+    else:
+        assert out.startswith("after:\n") or "allPlaced: false\n" in out
+
+
+def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.TextIOWrapper(io.BytesIO(Path(TRAINING).read_bytes()))
+    monkeypatch.setattr("sys.stdin", text)
+    code, out, _ = ask(capsys, "-f", CLUSTER, "--add", "-")
+    assert (code, out.splitlines()[0]) == (1, "3 of 4 pods have a place, 1 waits")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--like", "node-1"), "--like: say with --add-nodes how many"),
+        (("--replicas", "3"), "--replicas: say with --add which pods"),
+        (("--taint", "node-1"), "write NODE:KEY=VALUE:EFFECT"),
+        (("--taint", "node-1:x"), "is no taint"),
+        (("--taint", "nope:x:NoSchedule"), "there is no such Node; did you mean"),
+        (("--drain", "node-3"), "did you mean node-"),
+        (("--cordon", "x"), "there is no such Node"),
+        (("--remove", "x"), "write KIND/NAMESPACE/NAME"),
+        (("--taint-devices", "x"), "write driver=D,pool=P,device=V"),
+        (("--add", "nope.yaml"), "nope.yaml"),
+        (("--add-nodes", "2"), "say which of the 2 nodes they are like"),
+        (("--add", "-", "-f", "-"), "standard input can be read once"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    code, out, err = ask(capsys, "-f", CLUSTER, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_a_broken_manifest_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    for text in (
+        "{",
+        "kind: Pod",
+        "7",
+        "kind: Pod\nmetadata: {name: p}\nspec: {containers: 7}",
+        "\x00",
+        "a: &a [*a]",
+    ):
+        file.write_text(text)
+        code, _, err = ask(capsys, "-f", CLUSTER, "--add", str(file))
+        assert (code, err.count("\n")) == (2, 1), (text, err)
+        assert "Traceback" not in err

@@ -1,0 +1,144 @@
+"""Whole questions and their answers, as they are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.errors import InputError
+from plimsoll.tools.paint import PLAIN, Paint
+from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.whatif import Plan, WhatifReport, run_whatif
+from tests.dumps import big_cluster, picture_of, usecase_dump
+from tests.outputs import check_output
+from tests.unit.schedule.build import (
+    device,
+    device_class,
+    node,
+    pod,
+    resource_slice,
+)
+from tests.unit.tools.whatif.test_exhaustive import whole_or_half
+from tests.unit.tools.whatif.test_moves import CLAIMING, TEMPLATE, owned, workload
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "what-if"
+
+
+def text_of(report: WhatifReport, *, wide: bool = False) -> str:
+    lines = list(report.lines(PLAIN, wide=wide))
+    assert all(len(line) <= 100 for line in lines) or wide
+    return "\n".join(lines) + "\n"
+
+
+def example(**plan: Any) -> WhatifReport:
+    picture = read_picture(Source((str(EXAMPLE / "cluster.yaml"),)))
+    return run_whatif(picture, Plan(**plan))
+
+
+TRAINING = EXAMPLE / "training.yaml"
+EVERYTHING: dict[str, dict[str, Any]] = {
+    "add": {"add": (TRAINING,)},
+    "add-node": {"add": (TRAINING,), "add_nodes": 1, "like": "node-2"},
+    "many": {"add": (TRAINING,), "replicas": 40},
+    "as": {"add": (TRAINING,), "versus": ("kube-1.36", "kube-1.36-default", "kube-1.37")},
+    "exhaustive": {"add": (TRAINING,), "exhaustive": True},
+    "drain": {"drain": ("node-1",)},
+    "taint": {"taints": (("node-1", "x=y:NoExecute"),)},
+    "nothing": {},
+    "policy": {"add": (TRAINING,), "policy": "Max"},
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_the_example(name: str) -> None:
+    report = example(**EVERYTHING[name])
+    check_output(f"whatif/{name}.txt", text_of(report))
+
+
+def test_the_example_for_programs_and_in_full() -> None:
+    report = example(add=(TRAINING,), exhaustive=True, versus=("kube-1.36-default",))
+    check_output("whatif/everything.json", json.dumps(report.as_json(), indent=2) + "\n")
+    check_output("whatif/everything-wide.txt", text_of(report, wide=True))
+
+
+def test_a_better_placement_is_shown() -> None:
+    report = run_whatif(whole_or_half().picture, Plan(exhaustive=True))
+    check_output("whatif/better.txt", text_of(report))
+
+
+@pytest.mark.parametrize("name", ["overcommit", "overflow-messages", "preemption", "uc2"])
+def test_a_use_case_of_a_real_cluster(name: str) -> None:
+    picture = read_picture(Source((str(usecase_dump(name)),)))
+    report = run_whatif(picture, Plan(add=(workload("Deployment", "apps/v1", replicas=2),)))
+    check_output(f"whatif/usecase-{name}.txt", text_of(report))
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    first = example(add=(TRAINING,), exhaustive=True, versus=("kube-1.36",))
+    second = example(add=(TRAINING,), exhaustive=True, versus=("kube-1.36",))
+    assert first.as_json() == second.as_json()
+
+
+def test_two_books_place_what_one_set_refuses() -> None:
+    """The story of document 000: what the default gates let through is past the line."""
+    report = example(add=(TRAINING,), versus=("kube-1.36-default",))
+    (prediction,) = report.predictions
+    assert [name for _, name in report.differing(prediction)] == ["training-3"]
+    assert not report.all_placed
+
+
+def test_victims_and_who_goes_for_good() -> None:
+    picture = Picture(
+        Objects(
+            [
+                node("n", cpu="2"),
+                pod("low", cpu="1", node="n", priority=-1, metadata=owned()),
+                pod("bare", cpu="1", node="n", priority=-1),
+                pod("high", cpu="2", priority=5),
+            ]
+        )
+    )
+    report = run_whatif(picture, Plan())
+    lines = text_of(report)
+    assert "default/low leaves n: preempted (default/high); then pending" in lines
+    assert "default/bare leaves n: preempted (default/high); gone for good, it has no controller" in lines
+    assert report.as_json()["evicted"][0]["because"] == "preempted"
+    alone = run_whatif(picture, Plan(preempt=False))
+    assert alone.evicted == ()
+
+
+def test_stranded_resources() -> None:
+    things: list[Any] = [device_class()]
+    for number in range(2):
+        things += [node(f"n{number}", cpu="4"), resource_slice(f"n{number}", [device("d")])]
+    picture = Picture(Objects([*things, pod("full", cpu="4", node="n1")]))
+    report = run_whatif(picture, Plan(add=(TEMPLATE, CLAIMING)))
+    old, new = report.fragments
+    assert (old.free_devices, old.nodes_without_room) == ({"gpu.example.com": 2}, 1)
+    assert old.without_room == {"gpu.example.com": 1}
+    assert new.free_devices == {"gpu.example.com": 1}
+    assert (new.nodes_without_devices, new.without_devices["cpu"]) == (1, 4000)
+    assert (new.pieces[0].resource, new.pieces[0].most, new.pieces[0].node) == ("cpu", 4000, "n0")
+
+
+def test_unknown_schedulers_are_refused() -> None:
+    with pytest.raises(InputError, match=r"known are kube-1\.36"):
+        example(versus=("kube-9",))
+
+
+def test_a_big_cluster_fits_one_screen() -> None:
+    picture = picture_of(big_cluster(200))
+    report = run_whatif(picture, Plan(add=(workload("Deployment", "apps/v1", replicas=300),)))
+    lines = list(report.lines(PLAIN))
+    assert len(lines) < 40
+    assert all(len(line) <= 100 for line in lines)
+    assert "team/w-* (300)" in "\n".join(lines)
+
+
+def test_colours_are_for_terminals() -> None:
+    report = example(add=(TRAINING,))
+    assert "\x1b[" not in text_of(report)
+    assert next(iter(report.lines(Paint(colour=True)))).startswith("\x1b[")
