@@ -67,14 +67,9 @@ function focusSearch() {
   requestAnimationFrame(look);
 }
 
-export function KeysDialog({ open, close }) {
-  const dialog = useRef(null);
-  useEffect(() => {
-    const element = dialog.current;
-    if (open && !element.open) element.showModal();
-    if (!open && element.open) element.close();
-  }, [open]);
-  return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title" onClose=${close}>
+/** The browser itself knows whether the dialog is open; nobody else has to. */
+export function KeysDialog({ dialog }) {
+  return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title">
     <h2 id="keys-title">Keys</h2>
     <dl>${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
     <form method="dialog"><button type="submit" class="primary">Close</button></form>

@@ -1,5 +1,5 @@
 // Owns: the frame around every page (head, navigation, state of the stream, foot) and which page is shown.
-import { Component, html, cx, render, useEffect, useRef, useState } from "./ui.js";
+import { Component, html, cx, render, useEffect, useRef } from "./ui.js";
 import { useRoute } from "./router.js";
 import { useApi } from "./store.js";
 import { follow, useLive } from "./live.js";
@@ -90,8 +90,9 @@ function App() {
   const route = useRoute();
   const overview = useApi("api/overview");
   const [theme, nextTheme] = useTheme();
-  const [keys, setKeys] = useState(false);
-  useKeys({ showKeys: () => setKeys(true), nextTheme });
+  const dialog = useRef(null);
+  const showKeys = () => dialog.current.open || dialog.current.showModal();
+  useKeys({ showKeys, nextTheme });
   const main = useRef(null);
   const first = useRef(true);
 
@@ -138,7 +139,7 @@ function App() {
       <div class="frame-side">
         <${LiveSign} />
         <button type="button" class="quiet" onClick=${nextTheme} aria-label=${`Theme: ${said}; change`} title=${`Theme: ${said}`}><${Icon} name=${icon} /></button>
-        <button type="button" class="quiet" onClick=${() => setKeys(true)} aria-label="Keys" title="Keys">?</button>
+        <button type="button" class="quiet" onClick=${showKeys} aria-label="Keys" title="Keys">?</button>
       </div>
     </header>
     <main id="main" tabindex="-1" ref=${main} class=${cx("page", `page-${route.parts[0] || "overview"}`)}>
@@ -147,7 +148,7 @@ function App() {
     <footer class="frame-foot">
       ${overview.data && html`<span>${overview.data.origin}</span><span>rules: ${overview.data.profile}</span><span>revision ${overview.data.revision}</span>`}
     </footer>
-    <${KeysDialog} open=${keys} close=${() => setKeys(false)} />`;
+    <${KeysDialog} dialog=${dialog} />`;
 }
 
 // Set when one goes back or forth: the browser then knows where one was.
