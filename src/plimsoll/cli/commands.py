@@ -80,7 +80,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            near = get_close_matches(name, self.list_commands(ctx), 2, 0.5)
+            near = get_close_matches(name, self.list_commands(ctx), 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"see {ctx.command_path} --help"
             ctx.fail(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)

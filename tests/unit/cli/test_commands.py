@@ -61,7 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tpo"], "plimsoll: there is no command 'tpo'; did you mean top or store?"),
+        (["tpo"], "plimsoll: there is no command 'tpo'; did you mean top?"),
         (["qqqqqq"], "plimsoll: there is no command 'qqqqqq'; see plimsoll --help"),
         (["check", "--wrong"], "plimsoll check: no such option"),
         (["check"], "plimsoll check: missing option '-f' / '--filename'; see plimsoll check --help"),
