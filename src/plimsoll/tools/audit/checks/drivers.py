@@ -51,10 +51,16 @@ class _Tally:
         return told + (f"; {self.held} allocated now" if self.held else "")
 
 
-def _devices(facts: Facts) -> Iterator[tuple[DeviceId, str, Device]]:
-    for pool in facts.pools.values():
-        for name, (slice, device) in pool.devices.items():
-            yield DeviceId(*pool.id, name), slice.spec.node_name or "", device
+def _devices(facts: Facts) -> list[tuple[DeviceId, str, Device]]:
+    """Every device with the node of its slice."""
+    return facts.remember(
+        "devices",
+        lambda: [
+            (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
+            for pool in facts.pools.values()
+            for name, (slice, device) in pool.devices.items()
+        ],
+    )
 
 
 # -- mappings that lack

@@ -1,0 +1,58 @@
+"""What it costs to audit a big cluster.
+
+    python -m bench.audit [--nodes 5000] [--pods 10]
+
+A cluster in which nothing is wrong is the longest way: every check looks at everything. Prints the seconds of
+CPU for the books, for all checks together, and for each check that takes more than a twentieth of that, with
+everything that it is the first to ask for; then how many objects are examined in a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+import time
+from pathlib import Path
+
+from tests.dumps import big_cluster, write_dump
+
+from plimsoll.tools.audit import CHECKS, audit
+from plimsoll.tools.audit.facts import Facts
+from plimsoll.tools.picture import Source, read_picture
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10, help="for each node")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trees = big_cluster(given.nodes, pods_per_node=given.pods)
+        picture = read_picture(Source((str(write_dump(trees, Path(folder) / "dump.json", "json")),)))
+        del trees
+    gc.collect()
+    gc.freeze()  # what was read stays; nobody need look through it again and again
+    start = time.process_time()
+    assert picture.snapshot
+    books = time.process_time() - start
+    facts = Facts(picture, 0.0, live=True)
+    spent: list[tuple[float, str]] = []
+    for check in CHECKS:
+        start = time.process_time()
+        found = len(list(check.run(facts)))
+        spent.append((time.process_time() - start, f"{check.id} {check.name}: {found} findings"))
+    whole = sum(seconds for seconds, _ in spent)
+    report = audit(picture, now=0.0, live=True)
+    assert not report.findings, report.findings[:3]
+    print(f"{', '.join(f'{count} {what}s' for what, count in report.size.items())}")
+    print(f"books   {books:6.2f} s")
+    print(f"checks  {whole:6.2f} s, {whole / books:.1f} times the books")
+    for seconds, name in sorted(spent, reverse=True):
+        if seconds > whole / 20:
+            print(f"        {seconds:6.2f} s  {name}")
+    print(f"{sum(report.size.values()) / (books + whole):,.0f} objects a second")
+
+
+if __name__ == "__main__":
+    main()
