@@ -10,8 +10,8 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,18 +85,25 @@ async def serve_dashboard(
         starting.result()
         ready(dashboard.url)
         await dashboard.board.warm_up()
-        _collect_rarely()
-        await waiting
+        with _rare_collections():
+            await waiting
 
 
-def _collect_rarely() -> None:
+@contextmanager
+def _rare_collections() -> Iterator[None]:
     """Have Python look for cyclic garbage rarely, and not among what is there now.
 
     A large cluster is millions of objects without cycles: looking through them holds up everybody.
     """
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def read_address(listen: str) -> tuple[str, int]:

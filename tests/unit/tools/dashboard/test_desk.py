@@ -53,7 +53,7 @@ def changes(draw: st.DrawFn) -> list[Change]:
     return made
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[Change]]) -> None:
     picture = Picture(Objects(THINGS))

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client import endpoints as at
@@ -261,3 +262,24 @@ def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
         await dashboard.stop()
 
     asyncio.run(story())
+
+
+def test_a_page_that_does_not_read_is_let_go() -> None:
+    async def story(visitor: Visitor, _: Client) -> None:
+        notices = visitor.dashboard.board.notices
+        notices._apart, notices._slow = 0.0, 0.1
+        url = URL(visitor.dashboard.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
+        writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readline()
+        names = {f"node-{number:060d}" for number in range(MOST_NODES)}
+        async with asyncio.timeout(20):
+            while not len(notices):
+                await asyncio.sleep(0.01)
+            while len(notices):
+                notices.tell(2, Touched(set(names), False, {"Pod"}))
+                await asyncio.sleep(0.001)
+        writer.transport.abort()
+        assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 1
+
+    live(story)
