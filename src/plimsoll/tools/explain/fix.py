@@ -32,6 +32,7 @@ COSTS: Mapping[Do, int] = {
     Do.COMPLETE_POOL: 15,
     Do.STEP_CAPACITY: 18,
     Do.CHOOSE_LABEL: 20,
+    Do.DROP_AFFINITY: 20,
     Do.FREE_CLAIM: 20,
     Do.REMOVE_CLAIM: 22,
     Do.RELAX_SELECTOR: 25,

@@ -43,7 +43,14 @@ from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.fix import Step
 from plimsoll.tools.explain.neighbours import selector_text
 from plimsoll.tools.explain.requests import asked_for
-from plimsoll.tools.explain.standing import had_text, hard_taints, taint_text, unmet, wish_text
+from plimsoll.tools.explain.standing import (
+    had_text,
+    hard_taints,
+    matches_nothing,
+    taint_text,
+    unmet,
+    wish_text,
+)
 from plimsoll.tools.explain.text import Do
 from plimsoll.tools.explain.users import pods_using
 from plimsoll.tools.explain.view import View
@@ -132,6 +139,8 @@ def _mend_labels(view: View, task: Task, place: int) -> Mended:
         )
         for wish in wishes
     )
+    if matches_nothing(task.pod):
+        steps += (Step(Do.DROP_AFFINITY),)
     spec = task.pod.spec
     affinity = spec.affinity
     if affinity is not None and affinity.node_affinity is not None:

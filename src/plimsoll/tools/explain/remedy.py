@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Node, NodeSelectorRequirement, NodeStatus, Pod, Taint, Toleration
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import InputError
@@ -45,7 +44,9 @@ def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
             _open(picture, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
             return pod
         case Do.CHOOSE_LABEL:
-            return _choose(picture, pod, node, subject)
+            return _choose(pod, subject)
+        case Do.DROP_AFFINITY:
+            return _without_affinity(pod)
         case Do.REMOVE_PODS:
             for each in subject:
                 _remove(picture, each)
@@ -81,24 +82,22 @@ def _open(picture: Picture, name: str, gone: Taint) -> None:
     picture.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
 
 
-def _choose(picture: Picture, pod: Pod, name: str, wish: NodeSelectorRequirement) -> Pod:
-    """Label the node as the pod wants it; a pod that wants another node by name gives that up."""
-    node = picture.objects.find(Node, "", name)
-    assert node is not None, "a fix names nodes that are there"
-    if wish.key == NAME_FIELD:
-        affinity = pod.spec.affinity
-        assert affinity is not None, "that is where names are wanted"
-        return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=None)))
-    labels = {key: value for key, value in node.metadata.labels.items() if key != wish.key}
-    match wish.operator:
-        case "In":
-            labels[wish.key] = wish.values[0]
-        case "Exists":
-            labels[wish.key] = ""
-        case "Gt" | "Lt":
-            labels[wish.key] = str(int(wish.values[0]) + (1 if wish.operator == "Gt" else -1))
-    picture.set(replace(node, metadata=replace(node.metadata, labels=labels)))
-    return pod
+def _choose(pod: Pod, wish: NodeSelectorRequirement) -> Pod:
+    """The pod no longer asks for what the node has not.
+
+    That is safer than another label for the node: pods may be counted by it.
+    """
+    selector = pod.spec.node_selector
+    if wish.operator != "In" or wish.values != (selector.get(wish.key),):
+        return _without_affinity(pod)
+    rest = {key: value for key, value in selector.items() if key != wish.key}
+    return replace(pod, spec=replace(pod.spec, node_selector=rest))
+
+
+def _without_affinity(pod: Pod) -> Pod:
+    affinity = pod.spec.affinity
+    assert affinity is not None, "there is one to be dropped"
+    return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=None)))
 
 
 def _remove(picture: Picture, pod: Pod) -> None:

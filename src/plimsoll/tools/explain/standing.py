@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from plimsoll.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
+from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
 from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
 from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.units import PODS
@@ -76,10 +76,22 @@ def unmet(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, ...]:
     ]
     selector = required_selector(pod)
     if selector is not None:
-        terms = [[*_unmet_of(term, node)] for term in readable_terms(selector.node_selector_terms)]
+        terms = [[*_unmet_of(term, node)] for term in _matchable(selector)]
         terms.sort(key=len)
         found += terms[0] if terms else []
     return tuple(found)
+
+
+def _matchable(selector: NodeSelector) -> list[NodeSelectorTerm]:
+    """The terms that could match some node: those that can be read and ask for something."""
+    terms = readable_terms(selector.node_selector_terms)
+    return [term for term in terms if term.match_expressions or term.match_fields]
+
+
+def matches_nothing(pod: Pod) -> bool:
+    """Whether the required affinity of a pod means no node that there could ever be."""
+    selector = required_selector(pod)
+    return selector is not None and not _matchable(selector)
 
 
 def _unmet_of(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRequirement]:
@@ -134,9 +146,7 @@ class AffinityTeller(Teller):
 
     def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
         node = self.view.node(place)
-        if not self._unmet[place]:
-            return (Branch(Say.NO_TERM),)
-        branches = []
+        branches = [Branch(Say.NO_TERM)] if matches_nothing(self.view.pod) else []
         for wish in self._unmet[place]:
             values = Counter(self.view.node(each).metadata.labels.get(wish.key) for each in alike)
             told = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)

@@ -1,0 +1,100 @@
+"""How long it takes to say why a pod is pending, first and again, beside scheduling it.
+
+    python -m bench.explain [--nodes 5000]
+
+Nodes are half full, so that they are in many states; the pod asks for more devices than any node has left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bench.scheduler.worlds import NAMESPACE, World
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import schedule_one
+from plimsoll.schedule.placement import Placement
+from plimsoll.schedule.reasons import NodeReason
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.explain import explain_pod, summarize_pending
+from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.picture.kinds import BY_NAME
+
+SCENARIOS = ("plain", "consumable", "partitionable", "node-allocatable", "prioritized")
+
+
+def picture_of(world: World) -> Picture:
+    """A cluster, half full."""
+    trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
+    trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
+    picture = Picture(Objects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees))
+    numbers = random.Random(7)
+    for number in range(world.room // 2):
+        place_one(world, picture, f"p-{number}", numbers)
+    return picture
+
+
+def place_one(world: World, picture: Picture, name: str, numbers: random.Random) -> None:
+    claim = codec.convert(world.claim(f"c-{name}"), ResourceClaim)
+    pod = codec.convert(world.pod(name, f"c-{name}"), Pod)
+    picture.set(claim)
+    task = read_task(pod, picture.snapshot)
+    assert not isinstance(task, NodeReason)
+    picture.snapshot.turn = numbers.randrange(world.nodes)
+    outcome = schedule_one(task, picture.snapshot, Settings.default(), lambda: f"share-{name}")
+    assert isinstance(outcome, Placement)
+    picture.snapshot.assume(outcome)
+
+
+def waiting(world: World, count: int) -> Iterator[tuple[ResourceClaim, Pod]]:
+    """Pods that ask for more than any node has."""
+    for number in range(count):
+        tree = world.claim(f"c-w-{number}")
+        for request in tree["spec"]["devices"]["requests"]:
+            for body in (request.get("exactly"), *request.get("firstAvailable", ())):
+                if body is not None:
+                    body["count"] = world.devices + 1
+        pod = world.pod(f"w-{number}", f"c-w-{number}")
+        yield codec.convert(tree, ResourceClaim), codec.convert(pod, Pod)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def measure(scenario: str, nodes: int, pods: int) -> None:
+    world = World(scenario, nodes)
+    picture = picture_of(world)
+    for claim, pod in waiting(world, pods):
+        picture.set(claim)
+        picture.set(pod)
+    subject = picture.pod("w-0", NAMESPACE)
+    first, told = timed(lambda: explain_pod(picture, subject))
+    again, _ = timed(lambda: explain_pod(picture, subject))
+    listed, lines = timed(lambda: summarize_pending(picture))
+    print(
+        f"{scenario:18} nodes {nodes:5}  first {first:.2f} s  again {again:.2f} s"
+        f"  lines {len([*told.lines(PLAIN)]):2}  {len(lines)} pending in {listed:.2f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=1000)
+    given = parser.parse_args()
+    for scenario in SCENARIOS:
+        measure(scenario, given.nodes, given.pods)
+
+
+if __name__ == "__main__":
+    main()

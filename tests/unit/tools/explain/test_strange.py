@@ -1,0 +1,56 @@
+"""Whatever a cluster holds, it is explained; and every fix that is said to work does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+
+from plimsoll.schedule.placement import Placement
+from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod
+from plimsoll.tools.explain.remedy import apply_fix
+from plimsoll.tools.paint import PLAIN
+from tests.unit.schedule.samples import NODES, SEEDS, Draws
+from tests.unit.tools.explain.symptoms import picture_of
+from tests.unit.tools.explain.test_fixes import place
+
+TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+RULES: tuple[dict[str, Any], ...] = (
+    {},
+    {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+    {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+    {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
+)
+
+
+def draw_cluster(seed: int) -> list[Any]:
+    draws = Draws(seed)
+    nodes = [draws.node(name) for name in NODES[: draws.random.randint(0, 4)]]
+    labels = [{"app": "a"}, {}]
+    pods = [
+        draws.pod(f"on-{name}-{number}", bound_to=name, labels=draws.one(*labels), **draws.one(*RULES))
+        for name in NODES[:4]
+        for number in range(draws.random.randint(0, 2))
+    ]
+    return [*nodes, *pods, draws.pod("p", labels=draws.one(*labels), **draws.one(*RULES))]
+
+
+@settings(max_examples=50, deadline=None)
+@given(SEEDS)
+def test_any_cluster_is_explained(seed: int) -> None:
+    things = draw_cluster(seed)
+    picture = picture_of(things)
+    pod = picture.pod("p")
+    told = explain_pod(picture, pod)
+    outcome = place(picture_of(things), pod)
+    assert (told.verdict is Verdict.FITS) == isinstance(outcome, Placement)
+    assert list(told.lines(PLAIN))
+    assert list(explain_pending(picture).lines(PLAIN))
+    for node in picture.nodes:
+        assert list(explain_node(picture, pod, node.metadata.name).lines(PLAIN))
+    for other in picture.pods:
+        assert list(explain_pod(picture, other).lines(PLAIN))
+    for fix in told.fixes:
+        if fix.proven and all("MEET" not in step.kind.name for step in fix.steps):
+            copy, changed = apply_fix(picture_of(things), pod, fix)
+            assert isinstance(place(copy, changed), Placement), fix.text
