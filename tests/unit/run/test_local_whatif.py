@@ -17,7 +17,7 @@ kind: Job
 metadata: {name: sums}
 spec:
   parallelism: 3
-  template: {spec: {restartPolicy: Never, containers: [{name: c, image: c, resources: {requests: {cpu: "2"}}}]}}
+  template: {spec: {containers: [{name: c, image: c, resources: {requests: {cpu: "2"}}}]}}
 """
 
 

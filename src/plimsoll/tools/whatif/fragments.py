@@ -160,22 +160,20 @@ def _handed_out(devices: NodeDevices, usage: Usage) -> Iterator[int]:
 
 
 def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[ClassPiece]:
-    for name in sorted(snapshot.classes)[:CLASSES_MAX]:
-        yield _largest_claim(name, snapshot, places)
-
-
-def _largest_claim(name: str, snapshot: Snapshot, places: list[int]) -> ClassPiece:
-    known: dict[object, int] = {}
-    counts: list[int] = []
-    for place in places:
+    names = sorted(snapshot.classes)[:CLASSES_MAX]
+    #: Nodes on which the same claims fit: one of them, and how many there are.
+    states: dict[object, tuple[int, int]] = {}
+    for place in places if names else ():
         state = _state(snapshot, place)
-        if state not in known:
-            if len(known) >= STATES_MAX:
-                return ClassPiece(name, None)
-            known[state] = _most_at(name, snapshot, place)
-        counts.append(known[state])
-    most = max(counts, default=0)
-    return ClassPiece(name, most, counts.count(most) if most else 0)
+        first, count = states.get(state, (place, 0))
+        states[state] = (first, count + 1)
+    for name in names:
+        if len(states) > STATES_MAX:
+            yield ClassPiece(name, None)
+            continue
+        found = [(_most_at(name, snapshot, place), count) for place, count in states.values()]
+        most = max((most for most, _ in found), default=0)
+        yield ClassPiece(name, most, sum(count for each, count in found if each == most) if most else 0)
 
 
 def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
