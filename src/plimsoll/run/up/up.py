@@ -12,9 +12,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import shlex
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -132,6 +135,7 @@ class Up:
             f"  log          {settings.log}",
             "",
             f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig))}",
+            *_path_lines(),
             "  plimsoll top nodes",
             "",
             "Ctrl-C ends it; the same command brings it back as it was.",
@@ -470,6 +474,14 @@ async def _all_of(work: Awaitable[None]) -> None:
 
 def _patience(node: NodeProcess) -> float:
     return _READY_SECONDS + node.settings.count / _NODES_PER_SECOND
+
+
+def _path_lines() -> list[str]:
+    """How to have our command where it is not on the path, as after an installation into a folder."""
+    own = Path(sys.executable).parent
+    if which("plimsoll") is not None or not (own / "plimsoll").exists():
+        return []
+    return [f"  export PATH={shlex.quote(str(own))}:$PATH"]
 
 
 def _refuse_taken(host: str, port: int, flag: str) -> None:
