@@ -81,6 +81,24 @@ def test_cards_that_fit_on_no_single_one() -> None:
     assert found("PLM050", node(), slice_of(*cards), claim("c", *three), pod("p", claims="c")) == []
 
 
+def rooted(card: str, nic: str) -> list[Tree]:
+    attribute = "resource.kubernetes.io/pcieRoot"
+    return [
+        node(),
+        slice_of(device("d0", attributes={attribute: {"string": card}})),
+        slice_of(device("n0", attributes={attribute: {"string": nic}}), driver="nic.example.com"),
+        claim("c", result("d0"), result("n0", "nic.example.com")),
+        pod("p", claims="c"),
+    ]
+
+
+def test_pcie_roots_where_nobody_tells_numa_nodes() -> None:
+    finding = only("PLM050", *rooted("pci0000:00", "pci0000:80"))
+    assert finding.severity is Severity.INFO
+    assert finding.message.endswith("are on different PCIe roots")
+    assert found("PLM050", *rooted("pci0000:00", "pci0000:00")) == []
+
+
 # -- CPUs
 
 

@@ -23,6 +23,7 @@ from plimsoll.tools.audit.findings import Check, Severity, Trouble
 from plimsoll.tools.audit.likeness import SURE, likenesses
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: A kubelet that reserves less than this sets no CPU aside: milli.
 _ONE_CPU = 1000
@@ -45,6 +46,7 @@ def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
         if not pod.spec.resource_claims:
             continue
         places = [place for claim in facts.claims_of(pod) for place in _places(facts, claim)]
+        yield from _roots_apart(facts, pod, {place.id.driver for place in places})
         if len(places) < 2:
             continue
         drivers: dict[str, list[_Place]] = {}
@@ -78,6 +80,30 @@ def find_numa_splits(facts: Facts) -> Iterator[Trouble]:
                     key=driver,
                     severity=Severity.INFO,
                 )
+
+
+def _roots_apart(facts: Facts, pod: Pod, known: set[str]) -> Iterator[Trouble]:
+    """Devices of drivers that tell no NUMA node but their PCIe roots, and have none in common."""
+    drivers: dict[str, set[str]] = {}
+    for claim in facts.claims_of(pod):
+        for result in results_of(claim):
+            device = facts.device(DeviceId.of(result))
+            root = device.attributes.get(PCIE_ROOT) if device is not None else None
+            if root is not None and result.driver not in known:
+                values = root.string_values or (() if root.string_value is None else (root.string_value,))
+                drivers.setdefault(result.driver, set()).update(values)
+    for one, other in combinations(sorted(drivers), 2):
+        if drivers[one] and drivers[other] and not drivers[one] & drivers[other]:
+            roots = [f"{driver}: {', '.join(sorted(drivers[driver]))}" for driver in (one, other)]
+            yield Trouble(
+                subject_of(pod),
+                f"its devices of {one} and of {other} are on different PCIe roots",
+                (f"on node {pod.spec.node_name}", *roots),
+                "put the devices into one claim with a constraint: "
+                f"matchAttribute: {PCIE_ROOT}, if they exchange data",
+                f"{one}/{other}",
+                Severity.INFO,
+            )
 
 
 def _places(facts: Facts, claim: ResourceClaim) -> Iterator[_Place]:
@@ -328,9 +354,10 @@ CHECKS = (
         Severity.WARNING,
         "the devices of a pod are on different NUMA nodes",
         "CPUs on one NUMA node and the card they feed on another: every transfer crosses the machine. DRA "
-        "devices give no hints to the kubelet's topology manager; only a constraint in the claim keeps them "
-        "together. A warning where two drivers have no NUMA node in common, information where devices of one "
-        "driver are spread that would have fitted on one. Devices without a NUMA attribute are not judged.",
+        "devices give no hints to the kubelet's topology manager; only a constraint in the claim keeps "
+        "them together. A warning where two drivers have no NUMA node in common, information where devices"
+        " of one driver are spread that would have fitted on one. Devices that tell only their PCIe roots "
+        "are compared by those, as information; devices that tell neither are not judged.",
         "put the devices into one claim with a constraint: matchAttribute: resource.kubernetes.io/numaNode",
         find_numa_splits,
         ("pods", "resourceclaims", "resourceslices"),
