@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from plimsoll.cluster.dump import Found, parse_objects
 from plimsoll.run.demo.books import keep_two_books
 from plimsoll.run.demo.cluster import NODE, demo_objects, story_objects
@@ -39,3 +41,10 @@ spec:
     books = keep_two_books([*demo_objects(), *parse_objects(text, "here")], NODE)
     assert books.places == {"without-claim": ""}
     assert books.past == -8000
+
+
+def test_the_document_shows_the_story_as_it_is() -> None:
+    root = Path(__file__).parents[4]
+    told = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
+    shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two books")[1].split("```")[0]
+    assert told.startswith(f"One node, two books{shown}".strip())
