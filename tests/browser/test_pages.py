@@ -25,7 +25,15 @@ spec:
         (
             "",
             "Overview",
-            ["1 node past its line", "3 pods pending", "2.5 past", "shop/giant", "cordoned", "not ready"],
+            [
+                "1 node past its line",
+                "3 pods pending",
+                "5 audit findings",
+                "2.5 past",
+                "shop/giant",
+                "cordoned",
+                "not ready",
+            ],
         ),
         ("nodes/past-1", "Node past-1", ["2.5 past the line", "shop/web-1", "ledger-claim"]),
         ("devices", "Devices", ["gpu-0-whole", "blocked", "eth1", "partly"]),

@@ -71,7 +71,7 @@ export function LedgerCard({ resource, row }) {
   const exact = (key) => (row.text && row.text[key]) || "";
   return html`<section class=${cx("card ledger-card", free < 0 && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
-      <h3>${resource}</h3>
+      <h3>${resource}</h3><span class="muted">${percent(used(row), row.line)}<span class="unseen"> taken</span></span>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
@@ -82,7 +82,6 @@ export function LedgerCard({ resource, row }) {
     <span role="img" aria-label=${inWords(resource, row)} title=${inWords(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
-      <div class="taken"><dt>taken</dt><dd>${percent(used(row), row.line)}</dd></div>
     </dl>
   </section>`;
 }

@@ -1,7 +1,7 @@
 // Owns: the frame around every page (head, navigation, state of the stream, foot) and which page is shown.
 import { Component, html, cx, render, useEffect, useRef } from "./ui.js";
 import { useRoute } from "./router.js";
-import { useApi } from "./store.js";
+import { changed, useApi } from "./store.js";
 import { follow, useLive } from "./live.js";
 import { useTheme } from "./theme.js";
 import { KeysDialog, useKeys } from "./keys.js";
@@ -99,6 +99,16 @@ function App() {
   useEffect(() => {
     if (overview.data) follow(overview.data.live);
   }, [overview.data && overview.data.live]);
+
+  // Nobody tells when the audit of a dump is done: ask again, ever more rarely.
+  const waits = overview.data && overview.data.live === false && !overview.data.findings;
+  const pause = useRef(500);
+  useEffect(() => {
+    if (!waits) return undefined;
+    const timer = setTimeout(() => changed({ kinds: ["Finding"] }), pause.current);
+    pause.current = Math.min(30000, pause.current * 2);
+    return () => clearTimeout(timer);
+  }, [overview.data]);
 
   // A new page starts at its top, and its heading is read out; the first one is left as the browser has it.
   useEffect(() => {

@@ -4,6 +4,8 @@
 import { useEffect, useReducer } from "./ui.js";
 
 const entries = new Map();
+/** Where the findings of an audit show. */
+const FINDINGS = new Set(["api/overview", "api/audit"]);
 const KEPT = 60; // Entries nobody looks at are forgotten beyond this.
 
 function entry(path) {
@@ -80,6 +82,7 @@ export function useApi(path, { kinds = null, node = null } = {}) {
 export function matters(change, found) {
   // The first event of a stream has no kinds: it says which revision there is, so that nothing is missed.
   if (change.kinds && !change.kinds.length) return Boolean(found.data) && found.data.revision !== change.revision;
+  if (change.kinds && change.kinds.every((kind) => kind === "Finding")) return FINDINGS.has(found.path);
   if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) return false;
   return !(change.nodes && found.node && !change.nodes.includes(found.node));
 }

@@ -56,7 +56,7 @@ export function Group({ of, open = false }) {
     <div class="group-body">
       ${names.length > 0 &&
       html`<p class="group-nodes">
-        ${of.nearest && names.length > 1 ? "Nearest first: " : ""}
+        ${of.count === 1 ? "See node " : of.nearest && names.length > 1 ? "Nearest first: " : ""}
         <${Several} items=${names} most=${8} draw=${(name) => html`<${NodeLink} name=${name} />`} />${more > 0 && html`<span class="muted"> and ${count(more)} more</span>`}
       </p>`}
       ${children.length
