@@ -14,7 +14,6 @@ from plimsoll.tools.explain.text import Do, plain, say
 
 #: What a change of each kind costs; the smallest is told first. Removing pods is counted for each of them.
 COSTS: Mapping[Do, int] = {
-    Do.WAIT: 0,
     Do.REMOVE_GATES: 1,
     Do.NAME_SCHEDULER: 5,
     Do.CREATE_CLAIM: 5,

@@ -32,7 +32,6 @@ class Say(Enum):
     LABEL = "the pod wants {wanted}; the node has {had}"
     LABEL_VALUES = "nodes have {values}"
     NO_TERM = "the required node affinity has no term that can match"
-    NOT_NAMED = "the pod's affinity names {names}"
     PORT = "host port {port} is in use by pod {pod}"
     VOLUME = "volume {volume} of claim {claim} can be reached only from nodes with {wanted}"
     VOLUME_USED = "claim {claim} is used by pod {pod} on node {node}"
@@ -46,7 +45,6 @@ class Say(Enum):
     ANTI_AFFINITY = "must not share {key}={value} with pod {pod} ({selector})"
     EXISTING_ANTI_AFFINITY = "pod {pod} does not want it in the same {key}={value}"
     FEATURES = "the pod needs {wanted} of the kubelet, the node declares {had}"
-    CROWDED = "the node's room is promised to other pods"
     # -- devices
     REQUEST = "claim {claim}, request {request}: wants {wanted}, {left} of {devices} devices left"
     NO_DEVICES = "claim {claim}, request {request}: wants {wanted}, the node has no devices"
@@ -152,7 +150,6 @@ class Do(Enum):
     CORRECT = "correct the claim or its class: {text}"
     VOLUME = "{text}"
     MEET = "node {node}: run a pod with {selector} in its {key} first, or drop that rule"
-    WAIT = "nothing: it fits on node {node} now"
 
 
 def say(kind: Say | Do, facts: Mapping[str, object]) -> str:
