@@ -72,8 +72,8 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 def run_whatif_command(where: Where, form: Form, dumps: tuple[str, ...], **given: Any) -> None:
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 
-    Without a change it says where the pods that wait now would go. Exit code 0: every pod has a place;
-    1: some wait.
+    Without a change it says where the pods that wait now would go. What is added without a namespace goes
+    to the one of -n, or to default. Exit code 0: every pod has a place; 1: some wait.
 
     \b
     plimsoll whatif -f dump.yaml --add job.yaml --replicas 50
