@@ -7,10 +7,8 @@ from bytes to typed objects in one step; YAML is read item by item (`cluster/yam
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +22,7 @@ from plimsoll.tools.picture import versions
 from plimsoll.tools.picture.gaps import find_gaps
 from plimsoll.tools.picture.kinds import BY_NAME, KINDS, Pictured
 from plimsoll.tools.picture.objects import Gap, Objects
+from plimsoll.tools.picture.pause import without_collection
 from plimsoll.validate.times import write_time
 from plimsoll.validate.write import settle
 
@@ -46,18 +45,6 @@ def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
             reader.read(text, source)
     reader.finish(", ".join("standard input" if path == "-" else str(path) for path in paths))
     return reader.objects
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Without looking for cycles meanwhile: what is read is trees, and looking again and again costs most."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _Reader:

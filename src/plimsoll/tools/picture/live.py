@@ -21,9 +21,10 @@ from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ApiError, DecodeError, InputError, PlimsollError, UnreachableError
 from plimsoll.tools.picture import versions
-from plimsoll.tools.picture.files import Tick, silent, without_collection
+from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.picture.kinds import KINDS, Pictured
 from plimsoll.tools.picture.objects import Gap, Objects, key_of
+from plimsoll.tools.picture.pause import without_collection
 from plimsoll.tools.picture.picture import Picture
 
 

@@ -19,6 +19,7 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
 from plimsoll.schedule.snapshot import FINISHED, Snapshot
 from plimsoll.tools.picture.objects import Objects
+from plimsoll.tools.picture.pause import without_collection
 
 T = TypeVar("T", Pod, ResourceClaim)
 
@@ -44,8 +45,9 @@ class Picture:
     def snapshot(self) -> Snapshot:
         """The books as the scheduler keeps them, with every pod that has a node."""
         made = Snapshot(self.gates, self.profile)
-        for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):  # pods are priced last
-            made.set(thing)
+        with without_collection():
+            for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):  # pods are priced last
+                made.set(thing)
         return made
 
     def under(self, profile: Profile) -> Picture:
