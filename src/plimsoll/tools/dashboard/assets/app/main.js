@@ -118,6 +118,8 @@ function App() {
     }
     const heading = document.getElementById("page-title");
     if (heading) heading.focus({ preventScroll: true });
+    const link = document.querySelector(".frame-nav [aria-current]");
+    if (link) link.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (!restoring) scrollTo(0, 0);
     restoring = false;
   }, [route.path]);

@@ -8,9 +8,9 @@ import { byName, count, plural } from "../format.js";
 import { Icon } from "../marks.js";
 
 const PROFILES = [
-  ["default", "Plimsoll's ledger"],
-  ["kube-1.36", "stock scheduler 1.36"],
-  ["kube-1.37", "stock scheduler 1.37"],
+  ["kube-1.36-default", "stock 1.36, default gates (two books)"],
+  ["kube-1.36", "stock 1.36, node-allocatable gate on"],
+  ["kube-1.37", "stock 1.37, node-allocatable gate on"],
 ];
 const EXAMPLE = `apiVersion: v1
 kind: Pod
@@ -22,7 +22,7 @@ spec:
     resources: {requests: {cpu: "2", memory: 1Gi}}
 `;
 // Outside the component: typing survives a look at another page.
-const kept = { add: "", remove: "", as: ["default"], result: null };
+const kept = { add: "", remove: "", as: [], result: null };
 
 export function Whatif() {
   const [form, setForm] = useState(kept);
@@ -67,13 +67,13 @@ export function Whatif() {
             <textarea rows="5" spellcheck=${false} value=${form.remove} placeholder=${"Pod/default/name\nNode/name"} onInput=${(e) => change({ remove: e.currentTarget.value })}></textarea>
           </label>
           <fieldset class="checks column">
-            <legend>By whose rules</legend>
+            <legend>Compare with</legend>
             ${PROFILES.map(([key, text]) => html`<label><input type="checkbox" checked=${form.as.includes(key)} onChange=${() => toggle(key)} />${text}</label>`)}
           </fieldset>
         </div>
       </div>
       <div class="buttons">
-        <button type="submit" class="primary" disabled=${busy || !form.as.length}>${busy ? "Scheduling ..." : "Run"}</button>
+        <button type="submit" class="primary" disabled=${busy}>${busy ? "Scheduling ..." : "Run"}</button>
         ${!form.add && html`<button type="button" onClick=${() => change({ add: EXAMPLE })}>Put in an example</button>`}
         ${(form.add || form.remove || form.result) && html`<button type="button" onClick=${() => (setError(""), change({ add: "", remove: "", result: null }))}>Clear</button>`}
         <span class="muted small">Ctrl+Enter runs</span>
@@ -106,6 +106,8 @@ function Sums({ title, of, about }) {
   if (!of) return null;
   return html`<div class="sums card"><h3>${title}</h3>${about && html`<p class="muted small">${about}</p>`}
     <dl class="numbers"><div><dt>placed</dt><dd>${number(of.placed)}</dd></div><div><dt>pending</dt><dd class=${cx(Number(number(of.pending)) > 0 && "warn-text")}>${number(of.pending)}</dd></div></dl>
+    ${(of.pastTheLine || []).length > 0 &&
+    html`<ul class="plain past-list">${of.pastTheLine.slice(0, 5).map((one) => html`<li><${NodeLink} name=${one.node} /> <b class="past-text">${one.resource} ${one.by} past its line</b></li>`)}${of.pastTheLine.length > 5 && html`<li class="muted">+${count(of.pastTheLine.length - 5)} more</li>`}</ul>`}
     ${of.free && typeof of.free === "object" && html`<dl class="facts">${Object.entries(of.free).map(([key, value]) => html`<div><dt>${key} free</dt><dd>${typeof value === "object" ? value.text || "" : String(value)}</dd></div>`)}</dl>`}
   </div>`;
 }
@@ -114,37 +116,37 @@ function Result({ of }) {
   const pods = of.pods || [];
   const others = Object.entries(of.as || {});
   const theirs = others.map(([name, one]) => [name, new Map((one.pods || []).map((row) => [row.pod, row]))]);
-  const rows = pods.map((row) => {
-    const fates = [row.after, ...theirs.map(([, fate]) => fate.get(row.pod))];
-    return { ...row, fates, moved: !same(row.before, row.after), differs: fates.some((fate) => !same(fate, row.after)) };
-  });
+  const differs = new Set(others.flatMap(([, one]) => one.differs || []));
+  const told = new Set(pods.map((row) => row.pod));
+  // Pods that nothing happened to here, but that another scheduler would have left waiting, or placed.
+  const more = theirs.flatMap(([, fates]) => [...fates.values()]).filter((row) => !told.has(row.pod) && told.add(row.pod));
+  const unmoved = more.map((row) => ({ pod: row.pod, before: { node: row.ours, why: "" }, after: { node: row.ours, why: "" } }));
+  const rows = [...pods, ...unmoved].map((row) => ({
+    ...row,
+    theirs: theirs.map(([, fates]) => fates.get(row.pod)),
+    moved: !same(row.before, row.after),
+    differs: differs.has(row.pod),
+  }));
   rows.sort((a, b) => b.differs - a.differs || b.moved - a.moved || byName(a.pod, b.pod));
   const differing = rows.filter((row) => row.differs).length;
   const columns = [
     { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
     { title: "Before", cell: (r) => html`<${Fate} of=${r.before} />` },
     { title: theirs.length ? "After, by Plimsoll's ledger" : "After", cell: (r) => (r.moved ? html`<${Fate} of=${r.after} />` : html`<span class="muted">as before</span>`) },
-    ...theirs.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (same(r.fates[i + 1], r.after) ? html`<span class="muted">the same</span>` : html`<${Fate} of=${r.fates[i + 1]} />`) })),
+    ...theirs.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (same(r.theirs[i], r.after) ? html`<span class="muted">the same</span>` : html`<${Fate} of=${r.theirs[i]} />`) })),
   ];
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
     <div class="section-head"><h2 id="whatif-result">Before and after</h2></div>
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
       ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
-    ${theirs.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod")}</b> would fare differently by other rules.` : "All rules agree about every pod."}</p>`}
+    ${theirs.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod")}</b> would be placed by one and wait by the other.` : "All agree which pods are placed."}</p>`}
     <${Table} label="Pods before and after" rows=${rows} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pod would be placed otherwise than now." />
     <${Gone} of=${of.evicted} />
     <${Changes} of=${of.nodes} />
+    <${More} of=${of.more} />
     <${Fragments} of=${of.fragmentation} />
     ${(of.passedBy || []).length > 0 && html`<details class="labels"><summary>${plural(of.passedBy.length, "object")} passed by</summary><ul>${of.passedBy.map((one) => html`<li>${one}</li>`)}</ul></details>`}
   </section>`;
-}
-
-function words(value) {
-  if (value == null) return "";
-  if (typeof value !== "object") return String(value);
-  if (Array.isArray(value)) return value.map(words).join("; ");
-  if ("before" in value && "after" in value) return `${words(value.before)} -> ${words(value.after)}`;
-  return Object.entries(value).map(([key, one]) => `${key} ${words(one)}`).join(", ");
 }
 
 /** Pods that would have to go. */
@@ -190,9 +192,38 @@ function Changes({ of }) {
     ${of.length > SHOWN_NODES && html`<p class="muted">The first ${SHOWN_NODES} of ${count(of.length)}.</p>`}`;
 }
 
+/** How many more pods of a kind would fit. */
+function More({ of }) {
+  if (!of || !of.length) return null;
+  return html`<div class="section-head"><h2>Room for more</h2></div>
+    <ul class="plain">${of.map((one) => html`<li>like <${Ref} kind="pod" of=${one.like} />: <b>${count(one.fit)}${one.orMore ? " or more" : ""}</b></li>`)}</ul>`;
+}
+
+/** The largest piece of each resource that is free on one node, and free devices. */
 function Fragments({ of }) {
-  const pairs = Object.entries(of || {});
-  if (!pairs.length) return null;
+  if (!of || !of.before || !of.after) return null;
+  const where = (one) => (one.node ? ` on ${one.node}` : one.nodes ? ` on ${plural(one.nodes, "node")}` : "");
+  const piece = (one) => (one ? `${one.mostOnOneNode ?? "unknown"}${where(one)}` : "-");
+  const rows = [];
+  for (const [key, what] of [["largest", "largest free piece of"], ["largestClaim", "most devices for one claim of class"]]) {
+    const [before, after] = [of.before[key] || [], of.after[key] || []].map((list) => new Map(list.map((one) => [one.resource || one.deviceClass, one])));
+    for (const name of new Set([...before.keys(), ...after.keys()])) rows.push([`${what} ${name}`, piece(before.get(name)), piece(after.get(name))]);
+  }
+  for (const [key, what] of [["freeDevices", "free devices"], ["mostDevicesOnOneNode", "most free devices on one node"]]) {
+    const names = new Set([...Object.keys(of.before[key] || {}), ...Object.keys(of.after[key] || {})]);
+    for (const name of names) rows.push([`${what}: ${name}`, String((of.before[key] || {})[name] ?? 0), String((of.after[key] || {})[name] ?? 0)]);
+  }
+  const changed = rows.filter(([, before, after]) => before !== after);
   return html`<div class="section-head"><h2>Fragmentation</h2></div>
-    <dl class="facts">${pairs.map(([key, value]) => html`<div><dt>${key}</dt><dd>${words(value)}</dd></div>`)}</dl>`;
+    <${Table}
+      label="Fragmentation"
+      rows=${changed}
+      keyOf=${(r) => r[0]}
+      empty="Nothing that is left comes in other pieces than before."
+      columns=${[
+        { title: "Piece", cell: (r) => r[0] },
+        { title: "Before", cell: (r) => r[1] },
+        { title: "After", cell: (r) => html`<b>${r[2]}</b>` },
+      ]}
+    />`;
 }
