@@ -17,6 +17,8 @@ from plimsoll.errors import CelCompileError
 
 #: How many values of a device are shown.
 SHOWN = 4
+#: What a selector reads of a device that is no attribute.
+DRIVER = "driver"
 
 
 def attributes_read(
@@ -28,8 +30,8 @@ def attributes_read(
     named: list[tuple[str, DeviceAttribute | DeviceCapacity]] = [*sorted(device.attributes.items())]
     named += sorted(device.capacity.items())
     found += [each for each in named if each[0] in words or each[0].rpartition("/")[2] in words]
-    if not found and "driver" in words:
-        found.append(("driver", driver))
+    if not found and DRIVER in words:
+        found.append((DRIVER, driver))
     return found[:SHOWN]
 
 

@@ -39,7 +39,7 @@ from plimsoll.schedule.filters.taints import UNSCHEDULABLE
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence
 from plimsoll.schedule.task import Task
 from plimsoll.schedule.topology.terms import read_terms
-from plimsoll.tools.explain.attributes import attributes_read, value_text
+from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.fix import Step
 from plimsoll.tools.explain.neighbours import selector_text
 from plimsoll.tools.explain.requests import asked_for
@@ -58,6 +58,8 @@ from plimsoll.tools.top.books import text_of
 
 #: Taints that say that a node is in trouble: tolerating them helps nobody.
 _TROUBLE = "node.kubernetes.io/"
+#: What names one node.
+_NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def _mend_labels(view: View, task: Task, place: int) -> Mended:
     wishes = unmet(task.pod, node)
     steps = tuple(
         Step(
-            Do.CHOOSE_LABEL,
+            Do.GO_ELSEWHERE if wish.key in _NAMES else Do.CHOOSE_LABEL,
             {"wanted": wish_text(wish), "had": had_text(wish, node), "node": node.metadata.name},
             wish,
         )
@@ -319,15 +321,18 @@ def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, 
     devices = view.snapshot.inventory.devices_for(view.node(place))
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
     expression = getattr(last.detail, "expression", "")
-    shown = ""
+    shown, facts = "", dict[str, object]()
     if not isinstance(devices, Fault):
         number = devices.index.get(last.device.pool_id, {}).get(last.device.device)
         if number is not None:
             entry = devices.entries[number]
             values = attributes_read(expression, entry.id.driver, entry.device)
+            if of_class and values == [(DRIVER, entry.id.driver)]:  # another driver's is no near miss
+                facts = {**_lack(view, request, place), "device_class": asked.device_class}
+                return Mended((Step(Do.RUN_DRIVER, facts, request),))
             shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
             shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
-    facts: dict[str, object] = {"request": request.request, "device": last.device, "attributes": shown}
+    facts = {"request": request.request, "device": last.device, "attributes": shown}
     if of_class:
         facts |= {"device_class": asked.device_class, "near": ""}
         return Mended((Step(Do.RELAX_CLASS, facts, last),))

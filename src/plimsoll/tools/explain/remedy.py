@@ -43,7 +43,7 @@ def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
         case Do.UNCORDON | Do.HEAL_NODE:
             _open(picture, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
             return pod
-        case Do.CHOOSE_LABEL:
+        case Do.CHOOSE_LABEL | Do.GO_ELSEWHERE:
             return _choose(pod, subject)
         case Do.DROP_AFFINITY:
             return _without_affinity(pod)

@@ -123,6 +123,7 @@ class Do(Enum):
     HEAL_NODE = "node {node} has taint {taint}: bring the node back"
     UNCORDON = "kubectl uncordon {node}"
     CHOOSE_LABEL = "node {node} has {had}, the pod wants {wanted}: ask for the former, or relabel the node"
+    GO_ELSEWHERE = "let the pod go to {node}: it insists on {wanted}"
     DROP_AFFINITY = "drop the required node affinity, or correct it: no node could match its terms"
     REMOVE_PODS = "{short}{holders}without {pods} it fits"
     ADD_NODE = "no node is large enough: add one with at least {amounts}"
@@ -140,6 +141,7 @@ class Do(Enum):
     )
     TOLERATE_DEVICE = "request {request}: tolerate device taint {taint} ({device})"
     ADD_DEVICES = "add devices: request {request} wants {wanted}, node {node} has {had} that would do"
+    RUN_DRIVER = "request {request}: no device of node {node} fits class {device_class}; is its driver there?"
     NO_DRIVER = "publish devices: no ResourceSlice has any for request {request}; is the driver running?"
     COMPLETE_POOL = "pool {pool} is {standing} ({why}): wait for its driver, or restart it"
     REMOVE_CLAIM = "delete claim {claim}, which no pod uses and which holds {devices}"

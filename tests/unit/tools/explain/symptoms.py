@@ -608,3 +608,14 @@ def placed_plain() -> list[Any]:
 
 
 __all__ = ["MAKERS", "SUBJECT", "container", "picture_of", "six_cpus"]
+
+
+@symptom
+def named_node_full() -> list[Any]:
+    """A pod that insists on one node: what stands in its way there is nearer than another node."""
+    return [
+        node("n1", cpu="8", labels={"kubernetes.io/hostname": "n1"}),
+        node("n2", cpu="8", labels={"kubernetes.io/hostname": "n2"}),
+        pod("web", node="n1", cpu="6"),
+        pod("p", cpu="6", nodeSelector={"kubernetes.io/hostname": "n1"}),
+    ]
