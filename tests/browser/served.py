@@ -58,9 +58,19 @@ class Served:
             self.stop(dashboard)
         for connecting in self._clients:
             self.run(connecting.__aexit__(None, None, None))
+        self.run(_end_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_all() -> None:
+    """Questions that a closed tab asked may still be on their way; their threads end by themselves."""
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 async def _start(shown: Picture | Client, port: int) -> Dashboard:
