@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.units import CPU, is_extended
+from plimsoll.ledger.units import CPU, PODS, is_extended
 from plimsoll.tools.paint import Paint
 from plimsoll.tools.top.books import text_of
 
@@ -99,7 +99,7 @@ def short_of(resource: str, units: int) -> str:
         whole, milli = divmod(abs(units), 1000)
         text = f"{whole}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(whole)
         return f"-{text}" if units < 0 else text
-    if is_extended(resource) or "/" in resource:
+    if resource == PODS or is_extended(resource) or "/" in resource:
         return text_of(resource, units)
     return short_bytes(units)
 

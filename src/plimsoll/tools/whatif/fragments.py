@@ -22,7 +22,8 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.schedule.devices import DevicesFilter, Fit, charges_node
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
-from plimsoll.tools.whatif.totals import Rooms, order_of, text_of
+from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.whatif.totals import Rooms
 
 #: How many different nodes are looked at for a class.
 STATES_MAX = 256

@@ -47,6 +47,7 @@ class Placed:
     pod: Name
     node: str
     devices: tuple[str, ...] = ()  #: what its claims were given just now, as driver/pool/device
+    charges: Mapping[str, int] = field(default_factory=dict)  #: what the node's book grew by, in whole units
     placement: Placement | None = field(default=None, compare=False, repr=False)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.paint import Paint
+from plimsoll.tools.top.books import text_of
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragments import Fragmentation
 from plimsoll.tools.whatif.outcome import (
@@ -25,7 +26,7 @@ from plimsoll.tools.whatif.outcome import (
     full_name,
 )
 from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.totals import NodeChange, Totals, text_of
+from plimsoll.tools.whatif.totals import NodeChange, Totals
 
 ABSENT = Standing(gone=True)
 
@@ -97,6 +98,7 @@ class WhatifReport:
     def as_json(self) -> dict[str, Any]:
         before, after = self.states
         devices = {each.pod: each.devices for each in self.outcome.placed}
+        charges = {each.pod: each.charges for each in self.outcome.placed}
         return {
             "allPlaced": self.all_placed,
             "changes": list(self.plan.words()),
@@ -107,7 +109,11 @@ class WhatifReport:
                     "pod": full_name(name),
                     "now": self.now.get(name) or None,
                     "before": _standing(before.get(name)),
-                    "after": {**_standing(after.get(name)), "devices": list(devices.get(name, ()))},
+                    "after": {
+                        **_standing(after.get(name)),
+                        "charges": {res: text_of(res, n) for res, n in charges.get(name, {}).items()},
+                        "devices": list(devices.get(name, ())),
+                    },
                 }
                 for name in self.concerned()
             ],

@@ -86,9 +86,16 @@ class Round:
         if isinstance(outcome, Unplaced) and self._make_room(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
+            snapshot = self._world.picture.snapshot
+            booked = dict(snapshot.ledger(outcome.place).requested)
             self._world.place(outcome)
             self._nominations.drop(pod_key(pod))
-            self._placed[name] = Placed(name, outcome.node, devices_of(outcome), outcome)
+            charges = {
+                resource: units - booked.get(resource, 0)
+                for resource, units in snapshot.ledger(outcome.place).requested.items()
+                if units != booked.get(resource, 0)
+            }
+            self._placed[name] = Placed(name, outcome.node, devices_of(outcome), charges, outcome)
         elif isinstance(outcome, Unplaced):
             self._pending[name] = (pod, Pending(name, render_unplaced(outcome), outcome))
         else:

@@ -7,16 +7,17 @@ told about by workload and by node, with numbers; `wide` names each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from plimsoll.tools.columns import lay_out
 from plimsoll.tools.paint import Paint
+from plimsoll.tools.top.books import order_of
+from plimsoll.tools.top.table import short_of
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
 from plimsoll.tools.whatif.fragments import Fragmentation
 from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name, stem_of
 from plimsoll.tools.whatif.report import ABSENT, Prediction, WhatifReport
-from plimsoll.tools.whatif.totals import order_of, text_of
 
 #: So many pods are named one by one, and so many nodes.
 FEW = 12
@@ -102,13 +103,15 @@ def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
     if not names:
         return
     devices = {each.pod: each.devices for each in report.outcome.placed}
+    charges = {each.pod: _charges(each.charges) for each in report.outcome.placed}
     if wide or len(names) <= FEW:
-        rows = [("POD", "BEFORE", "AFTER", "DEVICES")]
+        rows = [("POD", "BEFORE", "AFTER", "CHARGES", "DEVICES")]
         rows += [
             (
                 full_name(name),
                 _short(before.get(name, ABSENT)),
                 _short(after.get(name, ABSENT)),
+                charges.get(name) or "-",
                 ", ".join(devices.get(name, ())) or "-",
             )
             for name in names
@@ -125,6 +128,11 @@ def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
             )
         )
     yield from _table(table, paint)
+
+
+def _charges(units: Mapping[str, int]) -> str:
+    """What a pod costs its node, requests and claims together."""
+    return ", ".join(f"{name} {short_of(name, units[name])}" for name in sorted(units, key=order_of))
 
 
 def _short(standing: Standing) -> str:
@@ -201,7 +209,7 @@ def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide
         yield f"  the same pods have a place ({pending} pending)"
     if prediction.past:
         nodes = len({over.node for over in prediction.past})
-        named = [f"{o.node} {o.resource} by {text_of(o.resource, o.units)}" for o in prediction.past[:NODES]]
+        named = [f"{o.node} {o.resource} by {short_of(o.resource, o.units)}" for o in prediction.past[:NODES]]
         more = len(prediction.past) - len(named)
         text = f"{_nodes_text(nodes)} past the line once claims are counted: {', '.join(named)}"
         yield from _wrapped("  ", paint.red(text + (f" and {more} more" if more else "")), paint, "    ")
@@ -274,8 +282,8 @@ def _room(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
         if not wide and name not in ("cpu", "memory") and one == other:
             continue
         piece = pieces.get(name)
-        most = f"{text_of(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
-        rows.append((name, text_of(name, one), text_of(name, other), most))
+        most = f"{short_of(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
+        rows.append((name, short_of(name, one), short_of(name, other), most))
     for driver in sorted({*old.free_devices, *new.free_devices}):
         most = str(new.most_devices.get(driver, 0))
         counts = str(old.free_devices.get(driver, 0)), str(new.free_devices.get(driver, 0))
@@ -299,7 +307,7 @@ def _remarks(report: WhatifReport, new: Fragmentation, paint: Paint) -> Iterator
         yield from _wrapped("largest claim of whole devices that still fits: ", ", ".join(claims), paint)
     if new.nodes_without_devices:
         amounts = " and ".join(
-            f"{text_of(name, units)} {name}" for name, units in sorted(new.without_devices.items())
+            f"{short_of(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
         text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all taken"
         yield from _wrapped("stranded: ", text, paint)
@@ -318,7 +326,7 @@ def _nodes(report: WhatifReport, paint: Paint) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:
         cells = [
-            "-" if room is None else text_of(name, room.get(name, 0))
+            "-" if room is None else short_of(name, room.get(name, 0))
             for name in ("cpu", "memory")
             for room in (each.before, each.after)
         ]

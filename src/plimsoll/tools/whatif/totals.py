@@ -10,21 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.ledger.units import PODS, quantity_of
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.tools.picture import Picture
-
-#: What is told first, and always.
-FIRST = ("cpu", "memory")
-
-
-def text_of(resource: str, units: int) -> str:
-    """A whole number of a resource as Kubernetes writes it."""
-    return str(units) if resource == PODS else str(quantity_of(resource, units))
-
-
-def order_of(resource: str) -> tuple[int, str]:
-    return (FIRST.index(resource) if resource in FIRST else len(FIRST)), resource
+from plimsoll.tools.top.books import order_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
