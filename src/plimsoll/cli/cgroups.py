@@ -12,6 +12,7 @@ import sys
 
 import click
 
+from plimsoll.cli.options import write_lines
 from plimsoll.cluster.dump import read_objects
 
 
@@ -60,6 +61,5 @@ def show_cgroups(
     elif not planned.pods:
         click.echo("there are no pods: give some with -f", err=True)
     else:
-        for line in planned.lines():
-            click.echo(line)
+        write_lines(planned.lines())
     sys.exit(0 if planned.pods else 1)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import click
 
+from plimsoll.cli.options import write_lines
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 #: Whether it can be read is for the doctor to say.
 _FOLDER = click.Path(readable=False, path_type=Path)
@@ -90,6 +92,5 @@ def run_doctor(
     if output == "json":
         click.echo(json.dumps(report.as_json(found), indent=2))
     else:
-        for line in report.lines(found):
-            click.echo(line)
+        write_lines(report.lines(found))
     sys.exit(found.exit_code)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import click
 
 from plimsoll.api.forms.internal import Form
+from plimsoll.cli.options import write_lines
 
 FILES = click.option(
     "-f",
@@ -51,8 +52,7 @@ def run_check(files: tuple[str, ...], gates: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
-        for line in report.lines():
-            click.echo(line)
+        write_lines(report.lines())
     sys.exit(1 if report.refused else 0)
 
 
@@ -78,8 +78,7 @@ def run_select(expression: str, files: tuple[str, ...], gates: str, output: str)
         click.echo("there are no devices: give ResourceSlices with -f", err=True)
     else:
         rows = [("DEVICE", "ANSWER"), *((answer.device, answer.text) for answer in answers)]
-        for line in columns.lay_out(rows):
-            click.echo(line)
+        write_lines(columns.lay_out(rows))
     sys.exit(0 if any(answer.matched for answer in answers) else 1)
 
 
@@ -134,9 +133,7 @@ def run_allocate(
     elif not answers:
         click.echo("no ResourceClaim is waiting for devices: give some with -f", err=True)
     else:
-        for answer in answers:
-            for line in answer.lines():
-                click.echo(line)
+        write_lines(line for answer in answers for line in answer.lines())
     sys.exit(0 if answers and all(answer.served for answer in answers) else 1)
 
 
@@ -156,11 +153,12 @@ def run_convert(files: tuple[str, ...], form: str) -> None:
     """
     from plimsoll.cluster.dump import read_objects
     from plimsoll.tools import convert
+    from plimsoll.tools.paint import printable
 
     lossless = True
-    for converted in convert.convert_all(read_objects(files), form):
+    for converted in list(convert.convert_all(read_objects(files), form)):  # all of them, or none
         click.echo(converted.json())
         for loss in converted.losses:
             lossless = False
-            click.echo(f"lost: {loss}", err=True)
+            click.echo(f"lost: {printable(loss)}", err=True)
     sys.exit(0 if lossless else 1)

@@ -18,9 +18,12 @@ import click
 
 from plimsoll.cli.commands import UNREAD, Commands, forget_output
 from plimsoll.errors import PlimsollError
+from plimsoll.tools.paint import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130
+#: Letters that an error may have; what is longer is cut in its middle, for what to do stands at the end.
+_LONGEST = 500
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,7 +53,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         code = plimsoll.main(args=argv, prog_name=prog_name, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        click.echo(_usage(error, prog_name), err=True)
+        _tell(_usage(error, prog_name))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_STOPPED)
@@ -88,8 +91,18 @@ def _fail(error: BaseException, prog_name: str) -> NoReturn:
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     text = str(error) if isinstance(error, PlimsollError) else _surprise(error)
-    click.echo(f"{prog_name}: {text}", err=True)
+    _tell(_one_line(f"{prog_name}: {text}"))
     sys.exit(2)
+
+
+def _tell(text: str) -> None:
+    """Whatever a file or a server has put into an error, the terminal gets to see nothing but letters."""
+    click.echo("\n".join(map(printable, text.split("\n"))), err=True)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.splitlines())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST * 2 // 3]} ... {line[-_LONGEST // 3 :]}"
 
 
 def _surprise(error: BaseException) -> str:

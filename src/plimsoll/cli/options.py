@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -66,13 +66,14 @@ class Where:
 
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
+        from plimsoll.tools.paint import printable
         from plimsoll.tools.picture import read_picture
         from plimsoll.tools.picture.gaps import sum_up
 
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
         for line in sum_up(picture.objects.gaps):
-            click.echo(f"note: {line}", err=True)
+            click.echo(f"note: {printable(line)}", err=True)
         return picture
 
 
@@ -177,9 +178,18 @@ def write_report(report: Report, form: Form) -> None:
 
         text = dump_document(report.as_json()).decode().removesuffix("\n")
     else:
-        text = "\n".join(report.lines(form.paint, wide=form.output == "wide"))
+        paint = form.paint
+        text = "\n".join(map(paint.tame, report.lines(paint, wide=form.output == "wide")))
     if text:
         click.echo(text, color=True)  # Paint has decided about colours
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write plain lines to standard output."""
+    from plimsoll.tools.paint import printable
+
+    for line in lines:
+        click.echo(printable(line))
 
 
 class Progress:

@@ -98,8 +98,9 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
     \b
     sudo plimsoll podresources get train-0 -n training -o yaml
     """
+    from plimsoll.tools.paint import printable
     from plimsoll.tools.podresources.client import Missing, PodResourcesClient
-    from plimsoll.tools.podresources.text import pod_lines, printable, tree_of
+    from plimsoll.tools.podresources.text import pod_lines, tree_of
 
     async def ask() -> Any:
         async with PodResourcesClient(path, timeout=timeout) as client:

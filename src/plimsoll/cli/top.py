@@ -125,6 +125,7 @@ def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
 
 async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.cluster.client import Client
+    from plimsoll.tools.paint import printable
     from plimsoll.tools.picture import Objects, Picture
     from plimsoll.tools.top.top import top
     from plimsoll.tools.top.watch import follow
@@ -141,7 +142,7 @@ async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) ->
         writer.write(top(picture, what, where.namespace, **asked))
 
     def trouble(why: str) -> None:
-        click.echo(f"note: {why or 'the cluster answers again'}", err=True)
+        click.echo(f"note: {printable(why) or 'the cluster answers again'}", err=True)
 
     async with Client.connect(source.config) as client:
         await follow(client, picture, show, namespace=source.namespace, trouble=trouble)
@@ -162,7 +163,9 @@ class _Writer:
         if form.output == "json":
             click.echo(json.dumps(report.as_json(), separators=(",", ":")))
         elif self._over:
-            lines = [f"{moment}  {self._title}", "", *report.lines(form.paint, wide=form.output == "wide")]
+            paint = form.paint
+            told = map(paint.tame, report.lines(paint, wide=form.output == "wide"))
+            lines = [f"{moment}  {self._title}", "", *told]
             height = shutil.get_terminal_size((100, 40)).lines
             cut = lines[: height - 1]
             clear = "\x1b[H" if self._begun else "\x1b[2J\x1b[H"

@@ -5,6 +5,7 @@ Owns the conversion of whole objects; the rules are in `api.forms`. Fields no fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,13 @@ class Converted:
     losses: tuple[str, ...]
 
     def json(self) -> str:
-        return codec.encode(self.tree).decode()
+        """One line of JSON, in which nothing but JSON's own escapes stands for what cannot be seen."""
+        text = codec.encode(self.tree).decode()
+        return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(letter: str) -> str:
+    return letter if letter.isprintable() else json.dumps(letter)[1:-1]
 
 
 def convert_all(objects: Iterable[Found], form: str) -> Iterator[Converted]:

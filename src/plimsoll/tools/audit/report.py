@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.audit.findings import Check, Finding, Severity
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.paint import Paint, printable
 
 #: How many subjects of a check are told, and how many lines of evidence of each, unless all are wanted.
 SHOWN = 4
@@ -182,4 +182,4 @@ def _many(count: int, what: str) -> str:
 
 def plain(text: str) -> str:
     """A text without anything that a terminal would obey: names come from whoever wrote the objects."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return printable(text)

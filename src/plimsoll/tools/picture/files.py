@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from plimsoll.validate.write import settle
 Tick = Callable[[str, int, int], None]
 _MB = 1_000_000
 _EVERY = 500
+T = TypeVar("T", bound=Any)
 
 
 def silent(what: str, done: int, whole: int) -> None:
@@ -96,7 +97,7 @@ class _Reader:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._keep(kind, codec.decode(raw, kind.view))
+                self._keep(kind, _named(codec.decode(raw, kind.view)))
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
             self._keep(kind, _read_tree(given, kind, self._moment))
@@ -202,15 +203,24 @@ def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return codec.look(tree, kind.view)
+        return _named(codec.look(tree, kind.view))
     tree = settle(kind.endpoint.kind, tree, kind.view, moment)
+    if not isinstance(tree.get("metadata"), dict):
+        raise DecodeError("must not be empty", "metadata.name")
     if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
         tree["metadata"]["namespace"] = "default"
     if kind.view is ResourceClaim and not tree["metadata"].get("uid"):
         # Devices are held by UID: claims that were written by hand must not pass for one and the same.
         meta = tree["metadata"]
         meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
-    return codec.convert(tree, kind.view)
+    return _named(codec.convert(tree, kind.view))
+
+
+def _named(thing: T) -> T:
+    """The thing itself; one without a name cannot be told from others, and is no object of any cluster."""
+    if not thing.metadata.name:
+        raise DecodeError("must not be empty", "metadata.name")
+    return thing
 
 
 def _read_found(found: Found, kind: Pictured, moment: str) -> Any | versions.Loss:

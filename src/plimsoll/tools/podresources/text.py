@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import printable
 from plimsoll.wire.messages import podresources_v1 as v1
 
 _NONE = "-"
@@ -124,11 +125,6 @@ def bytes_text(size: int) -> str:
         size //= 1024
         power += 1
     return f"{size}{_UNITS[power]}"
-
-
-def printable(text: str) -> str:
-    """A text for a terminal: what moves the cursor or hides things is shown as a question mark."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _nodes(topology: v1.TopologyInfo) -> str:
