@@ -1,7 +1,7 @@
 """Commands and their outputs in Markdown, run and compared.
 
 A block that begins with `$ ` holds commands and what each printed, standard output and error together as at a
-terminal. `cat FILE` shows a file, or makes it in a scratch folder. A line `...` stands for lines that are
+terminal. `cat FILE` makes a file. A line `...` stands for lines that are
 left out or differ from run to run. `PLIMSOLL_GOLDEN=write pytest ...` writes the outputs anew.
 """
 
@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from plimsoll.cli.main import main
 
@@ -34,11 +35,11 @@ def steps_of(text: str) -> list[Step]:
     return [step for _, block in _BLOCK.findall(text) for step in _read(block)]
 
 
-def check_transcripts(path: Path, folder: Path | None = None) -> int:
-    """Run the steps of a file in its folder, or in a scratch one, and compare; how many there were."""
-    text, scratch = path.read_text(), folder is not None
-    with contextlib.chdir(folder or path.parent):
-        made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2], scratch)}```", text)
+def check_transcripts(path: Path, folder: Path) -> int:
+    """Run the steps of a file in a scratch folder and compare; how many there were."""
+    text = path.read_text()
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, {"COLUMNS": "100", "LINES": "40"}):
+        made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2])}```", text)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.write_text(made)
     elif made != text:
@@ -48,18 +49,16 @@ def check_transcripts(path: Path, folder: Path | None = None) -> int:
     return len(steps_of(text))
 
 
-def _played(block: str, scratch: bool) -> str:
-    return "".join(f"$ {step.command}\n{_settle(_play(step, scratch), step.output)}" for step in _read(block))
+def _played(block: str) -> str:
+    return "".join(f"$ {step.command}\n{_settle(_play(step), step.output)}" for step in _read(block))
 
 
-def _play(step: Step, scratch: bool) -> str:
+def _play(step: Step) -> str:
     program, *arguments = shlex.split(step.command.replace("\\\n", " "))
     if program == "cat":
         (name,) = arguments
-        path = Path(name)
-        if scratch:
-            path.write_text(step.output)
-        return path.read_text()
+        Path(name).write_text(step.output)
+        return step.output
     assert program == "plimsoll", f"a page may show cat and plimsoll, not {program}"
     return run(arguments)
 

@@ -68,8 +68,16 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
     type=click.Choice(STOCK),
     help="Say also what the stock scheduler would do. Repeatable.",
 )
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the cluster as it would be into a dump, for further questions.",
+)
 @output_options
-def run_whatif_command(where: Where, form: Form, dumps: tuple[str, ...], **given: Any) -> None:
+def run_whatif_command(
+    where: Where, form: Form, dumps: tuple[str, ...], save: Path | None, **given: Any
+) -> None:
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 
     Without a change it says where the pods that wait now would go. What is added without a namespace goes
@@ -80,18 +88,24 @@ def run_whatif_command(where: Where, form: Form, dumps: tuple[str, ...], **given
     plimsoll whatif --drain node-1 --add-nodes 1 --like node-2
     plimsoll whatif -f dump.yaml --add pods.yaml --as kube-1.36 --as kube-1.36-default
     plimsoll whatif -f dump.yaml --add pods.yaml --exhaustive
+    plimsoll whatif -f dump.yaml --add pods.yaml --save after.yaml; plimsoll top -f after.yaml
     plimsoll whatif --taint-devices 'driver=gpu.example.com,device=gpu-0:broken=yes:NoExecute'
     kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates -A -o yaml \\
       | plimsoll whatif -f - --add pods.yaml
     """
+    from plimsoll.tools.picture.saving import write_dump
     from plimsoll.tools.whatif import run_whatif
+
+    def look(picture: Any) -> None:
+        if save is not None:
+            write_dump(picture.objects, save)
 
     if dumps:
         where = Where((*where.files, *dumps), where.kubeconfig, where.context, where.namespace)
     plan = _plan(where, **given)
     picture = where.picture()
     with Progress() as progress:
-        report = run_whatif(picture, plan, tick=progress.tick)
+        report = run_whatif(picture, plan, tick=progress.tick, look=look)
     write_report(report, form)
     sys.exit(0 if report.all_placed else 1)
 

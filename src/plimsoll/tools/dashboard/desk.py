@@ -20,7 +20,7 @@ from plimsoll.api import codec
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import Change, Touched, enter
 from plimsoll.tools.picture import Picture
-from plimsoll.tools.picture.files import without_collection
+from plimsoll.tools.picture.pause import without_collection
 
 #: How many answers are kept; pages of lists are answers, too.
 _KEPT = 128

@@ -7,6 +7,8 @@ compared is always two results of scheduling, so that the difference is the chan
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plimsoll.schedule.settings import Settings
 from plimsoll.tools.picture import Picture
 from plimsoll.tools.picture.files import Tick, silent
@@ -29,10 +31,12 @@ def run_whatif(
     settings: Settings | None = None,
     tick: Tick = silent,
     lent: bool = False,
+    look: Callable[[Picture], None] = lambda picture: None,
 ) -> WhatifReport:
     """What would be if the plan were carried out; the picture stays as it is.
 
-    A picture that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied.
+    A picture that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied. `look` is
+    shown the cluster as it would be.
     """
     settings = settings or Settings.default()
     stocks = [find_stock(name) for name in dict.fromkeys(plan.versus) if name != OURS]
@@ -66,6 +70,7 @@ def run_whatif(
             more=_more(after, added, {pending.pod for pending in outcome.pending}),
             proof=proof,
         )
+        look(after.picture)
     for stock in stocks:
         other = Whatif(stock.picture(picture), settings=stock.settings(settings))
         plan.carry_out(other)
