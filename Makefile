@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes cpu_assignment
+BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes cpu_assignment \
+  whatif explain audit dashboard
 
 .PHONY: up install test lint types unit test-slow bench lock clean
 
@@ -28,6 +29,7 @@ types: install
 	$(BIN)/mypy
 
 unit: install
+	@sh tests/browser/install.sh
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
 # Fuzzing for a minute each and longer property tests.

@@ -221,6 +221,27 @@ CPU_ARROWS: dict[str, set[str]] = {
         "topology",
     },
 }
+#: And inside `tools`: what a cluster is, what is in its books, and the questions that build on that.
+TOOLS_ARROWS: dict[str, set[str]] = {
+    "columns": set(),
+    "paint": set(),
+    "views": set(),
+    "switches": set(),
+    "check": set(),
+    "convert": set(),
+    "report": {"paint"},
+    "select": {"views"},
+    "allocation": {"check", "columns", "views"},
+    "podresources": {"columns", "paint"},
+    "benchmarks": {"columns", "paint"},
+    "picture": set(),
+    "top": {"paint", "picture", "report"},
+    "explain": {"paint", "picture", "top"},
+    "whatif": {"columns", "paint", "picture", "top"},
+    "audit": {"columns", "paint", "picture", "top"},
+    "policies": {"paint", "picture", "top"},
+    "dashboard": {"audit", "explain", "picture", "top", "whatif"},
+}
 INSIDE = {
     "cel": CEL_ARROWS,
     "allocate": ALLOCATE_ARROWS,
@@ -229,6 +250,7 @@ INSIDE = {
     "node": NODE_ARROWS,
     "drivers": DRIVER_ARROWS,
     "drivers/cpu": CPU_ARROWS,
+    "tools": TOOLS_ARROWS,
 }
 
 #: Packages whose functions depend on nothing but their arguments.

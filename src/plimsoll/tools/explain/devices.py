@@ -25,7 +25,7 @@ from plimsoll.allocate.reasons.refusal import (
     TaintRefusal,
 )
 from plimsoll.api.identity import claim_name
-from plimsoll.api.quantity import Format, Quantity
+from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
@@ -50,6 +50,7 @@ _CAPACITY = {
     SHORT: Say.CAPACITY_SHORT,
 }
 _FAR = 10**9
+_MEBI = 1 << 20
 
 
 # -- which answers are alike, and which is nearest
@@ -306,7 +307,9 @@ def _tell_conflict(removal: Removal, conflict: ConstraintConflict) -> Branch:
 
 
 def _plain(nano: int) -> Quantity:
-    return Quantity(nano, Format.DECIMAL_SI, None)
+    """An amount of a counter; what is a whole number of Mi is most likely memory, and written so."""
+    form = Format.BINARY_SI if nano and nano % (_MEBI * NANO) == 0 else Format.DECIMAL_SI
+    return Quantity(nano, form, None)
 
 
 # -- the whole cluster
