@@ -26,6 +26,7 @@ _BOOLS = {
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
+_JSON_START = re.compile(r'\s*\{\s*"')
 _MAX_COPIES = 500_000
 _MAX_DEPTH = 300
 
@@ -57,11 +58,18 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = _place(text, mark) if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        raise InputError(f"{where}not YAML: {problem}") from None
+        cut = "; has its end been cut off?" if "end of stream" in problem else ""
+        raise InputError(f"{where}not {'JSON' if _is_json(text) else 'YAML'}: {problem}{cut}") from None
     except UnicodeDecodeError:
         raise InputError("not YAML: the text is not UTF-8") from None
     except RecursionError:
         raise InputError("not YAML: nested too deeply") from None
+
+
+def _is_json(text: str | bytes) -> bool:
+    """Whether a text was meant to be JSON: in YAML, words rather than quotes come after a brace."""
+    shown = text[:200].decode("latin-1") if isinstance(text, bytes) else text[:200]
+    return bool(_JSON_START.match(shown))
 
 
 def _choose_parser(text: str | bytes) -> Any:

@@ -104,7 +104,8 @@ class _Reader:
         except DecodeError as error:
             line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
             where = f"{source}, document 1, line {line}{place}"
-            raise DecodeError(f"{where}: {head.kind} {head.metadata.name}: {error}") from None
+            who = f"{head.kind} {head.metadata.name}".rstrip()
+            raise DecodeError(f"{where}: {who}: {error}") from None
 
     def _keep(self, kind: Pictured, thing: Any) -> None:
         if isinstance(thing, versions.Loss):
@@ -227,7 +228,8 @@ def _read_found(found: Found, kind: Pictured, moment: str) -> Any | versions.Los
     try:
         return _read_tree(found.tree, kind, moment)
     except DecodeError as error:
-        raise DecodeError(f"{found.where}: {found.kind} {found.name}: {error}") from None
+        who = f"{found.kind} {found.name}".rstrip()
+        raise DecodeError(f"{found.where}: {who}: {error}") from None
 
 
 def read_thing(found: Found, moment: str) -> Any | None:

@@ -1,0 +1,134 @@
+"""Files that are no dump of a cluster: one line that names the file and what is wrong, exit code 2."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.dumps import big_cluster
+from tests.questions.asking import COMMANDS, FEW, FILE_COMMANDS, ask
+
+ASKED = {**{name: COMMANDS[name] for name in FEW}, "top claims": COMMANDS["top claims"]}
+#: The dashboard is asked as the others are: what it cannot read keeps it from listening.
+ASKED["dashboard"] = ("dashboard", "--listen", "127.0.0.1:0")
+
+
+@cache
+def _whole(form: str) -> bytes:
+    tree = {"apiVersion": "v1", "kind": "List", "items": big_cluster(2)}
+    return json.dumps(tree, indent=1).encode() if form == "json" else yaml.dump(tree, sort_keys=True).encode()
+
+
+def _bomb() -> bytes:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    return "\n".join(["apiVersion: v1", "kind: Pod", "metadata: {name: bomb}", *lines]).encode()
+
+
+def _deep(opening: bytes, closing: bytes) -> bytes:
+    return b'{"kind": "Pod", "apiVersion": "v1", "metadata": ' + opening * 100_000 + closing * 100_000 + b"}"
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "blank": (b" \n\t\n", "is empty"),
+    "comments": (b"# nothing\n---\n# at all\n", "there are no objects in"),
+    "text": (b"hello there\n", "an object must be a mapping"),
+    "number": (b"7\n", "an object must be a mapping"),
+    "no kind": (b"a: b\n", "kind is missing"),
+    "list": (b"- a\n- b\n", "an object must be a mapping"),
+    "binary": (b"\x7fELF\x02\x01\x01\x00\x00\x00" * 50, "is no text"),
+    "half a character": (b"kind: Pod\nmetadata: {name: \xff\xfe\x80}\n", "UTF-8"),
+    "truncated json": (
+        _whole("json")[:5000],
+        "not JSON: found unexpected end of stream; has its end been cut off?",
+    ),
+    "truncated yaml": (_whole("yaml")[:5003], "has the end of the list been cut off?"),
+    "truncated yaml list": (b"apiVersion: v1\nitems:\n- a: {b: [", "line "),
+    "truncated gzip": (gzip.compress(_whole("yaml"))[:200], "it ends too early"),
+    "broken gzip": (b"\x1f\x8b\x08" + b"x" * 100, "cannot be unpacked"),
+    "zip that is none": (b"PK\x03\x04" + b"x" * 100, "cannot be unpacked"),
+    "two keys": (b"kind: Pod\nkind: Node\n", "'kind' is given twice"),
+    "aliases": (_bomb(), "aliases expand to more than"),
+    "unknown alias": (b"kind: *gone\n", "alias"),
+    "deep json": (_deep(b"[", b"]"), "nested too deeply"),
+    "deep yaml": (b"kind: Pod\nspec: " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+    "tab": (b"kind: Pod\nmetadata:\n\tname: x\n", "line 3"),
+    "html": (b"<!DOCTYPE html>\n<html><body>Sign in</body></html>\n", "an object must be a mapping"),
+    "error of kubectl": (b"Error from server (Forbidden): nodes is forbidden\n", ""),
+    "template": (b"kind: Pod\nmetadata: {name: {{ .Values.name }}}\n", "line 2"),
+    "items are a map": (b"kind: List\napiVersion: v1\nitems: {a: b}\n", ""),
+    "items are texts": (
+        b"kind: List\napiVersion: v1\nitems: [a, b]\n",
+        "items[0]: an object must be a mapping",
+    ),
+    "null metadata": (b"kind: Node\napiVersion: v1\nmetadata:\n", "Node: metadata.name: must not be empty"),
+    "no name": (b"kind: Pod\napiVersion: v1\nmetadata: {uid: u}\n", "metadata.name: must not be empty"),
+    "other kinds": (
+        b"kind: Service\napiVersion: v1\nmetadata: {name: s}\n---\nkind: Pod\napiVersion: wrong/v7\n",
+        "there is no Node, Pod or other kind that is read among the 2 objects",
+    ),
+}
+#: Those that are no dump, and yet objects to somebody who looks at one at a time.
+ONLY_DUMPS = {"empty", "blank", "comments", "other kinds", "items are a map", "null metadata", "no name"}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("command", ASKED)
+def test_one_line_says_what_is_wrong(command: str, name: str, tmp_path: Path) -> None:
+    content, wanted = WRONG[name]
+    path = tmp_path / "dump.yaml"
+    path.write_bytes(content)
+    answer = ask(*ASKED[command], "-f", path).check()
+    assert answer.code == 2, answer
+    assert str(path) in answer.err, answer.err
+    assert wanted in answer.err, answer.err
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("command", FILE_COMMANDS)
+def test_commands_on_files_alone(command: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_bytes(WRONG[name][0])
+    answer = ask(*FILE_COMMANDS[command], "-f", path).check()
+    if name not in ONLY_DUMPS:
+        assert answer.code == 2, answer
+        assert str(path) in answer.err, answer.err
+
+
+@pytest.mark.parametrize("name", ["empty", "truncated json", "truncated yaml", "binary", "aliases", "html"])
+@pytest.mark.parametrize("command", ASKED)
+def test_standard_input(command: str, name: str) -> None:
+    answer = ask(*ASKED[command], "-f", "-", stdin=WRONG[name][0]).check()
+    assert answer.code == 2
+    assert "standard input" in answer.err
+
+
+@pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
+def test_files_that_are_not_there(command: str, tmp_path: Path) -> None:
+    words = ASKED.get(command) or FILE_COMMANDS[command]
+    gone = ask(*words, "-f", tmp_path / "gone.yaml").check()
+    assert (gone.code, gone.errors) == (2, [f"plimsoll: {tmp_path}/gone.yaml: no such file or folder"])
+    folder = ask(*words, "-f", tmp_path).check()
+    assert (folder.code, "there is no .yaml, .yml, .json file in this folder" in folder.err) == (2, True)
+    (tmp_path / "odd\x1b[2J\nname.yaml").write_text("kind: [")
+    odd = ask(*words, "-f", tmp_path).check()
+    assert odd.code == 2
+    assert "odd?[2J name.yaml" in odd.err
+
+
+@pytest.mark.parametrize("command", FEW)
+def test_every_cut_of_a_dump_is_told(command: str, tmp_path: Path) -> None:
+    """A dump whose end is missing is refused, wherever it was cut, unless what is left is a whole dump."""
+    path = tmp_path / "dump"
+    for form in ("json", "yaml"):
+        whole = _whole(form)
+        for cut in range(1, len(whole) - 3, len(whole) // 23):
+            path.write_bytes(whole[:cut])
+            answer = ask(*ASKED[command], "-f", path).check()
+            assert answer.code == 2 or form == "yaml", (cut, answer)
