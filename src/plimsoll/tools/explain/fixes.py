@@ -28,6 +28,7 @@ from plimsoll.schedule.reasons import NodeReason, Rule
 from plimsoll.schedule.task import Task
 from plimsoll.tools.explain.fix import Fix, Step
 from plimsoll.tools.explain.mending import mend, with_pod
+from plimsoll.tools.explain.standing import may_add
 from plimsoll.tools.explain.text import Do, number
 from plimsoll.tools.explain.tree import Group
 from plimsoll.tools.explain.view import View, full_name
@@ -134,11 +135,7 @@ def _removal(view: View, examination: Examination, place: int, reasons: Sequence
 def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
     node = view.name(place)
     lacks = [reason.because for reason in reasons if isinstance(reason.because, Reason)]
-    amounts = [
-        f"{text_of(lack.resource, (lack.wanted or 0) - (lack.had or 0))} {lack.resource}"
-        for lack in lacks
-        if lack.cause is Cause.INSUFFICIENT
-    ]
+    amounts = [_lack_text(view, place, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
     if amounts:
         return f"{' and '.join(amounts)} short on {node}; "
     requests = [
@@ -154,6 +151,12 @@ def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
             return f"{detail.wanted - detail.had} of {detail.name} short on {node}; "
     missing = sum(max(request.wanted, 1) - min(request.left, request.wanted) for request in requests)
     return f"{number(missing, 'device')} short on {node}; " if missing else f"node {node}: "
+
+
+def _lack_text(view: View, place: int, lack: Reason) -> str:
+    least = lack.wanted == view.task.demand.get(lack.resource, 0) and may_add(view, place, lack.resource)
+    amount = text_of(lack.resource, (lack.wanted or 0) - (lack.had or 0))
+    return f"{'at least ' if least else ''}{amount} {lack.resource}"
 
 
 def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
@@ -211,7 +214,7 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
     None where more room would not help: what is wrong is in the pod or its claims.
     """
     amounts = {name: amount for name, amount in view.task.demand.items() if amount > 0}
-    small = 0
+    small, unpriced = 0, False
     for group in groups:
         if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
             return None
@@ -220,10 +223,11 @@ def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
         for lack in lacks:
             if lack.cause is Cause.INSUFFICIENT:
                 amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
+                unpriced |= lack.wanted == view.task.demand.get(lack.resource, 0)  # claims were not looked at
     texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.task.waiting:
-        texts += ("the devices of its claims",)
+        texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
     kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER
     return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
+from plimsoll.allocate import Fault
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
+from plimsoll.api.forms import read_device
 from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
 from plimsoll.api.tolerations import tolerated
 from plimsoll.ledger.units import PODS
@@ -210,7 +212,20 @@ def tell_lack(view: View, reason: Reason, place: int) -> Branch:
     for column in ("requests", "claims", "overhead", "free"):
         facts[column] = text_of(name, getattr(row, column))
     kind = Say.SHORT_WITH_CLAIMS if charged else Say.SHORT
+    if kind is Say.SHORT and may_add(view, place, name):
+        kind = Say.SHORT_BEFORE_CLAIMS
     return Branch(kind, facts, tuple(tell_holders(view, place, name)))
+
+
+def may_add(view: View, place: int, resource: str) -> bool:
+    """Whether devices that the pod's claims wait for may charge more of a resource on this node.
+
+    The rule about requests comes first and knows nothing of them.
+    """
+    devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.waiting else None
+    if devices is None or isinstance(devices, Fault):
+        return False
+    return any(resource in read_device(entry.device) for entry in devices.entries)
 
 
 def tell_holders(view: View, place: int, resource: str) -> Iterator[Branch]:

@@ -17,6 +17,7 @@ class Say(Enum):
     # -- nodes and their rules
     SHORT = "{resource}: wants {wanted}, {free} free of {line} ({requests} requests, {claims} claims, {overhead} overhead)"  # noqa: E501
     SHORT_WITH_CLAIMS = "{resource}: wants {wanted} ({own} requests, {charged} by its claims), {free} free of {line} ({requests} requests, {claims} claims, {overhead} overhead)"  # noqa: E501
+    SHORT_BEFORE_CLAIMS = "{resource}: wants {wanted} by its requests alone, claims may add to that; {free} free of {line} ({requests} requests, {claims} claims, {overhead} overhead)"  # noqa: E501
     TOO_SMALL = "{resource}: wants {wanted}, the whole node has {line}"
     TOO_SMALL_WITH_CLAIMS = (
         "{resource}: wants {wanted} ({own} requests, {charged} by its claims), the whole node has {line}"
