@@ -153,3 +153,16 @@ class StateError(PlimsollError):
 
 class LedgerError(PlimsollError):
     """A pod is booked twice, or taken off books it is not on: the caller has lost count."""
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error for all that a group ended with: ours before others, so that people get a line of use."""
+    flat: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+        else:
+            flat.append(error)
+    return next((error for error in flat if isinstance(error, PlimsollError)), flat[0])

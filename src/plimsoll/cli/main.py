@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from plimsoll.cli.commands import UNREAD, Commands, forget_output
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, first_of
 from plimsoll.tools.paint import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
         forget_output()
         sys.exit(UNREAD)
     except BaseExceptionGroup as group:
-        _fail(_first(group), prog_name)
+        _fail(first_of(group), prog_name)
     except Exception as error:
         _fail(error, prog_name)
     sys.exit(code if isinstance(code, int) else 0)
@@ -122,19 +122,6 @@ def _surprise(error: BaseException) -> str:
         f"this should not have happened: {type(error).__name__}{': ' if said else ''}{said} ({place}); "
         f"please report it with what {_DEBUG}=1 shows"
     )
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What a group of errors comes down to: ours before others."""
-    flat: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        error = waiting.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            waiting += error.exceptions
-        else:
-            flat.append(error)
-    return next((error for error in flat if isinstance(error, PlimsollError)), flat[0])
 
 
 if __name__ == "__main__":
