@@ -19,7 +19,7 @@ from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import Endpoint
 from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.cluster.informer import Handler, Informer
-from plimsoll.errors import ApiError, DecodeError, InputError, PlimsollError, UnreachableError
+from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
 from plimsoll.tools.picture import versions
 from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.picture.kinds import KINDS, Pictured
@@ -49,7 +49,7 @@ class _Place:
 async def read_live(client: Client, tick: Tick = silent, *, namespace: str = "") -> Objects:
     """Everything that is there now; if pods of all namespaces may not be seen, those of `namespace`."""
     objects = Objects()
-    served = await _served(client)
+    served = await find_served(client)
     for number, (kind, endpoint) in enumerate(served):
         tick(f"reading {kind.endpoint.plural}", number, len(served))
         if endpoint is None:
@@ -122,7 +122,7 @@ async def follow_live(
             group.create_task(_tell_when_listed(informers, changed))
             group.create_task(_watch_over(informers, trouble))
     except BaseExceptionGroup as errors:
-        raise _first(errors) from None
+        raise first_of(errors) from None
 
 
 async def live_informers(
@@ -135,7 +135,7 @@ async def live_informers(
     """
     informers: list[Informer[Any]] = []
     gaps = Objects()
-    for kind, endpoint in await _served(client):
+    for kind, endpoint in await find_served(client):
         if endpoint is None:
             gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
             continue
@@ -218,19 +218,6 @@ async def _watch_over(informers: list[Informer[Any]], trouble: Callable[[str], N
             trouble(now)
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error for all that a group ended with: ours before others, so that people get a line of use."""
-    flat: list[BaseException] = []
-    waiting: list[BaseException] = [errors]
-    while waiting:
-        error = waiting.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            waiting += error.exceptions
-        else:
-            flat.append(error)
-    return next((error for error in flat if isinstance(error, PlimsollError)), flat[0])
-
-
 class _Ear(Handler[Any]):
     def __init__(self, picture: Picture, changed: Callable[[], None]) -> None:
         self._picture = picture
@@ -290,8 +277,8 @@ def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> 
     raise InputError(f"{plural} cannot be read: {error}{fix}") from None
 
 
-async def _served(client: Client) -> list[tuple[Pictured, Endpoint | None]]:
-    """What to read, each kind at the best version that the server has; None where it has none."""
+async def find_served(client: Client) -> list[tuple[Pictured, Endpoint | None]]:
+    """What can be read, each kind at the best version that the server has; None where it has none."""
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     known = True
     try:
