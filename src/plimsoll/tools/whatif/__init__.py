@@ -4,6 +4,7 @@ START HERE: `whatif.py`. `run.py` answers a whole question (`Plan`) with a repor
 whether any placement exists; `stock.py` knows what the stock scheduler does otherwise.
 """
 
+from plimsoll.tools.whatif.answer import Prediction
 from plimsoll.tools.whatif.outcome import (
     Because,
     Difference,
@@ -16,7 +17,7 @@ from plimsoll.tools.whatif.outcome import (
     compare,
 )
 from plimsoll.tools.whatif.plan import Plan
-from plimsoll.tools.whatif.report import Prediction, WhatifReport
+from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.run import run_whatif
 from plimsoll.tools.whatif.stock import STOCK
 from plimsoll.tools.whatif.whatif import Branch, Whatif

@@ -14,17 +14,17 @@ from plimsoll.tools.columns import lay_out
 from plimsoll.tools.paint import Paint
 from plimsoll.tools.top.books import order_of
 from plimsoll.tools.top.table import short_of
+from plimsoll.tools.whatif.answer import ABSENT, Answer, Prediction
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
 from plimsoll.tools.whatif.fragments import Fragmentation
 from plimsoll.tools.whatif.outcome import Evicted, Name, Standing, full_name, stem_of
-from plimsoll.tools.whatif.report import ABSENT, Prediction, WhatifReport
 
 #: So many pods are named one by one, and so many nodes.
 FEW = 12
 NODES = 3
 
 
-def tell(report: WhatifReport, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+def tell(report: Answer, paint: Paint, *, wide: bool = False) -> Iterator[str]:
     """All lines."""
     yield _headline(report, paint)
     words = list(report.plan.words())
@@ -47,7 +47,7 @@ def tell(report: WhatifReport, paint: Paint, *, wide: bool = False) -> Iterator[
             yield from lines
 
 
-def _headline(report: WhatifReport, paint: Paint) -> str:
+def _headline(report: Answer, paint: Paint) -> str:
     tried = len(report.outcome.placed) + len(report.outcome.pending)
     waiting = len(report.outcome.pending)
     if not tried:
@@ -82,7 +82,7 @@ def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
     ]
 
 
-def _pending(report: WhatifReport, paint: Paint) -> Iterator[str]:
+def _pending(report: Answer, paint: Paint) -> Iterator[str]:
     by_reason: dict[str, list[Name]] = {}
     for pending in report.outcome.pending:
         by_reason.setdefault(pending.why, []).append(pending.pod)
@@ -97,7 +97,7 @@ def _pending(report: WhatifReport, paint: Paint) -> Iterator[str]:
         yield from _wrapped("    ", why, paint, "    ")
 
 
-def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _pods(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.states
     names = report.concerned()
     if not names:
@@ -167,7 +167,7 @@ def _table(
         yield indent + (paint.bold(line) if number == 0 else line)
 
 
-def _evicted(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _evicted(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
     if not report.evicted:
         return
     after = report.states[1]
@@ -199,7 +199,7 @@ def _fate(each: Evicted, then: Standing) -> str:
 # -- other schedulers
 
 
-def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
+def _prediction(report: Answer, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
     yield paint.bold(f"AS {prediction.name.upper()}") + f"  {prediction.about}"
     differing = report.differing(prediction)
     if differing:
@@ -216,7 +216,7 @@ def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide
 
 
 def _differing(
-    report: WhatifReport, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
+    report: Answer, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
 ) -> Iterator[str]:
     ours, theirs = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod fares' if len(differing) == 1 else 'pods fare'} otherwise:"
@@ -272,7 +272,7 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
 # -- what is left
 
 
-def _room(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _room(report: Answer, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.before, report.after
     old, new = report.fragments
     pieces = {piece.resource: piece for piece in new.pieces}
@@ -293,7 +293,7 @@ def _room(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
     yield from _remarks(report, new, paint)
 
 
-def _remarks(report: WhatifReport, new: Fragmentation, paint: Paint) -> Iterator[str]:
+def _remarks(report: Answer, new: Fragmentation, paint: Paint) -> Iterator[str]:
     for each in report.more:
         least = "at least " if each.least else ""
         yield from _wrapped("", f"room for {least}{each.count} more like {full_name(each.pod)}", paint)
@@ -321,7 +321,7 @@ def _nodes_text(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _nodes(report: WhatifReport, paint: Paint) -> Iterator[str]:
+def _nodes(report: Answer, paint: Paint) -> Iterator[str]:
     """The nodes whose books changed."""
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:

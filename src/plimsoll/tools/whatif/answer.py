@@ -1,0 +1,192 @@
+"""What a what-if has to say, for people and for programs.
+
+Owns `Answer`. What matters comes first: whether all have a place, who waits and why; then who went
+where, who had to go, what a stock scheduler would do, what is left. Pods alike are told about together, so
+that a thousand of them fit one screen (`texts.py` has the words).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.tools.top.books import text_of
+from plimsoll.tools.whatif.exhaustive import Proof
+from plimsoll.tools.whatif.fragments import Fragmentation
+from plimsoll.tools.whatif.outcome import (
+    Difference,
+    Evicted,
+    Name,
+    Outcome,
+    Standing,
+    State,
+    by_number,
+    full_name,
+)
+from plimsoll.tools.whatif.plan import Plan
+from plimsoll.tools.whatif.totals import NodeChange, Totals
+
+ABSENT = Standing(gone=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A node past its line."""
+
+    node: str
+    resource: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a stock scheduler would have made of it."""
+
+    name: str
+    about: str
+    state: State
+    past: tuple[Over, ...] = ()  #: the nodes that would be past their line, by our books
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """How many more pods like one that was added would fit; `least` if there may be more than that."""
+
+    pod: Name
+    count: int
+    least: bool = False
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """Before, after, and what differs."""
+
+    plan: Plan
+    origin: str
+    before: Totals
+    after: Totals
+    now: Mapping[Name, str]  #: pod -> its node in the picture, "" if it has none
+    states: tuple[State, State]
+    difference: Difference
+    outcome: Outcome
+    fragments: tuple[Fragmentation, Fragmentation]
+    evicted: tuple[Evicted, ...] = ()
+    nodes: tuple[NodeChange, ...] = ()
+    passed_by: tuple[str, ...] = ()
+    more: tuple[More, ...] = ()
+    proof: Proof | None = None
+    predictions: list[Prediction] = field(default_factory=list)
+
+    @property
+    def all_placed(self) -> bool:
+        return not self.after.pending
+
+    def concerned(self) -> list[Name]:
+        """The pods to tell about: those that differ, those that wait, those that were placed just now."""
+        names = {move.pod for move in self.difference.moves}
+        names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
+        names |= {each.pod for each in self.evicted}
+        return sorted(names, key=by_number)
+
+    def as_json(self) -> dict[str, Any]:
+        before, after = self.states
+        devices = {each.pod: each.devices for each in self.outcome.placed}
+        charges = {each.pod: each.charges for each in self.outcome.placed}
+        return {
+            "allPlaced": self.all_placed,
+            "changes": list(self.plan.words()),
+            "before": self.before.as_json(),
+            "after": self.after.as_json(),
+            "pods": [
+                {
+                    "pod": full_name(name),
+                    "now": self.now.get(name) or None,
+                    "before": _standing(before.get(name)),
+                    "after": {
+                        **_standing(after.get(name)),
+                        "charges": {res: text_of(res, n) for res, n in charges.get(name, {}).items()},
+                        "devices": list(devices.get(name, ())),
+                    },
+                }
+                for name in self.concerned()
+            ],
+            "evicted": [_evicted(each) for each in self.evicted],
+            "nodes": [each.as_json() for each in self.nodes],
+            "fragmentation": {
+                "before": self.fragments[0].as_json(),
+                "after": self.fragments[1].as_json(),
+            },
+            "more": [
+                {"like": full_name(each.pod), "fit": each.count, "orMore": each.least} for each in self.more
+            ],
+            "exhaustive": None if self.proof is None else _proof(self.proof),
+            "as": {each.name: self._prediction(each) for each in self.predictions},
+            "passedBy": list(self.passed_by),
+        }
+
+    def _prediction(self, prediction: Prediction) -> dict[str, Any]:
+        state, ours = prediction.state, self.states[1]
+        names = sorted({*self.concerned(), *self.differing(prediction)}, key=by_number)
+        return {
+            "about": prediction.about,
+            "placed": sum(1 for standing in state.values() if standing.node),
+            "pending": sum(1 for standing in state.values() if not standing.node),
+            "pastTheLine": [
+                {"node": over.node, "resource": over.resource, "by": text_of(over.resource, over.units)}
+                for over in prediction.past
+            ],
+            "differs": [full_name(name) for name in self.differing(prediction)],
+            "pods": [
+                {
+                    "pod": full_name(name),
+                    **_standing(state.get(name)),
+                    "ours": ours.get(name, ABSENT).node or None,
+                }
+                for name in names
+            ],
+        }
+
+    def differing(self, prediction: Prediction) -> list[Name]:
+        """The pods that have a node by one scheduler and none by the other."""
+        ours = self.states[1]
+        found = [
+            name
+            for name in {*ours, *prediction.state}
+            if bool(ours.get(name, ABSENT).node) != bool(prediction.state.get(name, ABSENT).node)
+        ]
+        return sorted(found, key=by_number)
+
+
+def _standing(standing: Standing | None) -> dict[str, Any]:
+    if standing is None or standing.gone:
+        return {"exists": False, "node": None, "why": ""}
+    return {"exists": True, "node": standing.node or None, "why": standing.why}
+
+
+def _evicted(each: Evicted) -> dict[str, Any]:
+    return {
+        "pod": full_name(each.pod),
+        "node": each.node,
+        "because": each.because.value,
+        "by": each.by,
+        "comesBack": each.comes_back,
+        "hasController": not each.bare,
+        "afterSeconds": each.after,
+    }
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    return {
+        "verdict": proof.verdict.value,
+        "pods": proof.pods,
+        "scheduler": proof.greedy,
+        "most": proof.most,
+        "settled": proof.settled,
+        "steps": proof.steps,
+        "why": proof.why,
+        "placement": [
+            {"pod": full_name(name), "node": found.node, "devices": list(found.devices)}
+            for name, found in sorted(proof.placement.items())
+        ],
+    }
