@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import Form, Where, cluster_options, write_report
+from plimsoll.cli.options import Form, Output, Where, cluster_options, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, Severity
@@ -27,7 +27,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "sarif", "junit"]),
+    type=Output("sarif", "junit"),
     default="table",
     show_default=True,
     help="How the answer is written.",

@@ -7,27 +7,18 @@ Owns its arguments. What it needs is imported when it runs, so that the other co
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
-from plimsoll.cli.options import write_lines
-from plimsoll.cluster.dump import read_objects
+from plimsoll.cli.options import Form, Where, cluster_options, output_options, write_report
 
 
 @click.command(name="cgroups")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Pods, and maybe a Node: YAML or JSON file or folder; - is standard input. Repeatable.",
-)
+@click.option("--node", default="", metavar="NAME", help="Only its pods. Needed where there are several.")
 @click.option(
     "--form",
+    "rules",
     type=click.Choice(["1.36", "1.37"]),
     default="1.37",
     show_default=True,
@@ -38,28 +29,35 @@ from plimsoll.cluster.dump import read_objects
     "--memory", default="", metavar="AMOUNT", help="Of the machine. [default: the Node's, else ours]"
 )
 @click.option("--memory-qos", is_flag=True, help="Protect and throttle memory (the gate MemoryQoS).")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@cluster_options
+@output_options
 def show_cgroups(
-    files: tuple[str, ...], form: str, cgroup_version: str, memory: str, memory_qos: bool, output: str
+    node: str, rules: str, cgroup_version: str, memory: str, memory_qos: bool, where: Where, form: Form
 ) -> None:
     """Show QoS classes, the tree of cgroups with its values, and OOM scores.
 
-    Claims count as pods carry them, in their status or in the annotation that takes its place.
+    Claims count as pods carry them, in their status or in the annotation that takes its place. With -n only
+    pods of that namespace are shown; the values above them count all.
 
     \b
+    plimsoll cgroups --node worker-1
     plimsoll cgroups -f pods.yaml --memory 16Gi
     kubectl get pods -o yaml --field-selector spec.nodeName=worker-1 | plimsoll cgroups -f -
     """
     from plimsoll.run.node.plan import PlanSettings, show_plan
 
     settings = PlanSettings(
-        form=form, version=1 if cgroup_version == "1" else 2, memory=memory, memory_qos=memory_qos
+        form=rules,
+        version=1 if cgroup_version == "1" else 2,
+        memory=memory,
+        memory_qos=memory_qos,
+        node=node,
+        namespace=where.namespace,
     )
-    planned = show_plan(read_objects(files), settings)
-    if output == "json":
-        click.echo(json.dumps(planned.as_json(), indent=2))
-    elif not planned.pods:
-        click.echo("there are no pods: give some with -f", err=True)
-    else:
-        write_lines(planned.lines())
+    chosen = {"nodes": f"metadata.name={node}", "pods": f"spec.nodeName={node}"} if node else {}
+    planned = show_plan(where.objects("nodes", "pods", needed=("pods",), fields=chosen), settings)
+    write_report(planned, form)
+    if not planned.pods:
+        hint = ": give some with -f" if where.files else f" in {where.source().origin}"
+        click.echo(f"there are no pods{hint}", err=True)
     sys.exit(0 if planned.pods else 1)

@@ -1,89 +1,85 @@
-"""`plimsoll check|select|allocate|convert`: work on files alone.
+"""`plimsoll check|select|allocate|convert`: questions about single objects, of files or of a cluster.
 
-Owns their arguments. What they need is imported when they run.
+Owns their arguments, and which kinds each reads of a cluster. What they need is imported when they run.
 """
 
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 
 import click
 
-from plimsoll.api.forms.internal import Form
-from plimsoll.cli.options import write_lines
+from plimsoll.api.forms.internal import Form as WireForm
+from plimsoll.cli.options import Form, Where, cluster_options, output_options, write_report
 
-FILES = click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="YAML or JSON file or folder; - is standard input. May be given several times.",
-)
 GATES = click.option(
     "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
-)
-OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 
 
 @click.command(name="check")
-@FILES
+@click.argument("kinds", nargs=-1, metavar="[KIND]...")
 @GATES
-@OUTPUT
-def run_check(files: tuple[str, ...], gates: str, output: str) -> None:
+@cluster_options
+@output_options
+def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> None:
     """Check objects as the API server would on create.
+
+    KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods;
+    all of them if none is named. Of a cluster it says which objects the server has that these rules would
+    refuse. The exit code is 1 if there is one.
 
     \b
     plimsoll check -f slices/
     kubectl get resourceslices -o yaml | plimsoll check -f -
+    plimsoll check resourceslices --context prod
+    plimsoll check -n team-a --feature-gates DRAPrioritizedList=false
     """
     from plimsoll.api.gates import Gates
-    from plimsoll.cluster.dump import read_objects
     from plimsoll.tools import check
 
-    report = check.check_all(read_objects(files), datetime.now(UTC), Gates.parse(gates))
-    if output == "json":
-        click.echo(json.dumps(report.as_json(), indent=2))
-    else:
-        write_lines(report.lines())
+    switched = Gates.parse(gates)
+    wanted = check.read_kinds(kinds)
+    found = where.objects(*wanted, needed=wanted if kinds else (), narrow=True)
+    if kinds:
+        found = [each for each in found if each.kind in wanted.values()]
+    server = "" if where.files else where.source().origin
+    report = check.check_all(found, datetime.now(UTC), switched, server)
+    write_report(report, form)
     sys.exit(1 if report.refused else 0)
 
 
 @click.command(name="select")
 @click.argument("expression")
-@FILES
 @GATES
-@OUTPUT
-def run_select(expression: str, files: tuple[str, ...], gates: str, output: str) -> None:
-    """Say which devices of the given ResourceSlices a CEL selector matches.
+@cluster_options
+@output_options
+def run_select(expression: str, gates: str, where: Where, form: Form) -> None:
+    """Say which devices of ResourceSlices a CEL selector matches.
+
+    The exit code is 1 if it matches none. -o wide shows what evaluating it costs.
 
     \b
+    plimsoll select 'device.driver == "gpu.example.com"'
     plimsoll select 'device.driver == "gpu.example.com"' -f slices.yaml
     """
     from plimsoll.api.gates import Gates
-    from plimsoll.cluster.dump import read_objects
-    from plimsoll.tools import columns, select
+    from plimsoll.tools import select
 
-    answers = list(select.select_devices(expression, read_objects(files), Gates.parse(gates)))
-    if output == "json":
-        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
-    elif not answers:
-        click.echo("there are no devices: give ResourceSlices with -f", err=True)
-    else:
-        rows = [("DEVICE", "ANSWER"), *((answer.device, answer.text) for answer in answers)]
-        write_lines(columns.lay_out(rows))
-    sys.exit(0 if any(answer.matched for answer in answers) else 1)
+    switched = Gates.parse(gates)
+    select.check_expression(expression, switched)  # before a cluster is asked
+    found = where.objects("resourceslices", needed=("resourceslices",))
+    report = select.Selection(tuple(select.select_devices(expression, found, switched)))
+    write_report(report, form)
+    if not report.answers:
+        _say_empty("there are no devices", "ResourceSlices", where)
+    sys.exit(0 if report.matched else 1)
 
 
 @click.command(name="allocate")
-@FILES
 @click.option(
     "--claim", "claims", multiple=True, metavar="[NAMESPACE/]NAME", help="Only this claim; repeatable."
 )
@@ -93,9 +89,9 @@ def run_select(expression: str, files: tuple[str, ...], gates: str, output: str)
 @click.option("--steps", type=click.IntRange(min=1), default=200_000, show_default=True, help="Step budget.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this long.")
 @GATES
-@OUTPUT
+@cluster_options
+@output_options
 def run_allocate(
-    files: tuple[str, ...],
     claims: tuple[str, ...],
     nodes: tuple[str, ...],
     together: bool,
@@ -103,62 +99,86 @@ def run_allocate(
     steps: int,
     timeout: float | None,
     gates: str,
-    output: str,
+    where: Where,
+    form: Form,
 ) -> None:
     """Say which devices the pending ResourceClaims would get, or rule by rule why not.
 
+    Nothing is allocated. With -n claims of that namespace are tried, beside all that others hold. The exit
+    code is 1 if a claim gets nothing, or none is waiting.
+
     \b
+    plimsoll allocate
+    plimsoll allocate --claim team-a/gpus --node node-17
     plimsoll allocate -f cluster.yaml
     kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | plimsoll allocate -f -
     """
     from plimsoll.api.gates import Gates
-    from plimsoll.cluster.dump import read_objects
     from plimsoll.tools import allocation
 
-    answers = list(
-        allocation.ask(
-            read_objects(files),
-            allocation.Question(
-                claims,
-                nodes,
-                together,
-                allocation.preference(least_waste),
-                Gates.parse(gates),
-                allocation.limits(steps, timeout),
-            ),
-        )
+    switched = Gates.parse(gates)
+    needed = ("resourceslices", "deviceclasses", "resourceclaims")
+    found = where.objects("nodes", *needed, "devicetaintrules", needed=needed)
+    question = allocation.Question(
+        claims,
+        nodes,
+        together,
+        allocation.preference(least_waste),
+        switched,
+        allocation.limits(steps, timeout),
+        where.namespace,
     )
-    if output == "json":
-        click.echo(json.dumps([answer.as_json() for answer in answers], indent=2))
-    elif not answers:
-        click.echo("no ResourceClaim is waiting for devices: give some with -f", err=True)
-    else:
-        write_lines(line for answer in answers for line in answer.lines())
-    sys.exit(0 if answers and all(answer.served for answer in answers) else 1)
+    report = allocation.Answers(tuple(allocation.ask(found, question)))
+    write_report(report, form)
+    if not report.answers:
+        _say_empty("no ResourceClaim is waiting for devices", "some", where)
+    sys.exit(0 if report.served else 1)
 
 
 @click.command(name="convert")
-@FILES
 @click.option(
-    "--form", required=True, type=click.Choice([form.value for form in Form]), help="The form to write."
+    "--form",
+    "wire_form",
+    required=True,
+    type=click.Choice([form.value for form in WireForm]),
+    help="The form to write.",
 )
-def run_convert(files: tuple[str, ...], form: str) -> None:
+@cluster_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml"]),
+    default="json",
+    show_default=True,
+    help="A line of JSON for each object, or documents in YAML.",
+)
+def run_convert(wire_form: str, where: Where, output: str) -> None:
     """Rewrite node-allocatable fields in another wire form, as JSON lines.
 
-    What the form has no room for is said on standard error, and the exit code is then 1.
+    Of a cluster its ResourceSlices, DeviceClasses and Pods are read; nothing is written to it. What the form
+    has no room for is said on standard error, and the exit code is then 1.
 
     \b
     plimsoll convert -f slices.yaml --form 1.37
+    plimsoll convert --form 1.36 -o yaml > older.yaml
     kubectl get resourceslices,pods -A -o yaml | plimsoll convert -f - --form 1.36
     """
-    from plimsoll.cluster.dump import read_objects
     from plimsoll.tools import convert
     from plimsoll.tools.paint import printable
 
+    found = where.objects("resourceslices", "deviceclasses", "pods", narrow=True)
     lossless = True
-    for converted in list(convert.convert_all(read_objects(files), form)):  # all of them, or none
-        click.echo(converted.json())
+    for number, converted in enumerate(list(convert.convert_all(found, wire_form))):  # all of them, or none
+        if output == "json":
+            click.echo(converted.json())
+        else:
+            click.echo(("---\n" if number else "") + converted.yaml(), nl=False)
         for loss in converted.losses:
             lossless = False
             click.echo(f"lost: {printable(loss)}", err=True)
     sys.exit(0 if lossless else 1)
+
+
+def _say_empty(what: str, give: str, where: Where) -> None:
+    hint = f": give {give} with -f" if where.files else f" in {where.source().origin}"
+    click.echo(f"{what}{hint}", err=True)

@@ -23,9 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from plimsoll.cluster.dump import Found
     from plimsoll.tools.paint import Paint
-    from plimsoll.tools.picture import Picture, Source
+    from plimsoll.tools.picture import Gap, Picture, Source
     from plimsoll.tools.report import Report
+
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # which takes no type before click 8.2
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: What `plimsoll up` writes, looked for if there is no other kubeconfig.
@@ -66,15 +71,32 @@ class Where:
 
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
-        from plimsoll.tools.paint import printable
         from plimsoll.tools.picture import read_picture
-        from plimsoll.tools.picture.gaps import sum_up
 
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
-        for line in sum_up(picture.objects.gaps):
-            click.echo(f"note: {printable(line)}", err=True)
+        _tell(picture.objects.gaps)
         return picture
+
+    def objects(self, *plurals: str, **options: Any) -> list[Found]:
+        """Single objects, with every field: all of files, or those of these kinds of a cluster.
+
+        `options` are those of `Asked`: what is needed, whether -n leaves others out, field selectors.
+        """
+        from plimsoll.tools.picture.trees import Asked, read_trees
+
+        with Progress() as progress:
+            trees = read_trees(self.source(), Asked(plurals, **options), progress.tick)
+        _tell(trees.gaps)
+        return trees.found
+
+
+def _tell(gaps: Iterable[Gap]) -> None:
+    from plimsoll.tools.paint import printable
+    from plimsoll.tools.picture.gaps import sum_up
+
+    for line in sum_up(gaps):
+        click.echo(f"note: {printable(line)}", err=True)
 
 
 def _has_usual() -> bool:
@@ -144,13 +166,23 @@ def is_colourful(choice: str) -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+class Output(_Choice):
+    """A form of answers; `text` is another word for a table."""
+
+    def __init__(self, *more: str) -> None:
+        super().__init__(["table", "wide", "json", "yaml", *more])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert("table" if value == "text" else value, param, ctx)
+
+
 def output_options(command: F) -> F:
     """Gives a command `form`."""
 
     @click.option(
         "-o",
         "--output",
-        type=click.Choice(["table", "wide", "json", "yaml"]),
+        type=Output(),
         default="table",
         show_default=True,
         help="How the answer is written.",

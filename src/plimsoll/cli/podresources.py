@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plimsoll.cli.options import Output
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,7 +36,7 @@ SOCKET = click.option(
 OUTPUT = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "yaml"]),
+    type=Output(),
     default="table",
     show_default=True,
     help="wide: a row for each device.",

@@ -36,8 +36,8 @@ class Found:
 
     tree: dict[str, Any]
     source: str
-    document: int
-    line: int
+    document: int = 0  #: 0: it stands in no file
+    line: int = 0
     place: str = ""  #: which item of a list
 
     @property
@@ -50,7 +50,19 @@ class Found:
         return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
     @property
+    def namespace(self) -> str:
+        metadata = self.tree.get("metadata")
+        return str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
+
+    @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME, or the name alone of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
     def where(self) -> str:
+        if not self.document:
+            return f"{self.source} {self.full_name}"
         return f"{self.source}, document {self.document}, line {self.line}{self.place}"
 
 

@@ -42,6 +42,7 @@ from plimsoll.cluster.dump import Found
 from plimsoll.errors import InputError
 from plimsoll.tools.check import check_object
 from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.views import views_of
 
 
@@ -98,10 +99,11 @@ class Answer:
     def served(self) -> bool:
         return self.allocation is not None
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
         names = ", ".join(claim_name(claim) for claim in self.claims)
         if self.allocation is not None:
-            yield f"{names}: on node {self.node}"
+            steps = f", after {self.allocation.steps:,} steps" if wide else ""
+            yield f"{paint.green(f'{names}: on node {self.node}')}{steps}"
             rows = [("REQUEST", "DEVICE", "CONSUMES")]
             for claim, result in zip(self.claims, self.allocation.results, strict=True):
                 prefix = f"{claim.metadata.name}: " if len(self.claims) > 1 else ""
@@ -112,10 +114,12 @@ class Answer:
             yield from (f"  {line}" for line in lay_out(rows))
             return
         if self.problems:
-            yield f"{names}: not a claim that the API server would take"
+            yield paint.red(f"{names}: not a claim that the API server would take")
             yield from (f"  {problem}" for problem in self.problems)
             return
-        yield f"{names}: on none of {len(self.refusals)} nodes" if self.refusals else f"{names}: no node"
+        yield paint.red(
+            f"{names}: on none of {len(self.refusals)} nodes" if self.refusals else f"{names}: no node"
+        )
         for node, outcome in self.refusals:
             yield f"  {node}:"
             yield from (f"    {line}" for line in _reasons(outcome))
@@ -132,8 +136,30 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Answers:
+    """What became of all claims that were tried."""
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def served(self) -> bool:
+        """Whether there were some, and all got what they want."""
+        return bool(self.answers) and all(answer.served for answer in self.answers)
+
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
+        for answer in self.answers:
+            yield from answer.lines(paint, wide=wide)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [answer.as_json() for answer in self.answers]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """How to try: which claims and nodes (all, if none are named), together or in turn."""
+    """How to try: which claims and nodes (all, if none are named), together or in turn.
+
+    With a namespace only claims of that one are tried; those of others hold what they hold all the same.
+    """
 
     claims: Sequence[str] = ()
     nodes: Sequence[str] = ()
@@ -141,6 +167,7 @@ class Question:
     preference: Preference = Preference.FIRST
     gates: Gates = field(default_factory=Gates.all_on)
     limits: Limits = field(default_factory=Limits)
+    namespace: str = ""
 
 
 def ask(objects: Iterable[Found], question: Question) -> Iterator[Answer]:
@@ -170,7 +197,7 @@ def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) 
         devices.taint_rules if question.gates.enabled("DRADeviceTaintRules") else (),
     )
     state = AllocationState.of(devices.claims, features.consumable_capacity)
-    wanted = _pick_claims(devices, question.claims)
+    wanted = _pick_claims(devices, question.claims, question.namespace)
     nodes = _pick_nodes(devices, question.nodes)
     groups = [tuple(wanted)] if question.together and wanted else [(claim,) for claim in wanted]
     for group in groups:
@@ -201,18 +228,28 @@ def try_claims(devices: Devices, question: Question, new_id: Callable[[], str]) 
             yield Answer(group, refusals=tuple(refusals))
 
 
-def _pick_claims(devices: Devices, names: Sequence[str]) -> list[ResourceClaim]:
+def _pick_claims(devices: Devices, names: Sequence[str], namespace: str) -> list[ResourceClaim]:
+    within = [
+        claim for claim in devices.claims if not namespace or claim.metadata.namespace in ("", namespace)
+    ]
     if not names:
-        return [claim for claim in devices.claims if claim.status.allocation is None]
-    by_name: dict[str, ResourceClaim] = {}
-    for claim in devices.claims:
-        by_name[claim_name(claim)] = claim
+        return [claim for claim in within if claim.status.allocation is None]
+    by_name = {claim_name(claim): claim for claim in devices.claims}
+    for claim in within:
         by_name.setdefault(claim.metadata.name, claim)
     missing = [name for name in names if name not in by_name]
     if missing:
-        known = ", ".join(sorted(claim_name(claim) for claim in devices.claims)) or "none"
-        raise InputError(f"there is no ResourceClaim {missing[0]!r}; there are: {known}")
+        known = _some(sorted(map(claim_name, within)))
+        of = f" in namespace {namespace}" if namespace else ""
+        raise InputError(f"there is no ResourceClaim {missing[0]!r}{of}; there are: {known}")
     return [by_name[name] for name in names]
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    """Names for people; of many the first."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return ", ".join(names) or "none"
 
 
 def _pick_nodes(devices: Devices, names: Sequence[str]) -> list[Node]:
@@ -221,7 +258,7 @@ def _pick_nodes(devices: Devices, names: Sequence[str]) -> list[Node]:
     by_name = {node.metadata.name: node for node in devices.nodes}
     missing = [name for name in names if name not in by_name]
     if missing:
-        known = ", ".join(sorted(by_name)) or "none"
+        known = _some(sorted(by_name))
         raise InputError(f"there is no Node {missing[0]!r}; there are: {known}")
     return [by_name[name] for name in names]
 

@@ -12,10 +12,24 @@ from typing import Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.dump import Found
-from plimsoll.errors import DecodeError
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.validate import Prepared, Write, prepare
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+#: What people write -> the plural and the kind that are meant, in the order in which they are read.
+_NAMES: dict[str, tuple[str, str]] = {
+    name: (plural, kind)
+    for plural, kind, short in (
+        ("resourceslices", "ResourceSlice", "slices"),
+        ("deviceclasses", "DeviceClass", "classes"),
+        ("devicetaintrules", "DeviceTaintRule", "rules"),
+        ("resourceclaimtemplates", "ResourceClaimTemplate", "templates"),
+        ("resourceclaims", "ResourceClaim", "claims"),
+        ("pods", "Pod", "po"),
+    )
+    for name in (plural, kind.lower(), short)
+}
 _NAMESPACED = ("Pod", "ResourceClaim", "ResourceClaimTemplate")
 _ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 
@@ -55,29 +69,39 @@ class Report:
     """The objects that were looked at, each with what was found."""
 
     results: tuple[tuple[Found, Checked], ...]
+    server: str = ""  #: the cluster that has them; "": they come from files
 
     @property
     def refused(self) -> int:
         return sum(1 for _, checked in self.results if checked.problems)
 
-    def lines(self) -> Iterator[str]:
-        """What is wrong, object by object, and a closing line that counts."""
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
+        """What is wrong, object by object, and a closing line that counts; `wide` names what is fine, too."""
         for found, checked in self.results:
+            title = f"{found.kind} {found.full_name if self.server else found.name}"
+            place = "" if self.server else f" ({found.where})"
             if checked.problems:
-                yield f"{found.kind} {found.name} ({found.where}):"
+                yield f"{paint.red(title)}{place}:"
                 yield from (f"  {problem}" for problem in checked.problems)
+            elif wide:
+                yield f"{title}{place}: {'fine' if checked.known else 'there are no rules for it here'}"
             for warning in checked.warnings:
-                yield f"{found.kind} {found.name}: warning: {warning}"
+                yield f"{title}: {paint.yellow('warning')}: {warning}"
         known = sum(1 for _, checked in self.results if checked.known)
         others = len(self.results) - known
         passed_by = f"; {others} of kinds without rules here" if others else ""
-        yield f"{known} checked, {known - self.refused} fine, {self.refused} refused{passed_by}"
+        refused = f"{self.refused} refused"
+        if self.server:
+            refused = f"{self.refused} that these rules would refuse, and {self.server} has"
+        refused = paint.red(refused) if self.refused else refused
+        yield f"{known} checked, {known - self.refused} fine, {refused}{passed_by}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
             {
                 "kind": found.kind,
                 "name": found.name,
+                **({"namespace": found.namespace} if found.namespace else {}),
                 "where": found.where,
                 "checked": checked.known,
                 "problems": list(checked.problems),
@@ -87,6 +111,18 @@ class Report:
         ]
 
 
-def check_all(objects: Iterable[Found], now: datetime, gates: Gates) -> Report:
-    """Check many objects."""
-    return Report(tuple((found, check_object(found.tree, now, gates)) for found in objects))
+def read_kinds(names: Iterable[str]) -> dict[str, str]:
+    """Plurals and their kinds, by the names that people use, as `slices,pods`; all if none is named."""
+    asked = [name for text in names for name in text.split(",") if name]
+    for name in asked:
+        if name.lower() not in _NAMES:
+            known = ", ".join(dict(_NAMES.values()))
+            fix = "; files go behind -f" if "." in name or "/" in name else ""
+            raise InputError(f"{name}: there are no rules for such a kind; there are for {known}{fix}")
+    wanted = {_NAMES[name.lower()][0] for name in asked}
+    return {plural: kind for plural, kind in _NAMES.values() if plural in wanted or not asked}
+
+
+def check_all(objects: Iterable[Found], now: datetime, gates: Gates, server: str = "") -> Report:
+    """Check many objects; `server` is the cluster that has them, if one has."""
+    return Report(tuple((found, check_object(found.tree, now, gates)) for found in objects), server)

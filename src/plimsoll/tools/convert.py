@@ -30,6 +30,7 @@ from plimsoll.api.meta import Wire
 from plimsoll.api.record import carry
 from plimsoll.api.resource import DeviceClass, ResourceSlice
 from plimsoll.cluster.dump import Found
+from plimsoll.cluster.yaml import dump_document
 from plimsoll.errors import InputError
 from plimsoll.validate.node_allocatable import check_device_forms
 from plimsoll.validate.problems import Path
@@ -48,6 +49,10 @@ class Converted:
         """One line of JSON, in which nothing but JSON's own escapes stands for what cannot be seen."""
         text = codec.encode(self.tree).decode()
         return text if text.isprintable() else "".join(map(_visible, text))
+
+    def yaml(self) -> str:
+        """A document of YAML, without the line that parts it from others."""
+        return dump_document(self.tree).decode()
 
 
 def _visible(letter: str) -> str:

@@ -13,6 +13,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cel import Environment, compile_selector, flatten
 from plimsoll.cluster.dump import Found
+from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.views import views_of
 
 
@@ -40,13 +42,34 @@ class Answer:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a selector says of all devices."""
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def matched(self) -> bool:
+        return any(answer.matched for answer in self.answers)
+
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
+        """A row a device; `wide` with what asking cost."""
+        if not self.answers:
+            return
+        rows = [("DEVICE", "ANSWER", "COST")]
+        rows += [(answer.device, answer.text, f"{answer.cost:,}") for answer in self.answers]
+        lines = lay_out(rows if wide else [row[:2] for row in rows])
+        yield next(lines)
+        for line, answer in zip(lines, self.answers, strict=True):
+            yield (paint.red if answer.error else paint.green if answer.matched else str)(line)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [answer.as_json() for answer in self.answers]
+
+
 def select_devices(expression: str, objects: Iterable[Found], gates: Gates | None = None) -> Iterator[Answer]:
     """Ask a selector about the devices of all slices among the objects; CelCompileError if it is bad."""
-    gates = gates or Gates.all_on()
-    environment = Environment(
-        "stored", gates.enabled("DRAConsumableCapacity"), gates.enabled("DRAListTypeAttributes")
-    )
-    selector = compile_selector(expression, environment)
+    selector = compile_selector(expression, _environment(gates))
     for spec in (piece.spec for piece in views_of(objects, ResourceSlice)):
         for device in spec.devices or ():
             outcome = selector.evaluate_exact(flatten(device, spec.driver))
@@ -56,3 +79,15 @@ def select_devices(expression: str, objects: Iterable[Found], gates: Gates | Non
                 "" if outcome.error is None else str(outcome.error),
                 outcome.cost,
             )
+
+
+def check_expression(expression: str, gates: Gates | None = None) -> None:
+    """CelCompileError if an expression is no selector."""
+    compile_selector(expression, _environment(gates))
+
+
+def _environment(gates: Gates | None) -> Environment:
+    gates = gates or Gates.all_on()
+    return Environment(
+        "stored", gates.enabled("DRAConsumableCapacity"), gates.enabled("DRAListTypeAttributes")
+    )

@@ -64,7 +64,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["tpo"], "plimsoll: there is no command 'tpo'; did you mean top?"),
         (["qqqqqq"], "plimsoll: there is no command 'qqqqqq'; see plimsoll --help"),
         (["check", "--wrong"], "plimsoll check: no such option"),
-        (["check"], "plimsoll check: missing option '-f' / '--filename'; see plimsoll check --help"),
+        (["convert"], "plimsoll convert: missing option '--form'. Choose from: 1.36"),
         (["top", "-A", "-n", "x"], "plimsoll top: -A and -n: give one of them; see plimsoll top --help"),
         (["gates", "--feature-gates", "Wrong=true"], "plimsoll: unknown feature gate 'Wrong'"),
     ],

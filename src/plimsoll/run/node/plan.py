@@ -23,6 +23,7 @@ from plimsoll.node.enforcement import Enforced, Enforcement
 from plimsoll.node.machine.machine import read_machine
 from plimsoll.node.resources import resources_of
 from plimsoll.tools.columns import lay_out
+from plimsoll.tools.paint import PLAIN, Paint
 
 FORMS = (Form.V1_36.value, Form.V1_37.value)
 ROOT = "plimsoll"
@@ -37,6 +38,8 @@ class PlanSettings:
     version: Literal[1, 2] = 2
     memory: str = ""  #: what the machine has; "": see above
     memory_qos: bool = False
+    node: str = ""  #: only the pods of this node; "": all there are, on the one node there is
+    namespace: str = ""  #: only these are shown; what stands above the pods counts all
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ class PlannedPod:
     def title(self) -> str:
         return f"{self.pod.metadata.namespace or 'default'}/{self.pod.metadata.name}"
 
-    def lines(self) -> Iterator[str]:
-        yield f"{self.title}: {self.enforced.qos}"
+    def lines(self, paint: Paint = PLAIN) -> Iterator[str]:
+        yield f"{paint.bold(self.title)}: {self.enforced.qos}"
         if self.problem:
-            yield f"  its claims charge nothing: {self.problem}"
+            yield paint.yellow(f"  its claims charge nothing: {self.problem}")
         rows = [("CONTAINER", "ROLE", "OOM_SCORE_ADJ")]
         for plan in self.enforced.containers.values():
             rows.append((plan.name, plan.role.name.lower(), str(plan.oom_score_adj)))
@@ -79,12 +82,14 @@ class Planned:
     tiers: dict[str, str]
     pods: tuple[PlannedPod, ...]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
+        if not self.pods:
+            return
         yield f"by the rules of {self.form}"
         yield from lay_out([("FILE", "VALUE"), *self.tiers.items()])
         for pod in self.pods:
             yield ""
-            yield from pod.lines()
+            yield from pod.lines(paint)
 
     def as_json(self) -> dict[str, Any]:
         return {"form": self.form, "tiers": self.tiers, "pods": [pod.as_json() for pod in self.pods]}
@@ -93,18 +98,41 @@ class Planned:
 def show_plan(objects: Iterable[Found], settings: PlanSettings) -> Planned:
     """What a node would set for the pods among these objects; pods that have ended are left out."""
     pods: list[Pod] = []
-    node: Node | None = None
+    nodes: list[Node] = []
     for found in objects:
         kind = found.tree.get("kind")
         try:
             if kind == "Pod":
                 pods.append(codec.convert(found.tree, Pod))
-            elif kind == "Node" and node is None:
-                node = codec.convert(found.tree, Node)
+            elif kind == "Node":
+                nodes.append(codec.convert(found.tree, Node))
         except InputError as error:
             raise InputError(f"{found.where}: {error}") from None
+    node = _pick(nodes, pods, settings.node)
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    if settings.node:
+        alive = [pod for pod in alive if pod.spec.node_name == settings.node]
     return _plan(alive, Enforcement(_settings(node, settings)), settings)
+
+
+def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
+    """The node that pods run on: the one that is named, or the only one."""
+    if name:
+        known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
+        if name not in known:
+            raise InputError(f"there is no node {name!r}; {_known(known)}")
+        return next((node for node in nodes if node.metadata.name == name), None)
+    if len(nodes) > 1:
+        told = _known({node.metadata.name for node in nodes})
+        raise InputError(f"cgroups are those of one node: name it with --node; {told}")
+    return nodes[0] if nodes else None
+
+
+def _known(names: set[str]) -> str:
+    if not names:
+        return "there is none"
+    first = sorted(names)[:12]
+    return f"there are {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> Planned:
@@ -124,6 +152,8 @@ def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> 
         files = {file: value for file, value in everything.items() if file not in known}
         known = everything
         problem = pod_problem(pod)
+        if settings.namespace and (pod.metadata.namespace or settings.namespace) != settings.namespace:
+            continue
         planned.append(PlannedPod(pod, enforced, files, "" if problem is None else str(problem)))
     return Planned(settings.form, tiers, tuple(planned))
 
