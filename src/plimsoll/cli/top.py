@@ -142,7 +142,7 @@ async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) ->
         writer.write(top(picture, what, where.namespace, **asked))
 
     def trouble(why: str) -> None:
-        click.echo(f"note: {printable(why) or 'the cluster answers again'}", err=True)
+        writer.tell_trouble(printable(why))
 
     async with Client.connect(source.config) as client:
         await follow(client, picture, show, namespace=source.namespace, trouble=trouble)
@@ -156,8 +156,19 @@ class _Writer:
         self._title = title
         self._over = sys.stdout.isatty() and form.output in ("table", "wide")
         self._begun = False
+        self._last: Report | None = None
+        self._trouble = ""
+
+    def tell_trouble(self, why: str) -> None:
+        """What keeps the answer from being up to date; "" when nothing does any more."""
+        self._trouble = why
+        if self._over and self._last is not None:
+            self.write(self._last)
+        else:
+            click.echo(f"note: connection lost: {why}" if why else "note: connected again", err=True)
 
     def write(self, report: Report) -> None:
+        self._last = report
         form = self._form
         moment = datetime.now().strftime("%H:%M:%S")
         if form.output == "json":
@@ -165,7 +176,7 @@ class _Writer:
         elif self._over:
             paint = form.paint
             told = map(paint.tame, report.lines(paint, wide=form.output == "wide"))
-            lines = [f"{moment}  {self._title}", "", *told]
+            lines = [f"{moment}  {self._title}", self._warning(), *told]
             height = shutil.get_terminal_size((100, 40)).lines
             cut = lines[: height - 1]
             clear = "\x1b[H" if self._begun else "\x1b[2J\x1b[H"
@@ -178,3 +189,10 @@ class _Writer:
             write_report(report, form)
         self._begun = True
         sys.stdout.flush()
+
+    def _warning(self) -> str:
+        if not self._trouble:
+            return ""
+        told = f"connection lost, what follows is old: {self._trouble}"
+        width = shutil.get_terminal_size((100, 40)).columns
+        return self._form.paint.red(told[: width - 1])

@@ -220,7 +220,6 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         async with aclosing(self._events(self.revision)) as events:
             async for event in events:
-                self.error = None
                 await self._tell(self._cache.apply(event))
 
     async def _start_streamed(self) -> None:
@@ -256,6 +255,7 @@ class Informer(Generic[T]):
             # Each a different time, so that watches begun together do not all end together.
             seconds=self._dice.randint(300, 600),
             idle=self._idle,
+            opened=self._recover,
         )
 
     async def _tell(self, changes: Iterable[Change]) -> None:
@@ -269,6 +269,11 @@ class Informer(Generic[T]):
                     await told.room()
             if not count % _BATCH:
                 await asyncio.sleep(0)
+
+    def _recover(self) -> None:
+        """The server tells again, even if it has nothing to say: what is known is up to date."""
+        if not self._stale:
+            self.error = None
 
     def _note(self, error: InputError) -> None:
         self.error = error

@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from plimsoll.cli.main import main
+from plimsoll.cli.options import Form
+from plimsoll.cli.top import _Writer
 from plimsoll.run.local import LocalCluster
+from plimsoll.tools.paint import Paint
 from tests.outputs import FOLDER
 
 DUMP = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
@@ -77,6 +80,43 @@ def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # -- following
+
+
+class Table:
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield "node-a  free 8"
+
+    def as_json(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_lost_connection_stands_above_the_last_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    writer = _Writer(Form(output="table"), "plimsoll top nodes")
+    writer.write(Table())
+    assert "lost" not in capsys.readouterr().out
+    writer.tell_trouble("nodes: connection refused " + "x" * 100)
+    told = capsys.readouterr().out.splitlines()
+    assert "connection lost, what follows is old: nodes: connec" in told[1]
+    assert "node-a  free 8" in told[2]
+    assert all(len(line) < 80 for line in told)
+    writer.tell_trouble("")
+    assert "lost" not in capsys.readouterr().out
+
+
+def test_in_a_pipe_a_lost_connection_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = _Writer(Form(output="json"), "plimsoll top nodes")
+    writer.tell_trouble("nodes: connection refused")
+    writer.tell_trouble("")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "note: connection lost: nodes: connection refused",
+        "note: connected again",
+    ]
 
 
 class Follower:

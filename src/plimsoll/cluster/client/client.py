@@ -184,10 +184,12 @@ class Client:
         initial: bool = False,
         seconds: int = 0,
         idle: float = IDLE_SECONDS,
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Events after `since`, until the server ends the watch; an ERROR event is raised as ApiError.
 
         `initial` asks for what there is now as ADDED events, closed by a bookmark (sendInitialEvents).
+        `opened` is called as soon as the server has agreed to tell, which may be long before it does.
         """
         query = _query(
             watch="true",
@@ -213,6 +215,7 @@ class Client:
 
             # Whoever follows a watch has to deal with its failures anyway; only what is cheap is tried again.
             stream = await self._patiently(open_stream, False)
+            opened()
             async for line in answers.split_lines(stream.chunks):
                 yield answers.read_frame(line)
 

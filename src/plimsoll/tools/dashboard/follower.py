@@ -8,7 +8,6 @@ read at the moment is told (`troubles`); nothing is ever written.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,27 +17,17 @@ from plimsoll.cluster.informer import Informer
 from plimsoll.errors import InputError
 from plimsoll.tools.dashboard.changes import Change
 from plimsoll.tools.picture import Gap, Objects, Picture
+from plimsoll.tools.picture.gaps import sum_up
 from plimsoll.tools.picture.live import live_informers
-
-#: A kind that cannot be read is tried again within this time.
-AGAIN_SECONDS = 45.0
 
 
 class Follower:
     """Hears of a cluster and tells `hear` of each change."""
 
-    def __init__(
-        self,
-        client: Client,
-        hear: Callable[[Change], None],
-        namespace: str = "",
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: Client, hear: Callable[[Change], None], namespace: str = "") -> None:
         """If what is in all namespaces may not be seen, what is in `namespace` is followed."""
         self._client = client
         self._namespace = namespace
-        self._clock = clock
-        self._seen: dict[str, tuple[InputError, float]] = {}
         self._ear = _Ear(hear)
         self._informers: list[Informer[Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -51,21 +40,8 @@ class Follower:
     @property
     def troubles(self) -> list[str]:
         """What cannot be read at the moment: what is shown of it is old."""
-        now = self._clock()
-        found = []
-        for informer in self._informers:
-            kind, error = informer.endpoint.plural, informer.error
-            if error is None:
-                self._seen.pop(kind, None)
-                continue
-            known, since = self._seen.get(kind, (None, now))
-            if known is not error:
-                since = now
-            self._seen[kind] = (error, since)
-            # A quiet kind says nothing when it can be read again; but it would have failed again by now.
-            if now - since < AGAIN_SECONDS:
-                found.append(f"{kind}: {error}")
-        return sorted(found)
+        wrong = [each for each in self._informers if each.error is not None]
+        return sum_up(Gap(each.endpoint.plural, str(each.error)) for each in wrong)
 
     async def start(self) -> None:
         """Follow, and return when everything has been heard of once; InputError if it cannot be."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +17,6 @@ from plimsoll.errors import InputError, UnreachableError
 from plimsoll.run.server import ServerSettings, start_server
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.follower import AGAIN_SECONDS
 from plimsoll.tools.dashboard.notices import MOST_NODES, Notices, change_event
 from tests.dumps import big_cluster
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
@@ -218,7 +216,7 @@ def test_events_name_nodes_or_all_of_them() -> None:
 # -- a cluster that is not well
 
 
-def test_a_cluster_that_goes_away_is_told_and_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_goes_away_is_told_and_looked_for() -> None:
     async def story() -> None:
         world = World(big_cluster(2, pending=1))
         async with visiting(world.client()) as visitor:
@@ -228,10 +226,6 @@ def test_a_cluster_that_goes_away_is_told_and_looked_for(monkeypatch: pytest.Mon
             found = await visitor.until("/api/overview", lambda tree: tree["troubles"])
             assert found["counts"]["nodes"] == 2  # what is known stays
             world.dead = False
-            later = time.monotonic() + AGAIN_SECONDS
-            follower = visitor.dashboard._follower
-            assert follower is not None
-            monkeypatch.setattr(follower, "_clock", lambda: later)
             await visitor.until("/api/overview", lambda tree: not tree["troubles"])
 
     asyncio.run(story())

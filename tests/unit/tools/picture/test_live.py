@@ -163,6 +163,29 @@ def follow(world: World, picture: Picture, story: Callable[[list[int]], Any]) ->
     asyncio.run(run())
 
 
+def test_trouble_is_told_and_so_is_its_end() -> None:
+    """Also of kinds of which nothing changes: whoever is followed again is well."""
+
+    async def run() -> None:
+        world = World(big_cluster(2, pending=1))
+        picture = Picture(await read_live(world.client()))
+        told: list[str] = []
+        following = follow_live(world.client(), picture, lambda: None, trouble=told.append)
+        task = asyncio.create_task(following)
+        await asyncio.sleep(0.1)
+        world.dead = True
+        world.cut()
+        await until(lambda: len(told) == 1)
+        assert "connection refused" in told[0]
+        world.dead = False
+        await until(lambda: told[-1] == "")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
 def test_changes_come_in_and_reconnect_by_themselves() -> None:
     trees = big_cluster(2, pending=1)
     world = World(trees)
