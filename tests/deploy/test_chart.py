@@ -256,6 +256,26 @@ def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
     run_dashboard.make_context("dashboard", page["args"][1:]).close()
 
 
+def test_the_dashboard_behind_something_else() -> None:
+    changes = {"dashboard": {"host": "books.example.com", "tokenSecret": "books"}}
+    pod = one(objects(changes, "dashboard"), "Deployment")["spec"]["template"]["spec"]
+    (page,) = pod["containers"]
+    with run_dashboard.make_context("dashboard", page["args"][1:]) as context:
+        assert context.params["names"] == ("books.example.com",)
+        assert context.params["token_file"] == Path("/etc/plimsoll/token")
+    assert pod["volumes"] == [{"name": "token", "secret": {"secretName": "books"}}]
+    assert [(each["name"], each["mountPath"]) for each in page["volumeMounts"]] == [
+        ("token", "/etc/plimsoll")
+    ]
+
+
+def test_a_large_cluster_may_be_read_for_minutes_before_the_dashboard_answers() -> None:
+    (page,) = one(objects(part="dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    start = page["startupProbe"]
+    assert start["httpGet"]["path"] == "/livez"
+    assert start["periodSeconds"] * start["failureThreshold"] >= 600
+
+
 def test_liveness_does_not_depend_on_others_but_readiness_does() -> None:
     container = daemon()["spec"]["template"]["spec"]["containers"][0]
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
