@@ -18,6 +18,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 @pytest.fixture(autouse=True)
+def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are laid out for a screen of one size, wherever the tests run."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "40")
+    for name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
 def quiet_logs() -> Iterator[None]:
     """Processes under test send their logs to a stream that is closed when the test ends."""
     yield

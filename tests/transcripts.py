@@ -15,7 +15,6 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 from plimsoll.cli.main import main
 
@@ -38,7 +37,7 @@ def steps_of(text: str) -> list[Step]:
 def check_transcripts(path: Path, folder: Path) -> int:
     """Run the steps of a file in a scratch folder and compare; how many there were."""
     text = path.read_text()
-    with contextlib.chdir(folder), mock.patch.dict(os.environ, {"COLUMNS": "100", "LINES": "40"}):
+    with contextlib.chdir(folder):
         made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2])}```", text)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.write_text(made)
