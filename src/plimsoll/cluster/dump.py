@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,17 @@ __all__ = ["SUFFIXES", "Found", "parse_objects", "read_objects", "read_sources"]
 #: Hears how many bytes of a text have been read.
 Heard = Callable[[int], None]
 
+_DRA = "resource.k8s.io/v1"
+#: Lists under the names of their kinds, as scripts collect them: {"nodes": [...], "pods": [...]}.
+SECTIONS: Mapping[str, tuple[str, str]] = {
+    "nodes": ("v1", "Node"),
+    "namespaces": ("v1", "Namespace"),
+    "pods": ("v1", "Pod"),
+    "deviceclasses": (_DRA, "DeviceClass"),
+    "resourceslices": (_DRA, "ResourceSlice"),
+    "resourceclaimtemplates": (_DRA, "ResourceClaimTemplate"),
+    "resourceclaims": (_DRA, "ResourceClaim"),
+}
 _LOGS = ("==== START logs for container ", "==== END logs for container ")
 _scan = json.JSONDecoder().raw_decode
 
@@ -124,6 +135,14 @@ def _unfold(tree: Any, source: str, document: int, line: int, place: str, first:
     if not isinstance(tree, dict):
         raise InputError(f"{where}: an object must be a mapping")
     kind = tree.get("kind")
+    if "kind" not in tree and (sections := [name for name in SECTIONS if isinstance(tree.get(name), list)]):
+        for name in sections:
+            api_version, kind = SECTIONS[name]
+            for number, item in enumerate(tree[name]):
+                if isinstance(item, dict):
+                    item = {"apiVersion": api_version, "kind": kind, **item}
+                yield from _unfold(item, source, document, line, f"{place}, {name}[{number}]")
+        return
     if not isinstance(kind, str) or not kind:
         cut = "; has the end of the list been cut off?" if isinstance(tree.get("items"), list) else ""
         raise InputError(f"{where}: kind is missing{cut}")

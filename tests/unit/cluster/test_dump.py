@@ -182,3 +182,14 @@ def test_aliases_do_not_multiply() -> None:
     text += "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(9))
     with pytest.raises(InputError, match="aliases expand"):
         list(load_documents(text))
+
+
+def test_lists_under_the_names_of_their_kinds_are_unfolded() -> None:
+    text = "about: a story\npods:\n- metadata: {name: p}\nresourceclaims:\n- metadata: {name: c}\nnotes: 1\n"
+    found = list(parse_objects(text, "f"))
+    assert [(each.kind, each.name, each.tree["apiVersion"]) for each in found] == [
+        ("Pod", "p", "v1"),
+        ("ResourceClaim", "c", "resource.k8s.io/v1"),
+    ]
+    with pytest.raises(InputError, match=r"f, document 1, line 1, pods\[0\]: an object must be a mapping"):
+        list(parse_objects("pods: [1]\n", "f"))

@@ -104,6 +104,8 @@ class AuditReport:
     def _headline(self, paint: Paint) -> str:
         counts = [(severity, self.count(severity)) for severity in Severity]
         if not any(count for _, count in counts):
+            if self.skipped:
+                return "Nothing found, but not everything could be looked at."
             return paint.green("Nothing new found." if self.known else "Nothing found: all is well.")
         told = [_colour(severity, _many(count, severity.value), paint) for severity, count in counts if count]
         return ", ".join(told)

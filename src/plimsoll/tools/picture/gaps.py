@@ -36,12 +36,12 @@ def find_gaps(objects: Objects, origin: str) -> Iterator[Gap]:
         yield Gap("nodes", f"there are none in {origin}; take all with: {COMMAND}")
     users = sum(1 for pod in pods if pod.spec.node_name and pod.spec.resource_claims)
     if users and not claims:
-        yield Gap("resourceclaims", f"there are none in {origin}, and {users} pods with a node use some")
+        yield Gap("resourceclaims", f"there are none in {origin}, and pods with a node use some ({users})")
     held = sum(1 for claim in claims if claim.status.allocation is not None)
     if held and not objects.all(ResourceSlice):
-        yield Gap("resourceslices", f"there are none in {origin}, and {held} claims have devices of some")
+        yield Gap("resourceslices", f"there are none in {origin}, and claims have devices of some ({held})")
     if claims and not objects.all(DeviceClass):
-        yield Gap("deviceclasses", f"there are none in {origin}, and {len(claims)} claims name some")
+        yield Gap("deviceclasses", f"there are none in {origin}, and claims name some ({len(claims)})")
 
 
 def sum_up(gaps: Iterable[Gap]) -> list[str]:
