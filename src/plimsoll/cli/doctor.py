@@ -8,13 +8,12 @@ Owns its arguments. What it needs is imported when it runs, so that the other co
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import write_lines
+from plimsoll.cli.options import Form, output_options, write_report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 #: Whether it can be read is for the doctor to say.
@@ -47,7 +46,7 @@ _FOLDER = click.Path(readable=False, path_type=Path)
 @click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also ask this cluster about the node.")
 @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended, then examine again.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_options
 def run_doctor(
     root: Path | None,
     name: str | None,
@@ -59,7 +58,7 @@ def run_doctor(
     kubeconfig: Path | None,
     context: str,
     repair: bool,
-    output: str,
+    form: Form,
 ) -> None:
     """Examine a node: sockets, permissions, cgroups, records, leftovers, CDI files.
 
@@ -74,6 +73,7 @@ def run_doctor(
     from plimsoll.cluster.kubeconfig import find_config
     from plimsoll.run.doctor import doctor, report
     from plimsoll.run.node.settings import override, read_settings
+    from plimsoll.tools.report import Told
 
     settings = override(
         read_settings(config),
@@ -89,8 +89,5 @@ def run_doctor(
         cluster=find_config(kubeconfig, context=context) if kubeconfig or context else None,
     )
     found = asyncio.run(doctor.run_doctor(examination, repair=repair))
-    if output == "json":
-        click.echo(json.dumps(report.as_json(found), indent=2))
-    else:
-        write_lines(report.lines(found))
+    write_report(Told(list(report.lines(found)), report.as_json(found)), form)
     sys.exit(found.exit_code)

@@ -19,6 +19,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from plimsoll.cli.options import Form, output_options, write_report
 from plimsoll.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -169,22 +170,19 @@ def run_status(quiet: bool, address: str) -> None:
 @cpu_commands.command(name="explain")
 @click.argument("uid", required=False, default="")
 @click.option("--all", "every", is_flag=True, help="All claims.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @ADDRESS
-def run_explain(uid: str, every: bool, output: str, address: str) -> None:
+@output_options
+def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
     """Ask a running driver why a claim has the CPUs it has."""
     if bool(uid) == every:
         raise click.UsageError("name a claim by its UID, or give --all")
     from plimsoll.run.driver.ask import ask_driver, explain_claims, select_claims
     from plimsoll.run.driver.gather import find_address
+    from plimsoll.tools.report import Told
 
     tree = ask_driver(find_address(parse_running, address))
     claims = select_claims(tree, uid)
-    if output == "json":
-        click.echo(json.dumps(claims, indent=1))
-    else:
-        for line in explain_claims(claims):
-            click.echo(line)
+    write_report(Told(list(explain_claims(claims)), claims), form)
 
 
 @cpu_commands.command(name="plan")
@@ -220,8 +218,8 @@ def run_explain(uid: str, every: bool, output: str, address: str) -> None:
     "--sysfs-overlay", "overlay", type=_FILE, metavar="FILE", help="Files that go before those of /sys."
 )
 @click.option("--topology", "rows", type=_FILE, metavar="FILE", help="A report, or rows of CPUs, in YAML.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run_plan(output: str, **given: Any) -> None:
+@output_options
+def run_plan(form: Form, **given: Any) -> None:
     """Say which CPUs requests would get, on this machine or on another one. Nothing is taken.
 
     The exit code is 1 if a request gets nothing.
@@ -231,15 +229,18 @@ def run_plan(output: str, **given: Any) -> None:
     plimsoll driver cpu plan --count 6 --algorithm distributed --topology report.yaml
     """
     from plimsoll.run.driver.plan import make_request, plan
+    from plimsoll.tools.report import Told
 
     answers = plan(make_request(**given))
-    if output == "json":
-        click.echo(json.dumps([answer.tree() for answer in answers], indent=1))
-    else:
-        for answer in answers:
-            click.echo(f"{answer.count}: {answer.refusal or answer.cpus}")
-            for line in answer.lines:
-                click.echo(f"  {line}")
+    lines = [
+        line
+        for answer in answers
+        for line in (
+            f"{answer.count}: {answer.refusal or answer.cpus}",
+            *(f"  {each}" for each in answer.lines),
+        )
+    ]
+    write_report(Told(lines, [answer.tree() for answer in answers]), form)
     sys.exit(1 if any(answer.refusal for answer in answers) else 0)
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import click
 
 from plimsoll.api.forms.internal import Form as WireForm
-from plimsoll.cli.options import Form, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import Form, Progress, Where, cluster_options, output_options, write_report
 
 GATES = click.option(
     "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
@@ -47,7 +47,8 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: Form) -> N
     if kinds:
         found = [each for each in found if each.kind in wanted.values()]
     server = "" if where.files else where.source().origin
-    report = check.check_all(found, datetime.now(UTC), switched, server)
+    with Progress() as progress:
+        report = check.check_all(progress.over("checking", found), datetime.now(UTC), switched, server)
     write_report(report, form)
     sys.exit(1 if report.refused else 0)
 
@@ -168,7 +169,9 @@ def run_convert(wire_form: str, where: Where, output: str) -> None:
 
     found = where.objects("resourceslices", "deviceclasses", "pods", narrow=True)
     lossless = True
-    for number, converted in enumerate(list(convert.convert_all(found, wire_form))):  # all of them, or none
+    with Progress() as progress:
+        made = list(convert.convert_all(progress.over("converting", found), wire_form))  # all, or none
+    for number, converted in enumerate(made):
         if output == "json":
             click.echo(converted.json())
         else:

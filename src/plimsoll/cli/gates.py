@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import click
 
+from plimsoll.cli.options import Form, output_options, write_report
+
 
 @click.command(name="gates")
 @click.option(
     "--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="Switch features; all are on."
 )
-def run_gates(gates: str) -> None:
+@output_options
+def run_gates(gates: str, form: Form) -> None:
     """List the feature gates and what they switch.
 
     \b
@@ -20,6 +23,7 @@ def run_gates(gates: str) -> None:
     """
     from plimsoll.api.gates import Gates
     from plimsoll.tools import columns, switches
+    from plimsoll.tools.report import Told
 
-    for line in columns.lay_out(switches.table(Gates.parse(gates))):
-        click.echo(line)
+    switched = Gates.parse(gates)
+    write_report(Told(list(columns.lay_out(switches.table(switched))), switches.as_json(switched)), form)

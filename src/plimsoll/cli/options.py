@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -33,6 +33,7 @@ else:
     _Choice = click.Choice  # which takes no type before click 8.2
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 #: What `plimsoll up` writes, looked for if there is no other kubeconfig.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
 
@@ -216,14 +217,6 @@ def write_report(report: Report, form: Form) -> None:
         click.echo(text, color=True)  # Paint has decided about colours
 
 
-def write_lines(lines: Iterable[str]) -> None:
-    """Write plain lines to standard output."""
-    from plimsoll.tools.paint import printable
-
-    for line in lines:
-        click.echo(printable(line))
-
-
 class Progress:
     """One line on standard error that says how far long work is; nothing unless that is a terminal.
 
@@ -245,6 +238,12 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._shown:
             click.echo("\r\x1b[K", nl=False, err=True, color=True)
+
+    def over(self, what: str, things: Sequence[T]) -> Iterator[T]:
+        """The things one by one, while it says how many there have been."""
+        for number, thing in enumerate(things):
+            self.tick(what, number, len(things))
+            yield thing
 
     def tick(self, what: str, done: int, whole: int) -> None:
         if not self._on or self._clock() < self._next:

@@ -90,11 +90,9 @@ class Report:
         known = sum(1 for _, checked in self.results if checked.known)
         others = len(self.results) - known
         passed_by = f"; {others} of kinds without rules here" if others else ""
-        refused = f"{self.refused} refused"
-        if self.server:
-            refused = f"{self.refused} that these rules would refuse, and {self.server} has"
-        refused = paint.red(refused) if self.refused else refused
-        yield f"{known} checked, {known - self.refused} fine, {refused}{passed_by}"
+        said = f"{self.refused} that these rules would refuse" if self.server else f"{self.refused} refused"
+        counted = f"{known} of {self.server} checked:" if self.server else f"{known} checked,"
+        yield f"{counted} {known - self.refused} fine, {paint.red(said) if self.refused else said}{passed_by}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [

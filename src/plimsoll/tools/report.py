@@ -1,12 +1,13 @@
 """What a command has to say, in whichever form it is wanted.
 
 Owns the `Report` protocol: every answer of the tools is a value that can be written as lines for people or as
-a tree for programs. `-o` chooses.
+a tree for programs. `-o` chooses. `Told` is one whose lines and tree are at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from plimsoll.tools.paint import Paint
@@ -22,3 +23,17 @@ class Report(Protocol):
     def as_json(self) -> Any:
         """For programs: plain dicts, lists, texts, whole numbers; quantities as Kubernetes writes them."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer that is there in both forms."""
+
+    text: Sequence[str]
+    tree: Any
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield from self.text
+
+    def as_json(self) -> Any:
+        return self.tree

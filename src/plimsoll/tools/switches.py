@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from plimsoll.api.gates import Gates
 
@@ -12,6 +13,14 @@ def table(gates: Gates) -> Iterator[tuple[str, str, str, str]]:
     yield "GATE", "ON", "KUBERNETES 1.36", "SWITCHES"
     for gate, on in gates:
         yield gate.name, _word(on), _word(gate.upstream_default), gate.about
+
+
+def as_json(gates: Gates) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [
+        {"gate": gate.name, "on": on, "upstreamDefault": gate.upstream_default, "switches": gate.about}
+        for gate, on in gates
+    ]
 
 
 def _word(on: bool) -> str:

@@ -120,7 +120,7 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
     if name:
         known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
         if name not in known:
-            raise InputError(f"there is no node {name!r}; {_known(known)}")
+            raise InputError(f"there is no node {name!r}" + (f"; {_known(known)}" if known else ""))
         return next((node for node in nodes if node.metadata.name == name), None)
     if len(nodes) > 1:
         told = _known({node.metadata.name for node in nodes})
@@ -129,8 +129,6 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
 
 
 def _known(names: set[str]) -> str:
-    if not names:
-        return "there is none"
     first = sorted(names)[:12]
     return f"there are {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 

@@ -24,7 +24,10 @@ from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.picture.kinds import BY_NAME
 from plimsoll.tools.picture.live import find_served
 from plimsoll.tools.picture.objects import Gap
+from plimsoll.tools.picture.pause import without_collection
 from plimsoll.tools.picture.source import Source
+
+_EVERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,12 @@ def read_trees(source: Source, asked: Asked, tick: Tick = silent) -> Trees:
     InputError if a kind that is needed, or every kind, cannot be read.
     """
     if source.files or source.config is None:
-        given = list(read_objects(source.files))
+        given: list[Found] = []
+        with without_collection():
+            for found in read_objects(source.files):
+                given.append(found)
+                if len(given) % _EVERY == 0:
+                    tick("reading objects", len(given), 0)
         if asked.narrow and source.namespace:
             given = [each for each in given if each.namespace in ("", source.namespace)]
         return _as_v1(given)
@@ -116,9 +124,10 @@ async def read_live_trees(
             why = f"only those of namespace {namespace} may be seen"
             gaps.append(Gap(plural, why, whole=False))
         read += 1
-    for gap in gaps:
-        if gap.whole and (gap.kind in asked.needed or not read):
-            raise InputError(f"{origin}: {gap.kind} cannot be read: {gap.why}")
+    missed = [gap for gap in gaps if gap.whole and (gap.kind in asked.needed or not read)]
+    if missed:
+        # The last one: kinds with namespaces come last, and of them some may be seen in one namespace.
+        raise InputError(f"{origin}: {missed[-1].kind} cannot be read: {missed[-1].why}")
     made = _as_v1(given)
     made.gaps = gaps + made.gaps
     return made
@@ -136,7 +145,8 @@ async def _list(
         async for page in pages:
             if page.revision != revision:  # the listing has begun anew
                 found, revision = [], page.revision
-            found += [Found(codec.decode_tree(raw), source) for raw in page.items]
+            with without_collection():
+                found += [Found(codec.decode_tree(raw), source) for raw in page.items]
             if page.more:
                 tick(f"reading {plural}", len(found), 0)
     return found
@@ -149,4 +159,5 @@ def _unread(plural: str, error: ApiError, could_narrow: bool) -> Gap:
     elif error.code == 403:
         fix = "; ask with a user who may list them"
         fix += " in all namespaces, or for one namespace with -n" if could_narrow else ""
-    return Gap(plural, f"{error}{fix}")
+    brief = "may not be seen by this user" if error.code in (401, 403) else ""
+    return Gap(plural, f"{error}{fix}", brief=brief)
