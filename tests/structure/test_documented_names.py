@@ -1,0 +1,282 @@
+"""What the documents name is there: commands and their options, metrics, values of the chart, alert rules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from plimsoll.cli.main import plimsoll
+from plimsoll.run.driver.metrics import SPECS
+from plimsoll.run.node.metrics import NodeMetrics
+from plimsoll.run.scheduler.counts import Counter, Histogram
+from plimsoll.run.scheduler.settings import parse_settings
+from plimsoll.run.scheduler.world import World
+from plimsoll.schedule.queue.pods import PodQueue, QueueSettings
+from plimsoll.tools.dashboard.board import Board
+from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.podresources.exporter import Health, Known, show_health, show_node
+from plimsoll.wire.messages import podresources_v1 as v1
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+CHART = ROOT / "deploy" / "helm" / "plimsoll"
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`]+)`", re.DOTALL)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+# -- commands
+
+START = re.compile(r"(?:^|[|$(&;]\s*|sudo |exec \S+ -- |bin/|kubectl )plimsoll (?=\S)")
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words of every `plimsoll ...` that a page shows: in blocks, indented or between backquotes."""
+    said = [part for _, block in FENCE.findall(text) for part in _lines(block)]
+    without = FENCE.sub("", text)
+    said += [line for line in without.splitlines() if line.startswith("    ")]
+    said += [" ".join(part.split()) for part in INLINE.findall(without)]
+    for line in said:
+        for found in START.finditer(line.strip()):
+            yield _words(line.strip()[found.end() :])
+
+
+def _lines(block: str) -> list[str]:
+    return re.sub(r"\\\n\s*", " ", block).splitlines()
+
+
+def _words(rest: str) -> list[str]:
+    """Up to whatever a shell or a comment makes of the rest."""
+    rest = re.split(r"\s#|\s[|>&;]|<\(|`|\)$|\s{3,}", rest)[0]
+    try:
+        return shlex.split(rest)
+    except ValueError:
+        return rest.split()
+
+
+def _check(words: list[str]) -> str:
+    """What is wrong with a command, or nothing."""
+    command: click.Command = plimsoll
+    path = ["plimsoll"]
+    options = _options(command)
+    for word in words:
+        name = word.split("=")[0].rstrip(",.:")
+        if word.startswith("-") and word != "-":
+            if word.startswith("--") and name not in options:
+                return f"{' '.join(path)} has no {name}"
+            if not word.startswith("--") and word[:2] not in options:
+                return f"{' '.join(path)} has no {word[:2]}"
+        elif isinstance(command, click.Group) and (name.islower() or command is plimsoll):
+            inner = command.get_command(click.Context(command), name)
+            if inner is None:
+                if command is plimsoll:  # or COMMAND, or dots
+                    return f"there is no command {name}" if re.fullmatch(r"[a-z]+", name) else ""
+                continue  # an argument of a group that can be run itself
+            command = inner
+            path.append(name)
+            options |= _options(command)
+    return ""
+
+
+def _options(command: click.Command) -> set[str]:
+    return {"--help", "-h"}.union(*({*each.opts, *each.secondary_opts} for each in command.params))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_options_exist(name: str) -> None:
+    text = read(name)
+    wrong = {" ".join(words): said for words in _commands(text) if (said := _check(words))}
+    shown = {words: said for words, said in wrong.items() if f"no command '{words.split()[0]}'" in text}
+    assert wrong == shown  # a page may show what a mistake looks like
+
+
+def test_a_wrong_option_would_be_found() -> None:
+    page = "`plimsoll audit --nope` and\n```\n$ plimsoll nope -f x\n"
+    page += "plimsoll top -f x | plimsoll up --neither\n```\n"
+    page += "    plimsoll driver cpu stat -q --quiet --all\n"
+    wrong = [said for words in _commands(page) if (said := _check(words))]
+    assert wrong == [
+        "there is no command nope",
+        "plimsoll up has no --neither",
+        "plimsoll driver cpu has no -q",
+        "plimsoll audit has no --nope",
+    ]
+
+
+# -- metrics
+
+METRIC = re.compile(r"\b(?:plimsoll|scheduler|dra_cpu)_\w+(?:\{[^}]*\})?")
+#: Words that look like metrics and are fixtures of pytest.
+FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster"}
+
+
+@cache
+def metrics() -> dict[str, set[str]]:
+    """Every metric of every page that we serve, with its labels."""
+    picture = read_picture(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
+    world = World.make(parse_settings({}))
+    for thing in picture.objects:
+        world.snapshot.set(thing)
+    kubelet = v1.ListPodResourcesResponse().pod_resources
+    families = [
+        *_served(world.metrics.expose()),
+        *_served(_page_of(Board(picture))),
+        *NodeMetrics(lambda: ()).collect(),
+        *show_node("n", kubelet, v1.AllocatableResourcesResponse(), Known()),
+        *show_health("n", Health(synced=True)),
+    ]
+    found: dict[str, set[str]] = {spec.name: set(spec.labels) for spec in SPECS}
+    for family in families:
+        labels = {label for sample in family.samples for label in sample.labels}
+        found.setdefault(family.name, set()).update(labels, getattr(family, "_labelnames", ()))
+        if family.type == "counter":
+            found[f"{family.name}_total"] = found[family.name]
+    for each in vars(world.metrics).values():
+        if isinstance(each, Counter | Histogram):
+            found.setdefault(each.name, set()).update(each.labels)
+    return found
+
+
+def _served(page: AsyncIterator[bytes]) -> list[Metric]:
+    async def read_all() -> str:
+        return b"".join([piece async for piece in page]).decode()
+
+    return list(text_string_to_metric_families(asyncio.run(read_all())))
+
+
+async def _page_of(board: Board) -> AsyncIterator[bytes]:
+    yield (await board.metrics()).body
+    await board.close()
+
+
+def _unknown(text: str) -> set[str]:
+    """Metrics and labels of a text that nothing of ours has. `x_` stands for all that begin so, `x|y` for
+    names with another end."""
+    wrong = set()
+    for said in METRIC.findall(text):
+        name, _, labels = said.partition("{")
+        if name in FIXTURES:
+            continue
+        if name.endswith("_"):
+            wrong |= set() if any(each.startswith(name) for each in metrics()) else {name}
+            continue
+        known = metrics().get(re.sub(r"_(bucket|sum|count)$", "", name), metrics().get(name))
+        if known is None:
+            wrong.add(name)
+            continue
+        used = set(
+            re.findall(r'(\w+)\s*(?:=|!=|=~|!~|,|\}|$)(?![\w"]*"\s*\|)', re.sub(r'"[^"]*"', '""', labels))
+        )
+        wrong |= {f"{name}{{{label}}}" for label in used - known}
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_metrics_exist(name: str) -> None:
+    assert not _unknown(read(name))
+
+
+def test_a_wrong_metric_would_be_found() -> None:
+    page = (
+        'plimsoll_nodes_free, plimsoll_node_free{node, zone}, scheduler_pending_pods{queu="x"}, plimsoll_cpu_'
+    )
+    assert _unknown(page) == {
+        "plimsoll_nodes_free",
+        "plimsoll_node_free{zone}",
+        "scheduler_pending_pods{queu}",
+    }
+
+
+# -- alerts
+
+
+def _blocks(name: str, language: str) -> list[str]:
+    return [block for found, block in FENCE.findall(read(name)) if found == language]
+
+
+def _alerts(name: str) -> list[dict[str, Any]]:
+    trees = [yaml.safe_load(block) for block in _blocks(name, "yaml") if block.startswith("groups:")]
+    return [rule for tree in trees for group in tree["groups"] for rule in group["rules"]]
+
+
+def test_alert_rules_are_rules() -> None:
+    rules = _alerts("docs/operate.md")
+    assert len(rules) >= 4
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule
+        assert METRIC.search(rule["expr"]), rule
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s")), rule
+        assert rule["annotations"]["summary"], rule
+        for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
+            assert any(
+                label in metrics().get(said.partition("{")[0], ()) for said in METRIC.findall(rule["expr"])
+            )
+
+
+def test_queues_that_alerts_name_exist() -> None:
+    named = {queue for text in map(read, NAMES) for queue in re.findall(r'queue=~?"([\w|]+)"', text)}
+    assert {each for queue in named for each in queue.split("|")} <= set(PodQueue(QueueSettings()).lengths())
+
+
+# -- values of the chart
+
+
+def _has(path: str) -> bool:
+    """Whether the chart has a value, by its own values or by what their schema allows."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values: Any = yaml.safe_load((CHART / "values.yaml").read_text())
+    for step in path.split("."):
+        values = values.get(step) if isinstance(values, dict) else None
+        schema = schema.get("properties", {}).get(step) or schema.get("additionalProperties") or {}
+        if values is None and not schema:
+            # what the schema leaves open (type: object) may have any key
+            return False
+    return True
+
+
+PATHS = re.compile(r"(?<![\w./-])((?:image|driver|scheduler|dashboard)\.[a-z]\w*(?:\.\w+)*)(?![\w(/-])")
+
+
+@pytest.mark.parametrize("name", ["docs/operate.md", "docs/deploy.md", "deploy/helm/plimsoll/README.md"])
+def test_values_of_the_chart_exist(name: str) -> None:
+    text = read(name)
+    said = [*INLINE.findall(text), *(block for _, block in FENCE.findall(text))]
+    paths = {
+        path for part in said for path in PATHS.findall(part) if not path.endswith((".yaml", ".md", ".com"))
+    }
+    assert paths, "the page names values"
+    assert {path for path in paths if not _has(path)} == set()
+
+
+def test_the_table_of_the_driver_s_values() -> None:
+    rows = (
+        read("docs/deploy.md").partition("| value below `driver` |")[2].partition("\n\n")[0].splitlines()[2:]
+    )
+    names = {name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[1])}
+    assert len(names) > 10
+    assert {name for name in names if not _has(f"driver.{name}")} == set()
+
+
+def test_a_wrong_value_would_be_found() -> None:
+    for path in ("driver.config.groupBy", "scheduler.config.wireForm", "image.tag"):
+        assert _has(path)
+    for path in ("driver.config.groupedBy", "dashboard.replicas", "scheduler.name"):
+        assert not _has(path)
