@@ -280,3 +280,50 @@ def test_a_wrong_value_would_be_found() -> None:
         assert _has(path)
     for path in ("driver.config.groupedBy", "dashboard.replicas", "scheduler.name"):
         assert not _has(path)
+
+
+# -- the pages themselves
+
+LINK = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+
+
+def _anchors(path: Path) -> set[str]:
+    """The names by which headings are reached, as Markdown viewers make them."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.add(re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_into_pages_end_at_a_heading(name: str) -> None:
+    path = ROOT / name
+    wrong = [
+        f"{target}#{anchor}"
+        for target, anchor in LINK.findall(path.read_text())
+        if anchor not in _anchors((path.parent / target) if target else path)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prose_is_no_wider_than_120_letters(name: str) -> None:
+    lines = FENCE.sub("", read(name)).splitlines()
+    wide = [line for line in lines if len(line) > 120 and not line.startswith(("|", "    ", "<!--"))]
+    assert wide == []
+
+
+def test_every_page_is_reached_from_the_front_page() -> None:
+    """In as many steps as it takes."""
+    seen: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        waiting += [
+            (page.parent / target).resolve() for target in re.findall(r"\]\(([^)#:\s]+)", page.read_text())
+        ]
+    assert set((ROOT / "docs").rglob("*.md")) - seen == set()
