@@ -8,16 +8,16 @@ are entered at both, a few times a second; each time the picture has a new revis
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.audit import audit
 from plimsoll.tools.dashboard import lists, nodes
 from plimsoll.tools.dashboard.changes import Change, Touched
 from plimsoll.tools.dashboard.desk import Answer, Desk
+from plimsoll.tools.dashboard.devices import DeviceBooks
+from plimsoll.tools.dashboard.findings import KEY, Findings, ask_audit
 from plimsoll.tools.dashboard.lists import Wish
 from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.notices import APART, Notices
@@ -28,8 +28,6 @@ from plimsoll.tools.whatif import run_whatif
 
 #: Seconds after which a long question is answered with an apology (it ends, or is given up, by itself).
 PATIENCE = 30.0
-#: An audit for the overview runs again so many times its own duration later, and not sooner than this.
-_AUDIT_PART, _AUDIT_SECONDS = 10.0, 5.0
 #: How often it is looked whether the cluster can be read, when nothing is heard of it.
 _LOOK_SECONDS = 2.0
 
@@ -47,13 +45,11 @@ class Board:
         self._front = Desk(picture)
         self._back: Desk | None = None
         self._books = nodes.NodeBooks()
-        self._rows = lists.Rows()
+        self._devices = DeviceBooks()
+        self._namespaces = lists.Namespaces()
         self._changed = asyncio.Event()
         self._making = asyncio.Lock()
-        self._findings: dict[str, int] | None = None
-        self._audited = 0
-        self._audit_due = 0.0
-        self._auditing: asyncio.Task[None] | None = None
+        self._findings = Findings(self._second_desk, self._tell_findings)
 
     @property
     def picture(self) -> Picture:
@@ -79,6 +75,7 @@ class Board:
                 self._changed.clear()
                 await self.catch_up()
                 await asyncio.sleep(APART)
+            self._findings.look()
             if (now := self.troubles()) != troubles:
                 troubles = now
                 self.notices.tell(self.revision, Touched(kinds={"Trouble"}))
@@ -89,8 +86,8 @@ class Board:
         def entered(touched: Touched) -> int:
             if touched:
                 self.revision += 1
-                self._books.touch(touched)
-                self._rows.touch(touched)
+                for kept in (self._books, self._devices, self._namespaces):
+                    kept.touch(touched)
                 self.notices.tell(self.revision, touched)
             return self.revision
 
@@ -104,79 +101,86 @@ class Board:
 
     async def close(self) -> None:
         self.notices.end()
-        if self._auditing is not None:
-            self._auditing.cancel()
+        self._findings.cancel()
 
     # -- short questions
 
     async def overview(self) -> Answer:
-        self._refresh_findings()
-        findings, troubles = self._findings, self.troubles()
+        self._findings.want(self.revision)
+        findings, troubles = self._findings.counts, self.troubles()
 
         def question() -> dict[str, Any]:
             extra = {"live": self.live, "findings": findings, "troubles": troubles}
-            return {**nodes.overview(self.picture, self._books), **extra}
+            return {**nodes.overview(self.picture, self._books, self._devices), **extra}
 
         key = ("overview", tuple((findings or {}).items()), tuple(troubles))
         return await self._front.ask(key, question)
 
     async def nodes(self) -> Answer:
-        return await self._front.ask("nodes", lambda: nodes.all_nodes(self.picture, self._books))
+        return await self._front.ask(
+            "nodes", lambda: nodes.all_nodes(self.picture, self._books, self._devices)
+        )
 
     async def node(self, name: str) -> Answer:
         return await self._front.ask(("node", name), lambda: nodes.one_node(self.picture, name))
 
     async def devices(self, wish: Wish) -> Answer:
         return await self._front.ask(
-            ("devices", wish), lambda: lists.list_devices(self.picture, wish, self._rows)
+            ("devices", wish), lambda: lists.list_devices(self.picture, wish, self._devices)
         )
 
     async def pools(self, wish: Wish) -> Answer:
         return await self._front.ask(
-            ("pools", wish), lambda: lists.list_pools(self.picture, wish, self._rows)
+            ("pools", wish), lambda: lists.list_pools(self.picture, wish, self._devices)
         )
 
     async def claims(self, wish: Wish) -> Answer:
         return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.picture, wish))
 
-    async def namespaces(self) -> Answer:
-        return await self._front.ask("namespaces", lambda: lists.list_namespaces(self.picture))
+    async def namespaces(self, wish: Wish) -> Answer:
+        return await self._front.ask(
+            ("namespaces", wish), lambda: lists.list_namespaces(self.picture, wish, self._namespaces)
+        )
 
     async def metrics(self) -> Answer:
-        return await self._front.ask("metrics", lambda: show_metrics(self.picture, self._books))
+        return await self._front.ask(
+            "metrics", lambda: show_metrics(self.picture, self._books, self._devices)
+        )
 
     # -- long ones
 
     async def pods(self, wish: Wish) -> Answer:
         if wish.state != "pending":
             return await self._front.ask(("pods", wish), lambda: lists.list_pods(self.picture, wish)[0])
-        return await self._ask_long(("pods", wish), lambda picture: _pending(picture, wish))
+        return await self._ask_long(("pods", wish), lambda desk: _pending(desk.picture, wish))
 
     async def explain_pod(self, namespace: str, name: str) -> Answer:
-        def question(picture: Picture) -> Any:
-            return explain_pod(picture, _named(picture.pod, name, namespace)).as_json()
+        def question(desk: Desk) -> Any:
+            return explain_pod(desk.picture, _named(desk.picture.pod, name, namespace)).as_json()
 
         return await self._ask_long(("explain pod", namespace, name), question)
 
     async def explain_claim(self, namespace: str, name: str) -> Answer:
-        def question(picture: Picture) -> Any:
-            return explain_claim(picture, _named(picture.claim, name, namespace)).as_json()
+        def question(desk: Desk) -> Any:
+            return explain_claim(desk.picture, _named(desk.picture.claim, name, namespace)).as_json()
 
         return await self._ask_long(("explain claim", namespace, name), question)
 
     async def audit(self) -> Answer:
-        return await self._ask_long("audit", lambda picture: audit(picture).as_json())
+        answer = await self._ask_long(KEY, ask_audit)
+        self._findings.hear(answer)
+        return answer
 
     async def whatif(self, plan: Any) -> Answer:
         question = read_plan(plan)
         tick = Deadline(self._patience)
         return await self._ask_long(
-            None, lambda picture: run_whatif(picture, question, tick=tick, lent=True).as_json()
+            None, lambda desk: run_whatif(desk.picture, question, tick=tick, lent=True).as_json()
         )
 
-    async def _ask_long(self, key: object, question: Callable[[Picture], Any]) -> Answer:
+    async def _ask_long(self, key: object, question: Callable[[Desk], Any]) -> Answer:
         desk = await self._second_desk()
-        asked = asyncio.ensure_future(desk.ask(key, lambda: question(desk.picture)))
+        asked = asyncio.ensure_future(desk.ask(key, lambda: question(desk)))
         asked.add_done_callback(_look)
         try:
             async with asyncio.timeout(self._patience):
@@ -194,31 +198,8 @@ class Board:
                 await self._back.catch_up(lambda _: self.revision)
             return self._back
 
-    def _refresh_findings(self) -> None:
-        """Have the audit run again, now and then, while somebody looks at the overview."""
-        running = self._auditing is not None and not self._auditing.done()
-        if not running and self._audited != self.revision and time.monotonic() >= self._audit_due:
-            self._auditing = asyncio.create_task(self._count_findings())
-
-    async def _count_findings(self) -> None:
-        began, self._audited = time.monotonic(), self.revision
-        counted: dict[str, int] = {}
-
-        def count(picture: Picture) -> None:
-            counted.update({"error": 0, "warning": 0, "info": 0})
-            for finding in audit(picture).findings:
-                counted[str(finding.severity.value)] += 1
-
-        try:
-            desk = await self._second_desk()
-            await desk.ask(None, lambda: count(desk.picture))
-        except InputError:
-            counted = {}
-        took = time.monotonic() - began
-        self._audit_due = time.monotonic() + max(_AUDIT_SECONDS, _AUDIT_PART * took)
-        if counted != self._findings:
-            self._findings = counted or None
-            self.notices.tell(self.revision, Touched(kinds={"Finding"}))
+    def _tell_findings(self) -> None:
+        self.notices.tell(self.revision, Touched(kinds={"Finding"}))
 
 
 def _pending(picture: Picture, wish: Wish) -> dict[str, Any]:

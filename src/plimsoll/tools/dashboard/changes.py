@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.holdings import results_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,13 @@ class Change:
 
 @dataclass(slots=True)
 class Touched:
-    """What looks different: nodes by name (`everywhere`: all), and kinds."""
+    """What looks different: nodes by name (`everywhere`: all), kinds, and pools of devices."""
 
     nodes: set[str] = field(default_factory=set)
     everywhere: bool = False
     kinds: set[str] = field(default_factory=set)
+    pools: set[PoolId] = field(default_factory=set)
+    all_pools: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.kinds)
@@ -37,6 +41,8 @@ class Touched:
         self.nodes |= other.nodes
         self.everywhere |= other.everywhere
         self.kinds |= other.kinds
+        self.pools |= other.pools
+        self.all_pools |= other.all_pools
 
 
 def enter(picture: Picture, change: Change, touched: Touched) -> None:
@@ -52,7 +58,7 @@ def enter(picture: Picture, change: Change, touched: Touched) -> None:
         return
     touched.kinds.add(type(thing).__name__)
     if "snapshot" not in picture.__dict__:  # nobody has looked at it yet
-        touched.everywhere = True
+        touched.everywhere = touched.all_pools = True
         (picture.remove if change.gone else picture.set)(thing)
         return
     _note(picture, old, touched)
@@ -73,13 +79,16 @@ def _note(picture: Picture, thing: Any | None, touched: Touched) -> None:
         touched.nodes.add(thing.metadata.name)
     elif isinstance(thing, ResourceClaim):
         touched.nodes |= _nodes_of_claim(picture, thing)
+        touched.pools |= {DeviceId.of(result).pool_id for result in results_of(thing)}
     elif isinstance(thing, ResourceSlice):
+        touched.pools.add(PoolId(thing.spec.driver, thing.spec.pool.name))
         if thing.spec.node_name:
             touched.nodes.add(thing.spec.node_name)
         else:
             touched.everywhere = True
     elif isinstance(thing, DeviceClass | DeviceTaintRule):
         touched.everywhere = True
+        touched.all_pools |= isinstance(thing, DeviceTaintRule)
 
 
 def _nodes_of_claim(picture: Picture, claim: ResourceClaim) -> set[str]:
@@ -93,8 +102,7 @@ def _nodes_of_claim(picture: Picture, claim: ResourceClaim) -> set[str]:
         pod = picture.objects.find(Pod, namespace, consumer.name)
         if pod is not None and pod.spec.node_name:
             found.add(pod.spec.node_name)
-    allocation = claim.status.allocation
-    for result in allocation.devices.results if allocation is not None else ():
+    for result in results_of(claim):
         found.add(result.pool)  # most pools are of one node and have its name; others are nobody's book
     return found
 

@@ -61,7 +61,7 @@ class Desk:
         self._turn = asyncio.Lock()
         self._pile: list[Change] = []
         self._kept: OrderedDict[object, Answer] = OrderedDict()
-        self._waiting = 0
+        self._waiting: list[object] = []  #: keys of questions, that of the one being answered among them
 
     def hear(self, change: Change) -> None:
         """Something has changed; it is entered between two questions."""
@@ -76,6 +76,10 @@ class Desk:
     def busy(self) -> bool:
         return self._turn.locked()
 
+    def is_wanted_besides(self, key: object) -> bool:
+        """Whether another question than this one waits for its turn; to be asked from any thread."""
+        return any(other != key for other in list(self._waiting))
+
     async def catch_up(self, entered: Callable[[Touched], int]) -> None:
         """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
         async with self._turn:
@@ -87,9 +91,9 @@ class Desk:
         """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
         if (known := self._known(key)) is not None:
             return known
-        if self._waiting >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING:
             raise ApiError(503, "ServiceUnavailable", "too many questions at once: ask again in a moment")
-        self._waiting += 1
+        self._waiting.append(key)
         try:
             async with self._turn:
                 if (known := self._known(key)) is not None:
@@ -101,7 +105,7 @@ class Desk:
                         self._kept.popitem(last=False)
                 return answer
         finally:
-            self._waiting -= 1
+            self._waiting.remove(key)
 
     async def copy(self) -> Desk:
         """Another desk with the same picture and the same changes still to be entered."""

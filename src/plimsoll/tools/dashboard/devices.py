@@ -1,26 +1,103 @@
-"""How many devices there are and how many of them claims hold, node by node.
+"""Devices and their pools, kept from one question to the next, and how many can be had.
 
-Owns `DeviceCount`. Devices count in the newest generation of their pool; one that several claims share is
-taken once, and access that an administrator has (`adminAccess`) takes nothing.
+Owns `DeviceBooks`. States are those of `plimsoll top devices`: a device of which claims share parts is not
+taken as long as others can have a part, too. Only pools that something has touched are looked into again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.api.identity import PoolId
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.top.devices import FREE, PARTLY, SHARED, TAKEN, DeviceRow
+from plimsoll.tools.top.pools import PoolRow, look_into
+
+
+@dataclass(slots=True)
+class DeviceCount:
+    """Devices, and how many of them are free, held in part, and taken; the rest cannot be had today."""
+
+    all: int = 0
+    free: int = 0
+    partly: int = 0
+    taken: int = 0
+
+    def add(self, other: DeviceCount) -> None:
+        self.all += other.all
+        self.free += other.free
+        self.partly += other.partly
+        self.taken += other.taken
+
+    @staticmethod
+    def of(row: DeviceRow) -> DeviceCount:
+        state = row.state
+        return DeviceCount(1, state == FREE, state in (PARTLY, SHARED), state == TAKEN)
+
+
+#: Driver -> node -> devices; those of no single node are of node "".
+Counts = dict[str, dict[str, DeviceCount]]
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceCount:
-    """Devices in all, and by driver and node (those of no single node count only in all)."""
+class _Pool:
+    row: PoolRow
+    devices: list[DeviceRow]
+    counts: dict[str, DeviceCount] = field(default_factory=dict)  #: by node
 
-    whole: int
-    taken: int
-    by_driver: dict[str, dict[str, int]]
-    taken_by_driver: dict[str, dict[str, int]]
+
+class DeviceBooks:
+    """All pools and their devices, kept until something touches them."""
+
+    def __init__(self) -> None:
+        self._pools: dict[PoolId, _Pool] = {}
+        self._stale: set[PoolId] = set()
+        self._all_stale = True
+        self._devices: list[DeviceRow] | None = None
+
+    def touch(self, touched: Touched) -> None:
+        """These pools are to be looked into again."""
+        self._stale |= touched.pools
+        self._all_stale |= touched.all_pools
+
+    def devices(self, picture: Picture) -> list[DeviceRow]:
+        """Every device, by driver, pool and name."""
+        self._refresh(picture)
+        if self._devices is None:
+            self._devices = [row for key in sorted(self._pools) for row in self._pools[key].devices]
+        return self._devices
+
+    def pools(self, picture: Picture) -> list[PoolRow]:
+        """Every pool, by driver and name."""
+        self._refresh(picture)
+        return [self._pools[key].row for key in sorted(self._pools)]
+
+    def counts(self, picture: Picture) -> Counts:
+        """How many devices each driver has on each node."""
+        self._refresh(picture)
+        found: Counts = {}
+        for key in sorted(self._pools):
+            nodes = found.setdefault(key.driver, {})
+            for node, count in self._pools[key].counts.items():
+                nodes.setdefault(node, DeviceCount()).add(count)
+        return found
+
+    def _refresh(self, picture: Picture) -> None:
+        if not (self._all_stale or self._stale):
+            return
+        if self._all_stale:
+            self._pools.clear()
+        for key in self._stale:
+            self._pools.pop(key, None)
+        for row, devices in look_into(picture, None if self._all_stale else self._stale):
+            pool = _Pool(row, devices)
+            for device in devices:
+                pool.counts.setdefault(device.node, DeviceCount()).add(DeviceCount.of(device))
+            self._pools[PoolId(row.driver, row.pool)] = pool
+        self._stale, self._all_stale, self._devices = set(), False, None
 
 
 def newest_slices(picture: Picture, *, node: str = "", driver: str = "") -> Iterator[ResourceSlice]:
@@ -38,47 +115,3 @@ def newest_slices(picture: Picture, *, node: str = "", driver: str = "") -> Iter
     for each in slices:
         if each.spec.pool.generation == newest[each.spec.driver, each.spec.pool.name]:
             yield each
-
-
-def held_devices(picture: Picture) -> set[tuple[str, str, str]]:
-    """The devices that claims hold, whole or in part, as (driver, pool, device)."""
-    return {
-        (result.driver, result.pool, result.device)
-        for claim in picture.objects.all(ResourceClaim)
-        if claim.status.allocation is not None
-        for result in claim.status.allocation.devices.results
-        if not result.admin_access
-    }
-
-
-def count_devices(picture: Picture) -> DeviceCount:
-    """Count them all."""
-    held = held_devices(picture)
-    whole = taken = 0
-    by_driver: dict[str, dict[str, int]] = {}
-    taken_by_driver: dict[str, dict[str, int]] = {}
-    for slice_ in newest_slices(picture):
-        spec = slice_.spec
-        devices = spec.devices or ()
-        used = sum((spec.driver, spec.pool.name, device.name) in held for device in devices)
-        whole += len(devices)
-        taken += used
-        if spec.node_name:
-            for total, amount in ((by_driver, len(devices)), (taken_by_driver, used)):
-                nodes = total.setdefault(spec.driver, {})
-                nodes[spec.node_name] = nodes.get(spec.node_name, 0) + amount
-    return DeviceCount(whole, taken, by_driver, taken_by_driver)
-
-
-def count_pools(picture: Picture) -> dict[tuple[str, str], tuple[int, int]]:
-    """(driver, pool) -> devices, and how many of them claims hold."""
-    held = held_devices(picture)
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    for slice_ in newest_slices(picture):
-        spec = slice_.spec
-        key = (spec.driver, spec.pool.name)
-        whole, taken = found.get(key, (0, 0))
-        devices = spec.devices or ()
-        used = sum((*key, device.name) in held for device in devices)
-        found[key] = (whole + len(devices), taken + used)
-    return found

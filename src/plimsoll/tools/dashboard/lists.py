@@ -14,11 +14,12 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import Touched
+from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.claims import claim_row, state_of
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
-from plimsoll.tools.top.pools import PoolRow, pool_rows
+from plimsoll.tools.top.pools import PoolRow
 
 Tree = dict[str, Any]
 T = TypeVar("T", DeviceRow, PoolRow)
@@ -38,7 +39,7 @@ class Wish:
     limit: int = USUAL
 
 
-def read_wish(query: Mapping[str, str], usual: int = USUAL) -> Wish:
+def read_wish(query: Mapping[str, str]) -> Wish:
     """The wish of a query; ApiError 400 that names what cannot be read."""
     return Wish(
         query.get("q", "")[:200].strip().lower(),
@@ -46,7 +47,7 @@ def read_wish(query: Mapping[str, str], usual: int = USUAL) -> Wish:
         query.get("node", ""),
         query.get("namespace", ""),
         _number(query, "offset", 0, 10**9),
-        _number(query, "limit", usual, MOST),
+        _number(query, "limit", USUAL, MOST),
     )
 
 
@@ -59,27 +60,20 @@ def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
     return min(int(text), most)
 
 
-class Rows:
-    """The rows of lists, kept until something touches them: a page of a list costs no whole list."""
+class Namespaces:
+    """What each namespace takes, kept until something touches it: it is a sum over everything."""
 
     def __init__(self) -> None:
-        self._devices: list[DeviceRow] | None = None
-        self._pools: list[PoolRow] | None = None
+        self._rows: list[Tree] | None = None
 
     def touch(self, touched: Touched) -> None:
-        """What is told of these kinds is to be looked up again."""
-        if touched.kinds & {"ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"}:
-            self._devices = self._pools = None
+        if touched.kinds & {"Pod", "ResourceClaim", "ResourceSlice", "DeviceClass", "Node"}:
+            self._rows = None
 
-    def devices(self, picture: Picture) -> list[DeviceRow]:
-        if self._devices is None:
-            self._devices = device_rows(picture)
-        return self._devices
-
-    def pools(self, picture: Picture) -> list[PoolRow]:
-        if self._pools is None:
-            self._pools = pool_rows(picture)
-        return self._pools
+    def rows(self, picture: Picture) -> list[Tree]:
+        if self._rows is None:
+            self._rows = [row.as_json() for row in namespace_rows(picture)]
+        return self._rows
 
 
 def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
@@ -89,7 +83,7 @@ def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
     return {"total": len(found), "items": [row.as_json() for row in shown]}
 
 
-def list_devices(picture: Picture, wish: Wish, known: Rows) -> Tree:
+def list_devices(picture: Picture, wish: Wish, known: DeviceBooks) -> Tree:
     rows = device_rows(picture, wish.node) if wish.node else known.devices(picture)
     if wish.state:
         rows = [row for row in rows if row.state == wish.state]
@@ -101,8 +95,11 @@ def _device_text(row: DeviceRow) -> str:
     return f"{row.driver}/{row.pool}/{row.device} {row.node} {row.state}{held}"
 
 
-def list_pools(picture: Picture, wish: Wish, known: Rows) -> Tree:
-    return page(known.pools(picture), wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+def list_pools(picture: Picture, wish: Wish, known: DeviceBooks) -> Tree:
+    rows = [row for row in known.pools(picture) if wish.node in ("", row.node)]
+    if wish.state:
+        rows = [row for row in rows if row.standing == wish.state]
+    return page(rows, wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
 
 
 def list_claims(picture: Picture, wish: Wish) -> Tree:
@@ -127,9 +124,9 @@ def _claim_text(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name} {state_of(claim)} {devices} {pods}"
 
 
-def list_namespaces(picture: Picture) -> Tree:
-    rows = [row.as_json() for row in namespace_rows(picture)]
-    return {"total": len(rows), "items": rows}
+def list_namespaces(picture: Picture, wish: Wish, known: Namespaces) -> Tree:
+    rows = [row for row in known.rows(picture) if wish.search in row["namespace"].lower()]
+    return {"total": len(rows), "items": rows[wish.offset : wish.offset + wish.limit]}
 
 
 def list_pods(picture: Picture, wish: Wish) -> tuple[Tree, list[Pod]]:

@@ -1,8 +1,8 @@
 """The books as metrics, so that monitoring sees the same numbers as the scheduler.
 
 Owns `show_metrics`, in Prometheus' text form, made from the books that the page shows. How many series there
-are: for each node five for each of cpu, memory and huge page sizes, two for each pool, and a few in all; a
-cluster of 5,000 nodes has about 60,000. docs/dashboard.md, "Metrics".
+are: a node has five for each of cpu, memory and sizes of huge pages and one more, a pool has three, and there
+are a dozen besides. docs/dashboard.md, "Metrics", says what that comes to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.tools.dashboard.devices import count_pools
+from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.dashboard.nodes import NodeBooks
 from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.claims import state_of
@@ -29,12 +29,12 @@ _COLUMNS = (
 )
 
 
-def show_metrics(picture: Picture, nodes: NodeBooks) -> bytes:
+def show_metrics(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> bytes:
     """All of it."""
-    return "".join(_lines(picture, nodes)).encode()
+    return "".join(_lines(picture, nodes, devices)).encode()
 
 
-def _lines(picture: Picture, nodes: NodeBooks) -> Iterator[str]:
+def _lines(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> Iterator[str]:
     books = nodes.books(picture)
     rows = [
         (f'{{node="{_escape(book.name)}",resource="{row.resource}"}}', row)
@@ -50,12 +50,12 @@ def _lines(picture: Picture, nodes: NodeBooks) -> Iterator[str]:
     yield _head("plimsoll_node_past_line", "Resources of a node that are past their line.")
     for book in books:
         yield f'plimsoll_node_past_line{{node="{_escape(book.name)}"}} {len(book.past)}\n'
-    pools = sorted(count_pools(picture).items())
-    for place, (name, help) in enumerate(_POOLS):
+    pools = devices.pools(picture)
+    for name, column, help in _POOLS:
         yield _head(f"plimsoll_pool_devices{name}", help)
-        for (driver, pool), counts in pools:
-            labels = f'{{driver="{_escape(driver)}",pool="{_escape(pool)}"}}'
-            yield f"plimsoll_pool_devices{name}{labels} {counts[place]}\n"
+        for pool in pools:
+            labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
+            yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not ended, by whether they have a node.")
     waiting = len(picture.waiting)
     yield f'plimsoll_pods{{state="bound"}} {len(picture.pods) - waiting}\n'
@@ -68,7 +68,11 @@ def _lines(picture: Picture, nodes: NodeBooks) -> Iterator[str]:
         yield f'plimsoll_claims{{state="{state}"}} {count}\n'
 
 
-_POOLS = (("", "Devices of a pool."), ("_taken", "Devices of a pool that claims hold, whole or in part."))
+_POOLS = (
+    ("", "all", "Devices of a pool."),
+    ("_free", "free", "Devices of a pool that can be had whole."),
+    ("_taken", "taken", "Devices of a pool of which nobody else can have anything."),
+)
 
 
 def _reason(pod: Pod) -> str:

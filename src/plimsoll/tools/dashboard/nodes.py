@@ -17,30 +17,30 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.ledger.claims import claim_names
 from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.devices import DeviceCount, count_devices, newest_slices
+from plimsoll.tools.dashboard.devices import DeviceBooks, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.picture.gaps import sum_up
 from plimsoll.tools.top.books import BookRow, NodeBook, holders, node_books, order_of, text_of
 from plimsoll.tools.top.devices import device_rows
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free")
+#: What is counted of devices; what is not among the last three cannot be had today.
+STATES = ("all", "free", "partly", "taken")
 
 
 class NodeBooks:
-    """The books of all nodes and the devices on them, kept until something touches them."""
+    """The books of all nodes, kept until something touches them."""
 
     def __init__(self) -> None:
         self._books: dict[str, NodeBook] = {}
         self._stale: set[str] = set()
         self._all_stale = True
-        self._devices: DeviceCount | None = None
 
     def touch(self, touched: Touched) -> None:
-        """What is told of these nodes and devices is to be computed again."""
+        """What is told of these nodes is to be computed again."""
         self._stale |= touched.nodes
         self._all_stale |= touched.everywhere
-        if touched.kinds & {"ResourceSlice", "ResourceClaim"}:
-            self._devices = None
 
     def books(self, picture: Picture) -> list[NodeBook]:
         """The books of all nodes, by name."""
@@ -56,18 +56,16 @@ class NodeBooks:
         self._stale, self._all_stale = set(), False
         return [self._books[name] for name in sorted(self._books)]
 
-    def devices(self, picture: Picture) -> DeviceCount:
-        if self._devices is None:
-            self._devices = count_devices(picture)
-        return self._devices
-
 
 # -- the whole cluster
 
 
-def overview(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
+def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
     """Counts and totals; the server adds what only it knows."""
-    books, devices = nodes.books(picture), nodes.devices(picture)
+    books, counted = nodes.books(picture), DeviceCount()
+    for places in devices.counts(picture).values():
+        for count in places.values():
+            counted.add(count)
     totals: dict[str, list[int]] = {}
     for book in books:
         for row in book.rows:
@@ -85,12 +83,14 @@ def overview(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
             "pods": len(picture.pods),
             "pending": len(picture.waiting),
             "claims": len(picture.objects.all(ResourceClaim)),
-            "devices": devices.whole,
-            "devicesTaken": devices.taken,
+            "devices": counted.all,
+            "devicesFree": counted.free,
+            "devicesPartly": counted.partly,
+            "devicesTaken": counted.taken,
         },
         "resources": resources,
         "totals": {name: _with_texts(name, totals[name]) for name in resources},
-        "gaps": [str(gap) for gap in picture.objects.gaps],
+        "gaps": sum_up(picture.objects.gaps),
     }
 
 
@@ -106,9 +106,9 @@ def _with_texts(resource: str, amounts: Iterable[int]) -> dict[str, Any]:
 # -- all nodes
 
 
-def all_nodes(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
+def all_nodes(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
     """Column by column, so that thousands of nodes are small; what a node does not have is 0."""
-    books, devices = nodes.books(picture), nodes.devices(picture)
+    books, counts = nodes.books(picture), devices.counts(picture)
     resources = sorted({row.resource for book in books for row in book.rows}, key=order_of)
     columns: dict[str, dict[str, list[int]]] = {
         name: {column: [0] * len(books) for column in COLUMNS[:-1]} for name in resources
@@ -130,11 +130,11 @@ def all_nodes(picture: Picture, nodes: NodeBooks) -> dict[str, Any]:
         "columns": columns,
         "devices": {
             driver: {
-                "all": [devices.by_driver[driver].get(name, 0) for name in names],
-                "taken": [devices.taken_by_driver[driver].get(name, 0) for name in names],
+                state: [getattr(places[name], state) if name in places else 0 for name in names]
+                for state in STATES
             }
-            for driver in sorted(devices.by_driver)
-            if any(name in devices.by_driver[driver] for name in names)
+            for driver, places in counts.items()
+            if not places.keys().isdisjoint(names)
         },
     }
 

@@ -1,7 +1,8 @@
 """What-if questions of the page.
 
 Owns reading them: a JSON object becomes a `Plan`, and whatever is wrong with it is named. Manifests are texts
-only: nothing on this machine is read for whoever asks. `Deadline` ends work that takes too long.
+only: nothing on this machine is read for whoever asks. How much can be asked is bounded, and `Deadline` ends
+work that takes too long all the same.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ _KEYS = {
     "replicas": int,
     "namespace": str,
     "preempt": bool,
+    "exhaustive": bool,
     "taints": list,
+    "taintDevices": list,
 }
-_MOST_NODES = 5000
+#: What may be added, and how many names a list may have.
+MOST_NODES, MOST_PODS, MOST_NAMES = 1000, 5000, 1000
 
 
 def read_plan(tree: Any) -> Plan:
@@ -41,8 +45,8 @@ def read_plan(tree: Any) -> Plan:
         if value is not None and type(value) is not kind:
             raise InputError(f"{key}: must be {_NAMES[kind]}")
     more = tree.get("addNodes") or 0
-    if not 0 <= more <= _MOST_NODES:
-        raise InputError(f"addNodes: must be from 0 to {_MOST_NODES}")
+    if not 0 <= more <= MOST_NODES:
+        raise InputError(f"addNodes: must be from 0 to {MOST_NODES}")
     add = tree.get("add") or ""
     return Plan(
         policy=tree.get("policy") or "",
@@ -50,12 +54,15 @@ def read_plan(tree: Any) -> Plan:
         add_nodes=more,
         like=tree.get("like") or "",
         taints=tuple(_taint(text) for text in _texts(tree, "taints")),
+        taint_devices=_texts(tree, "taintDevices"),
         cordon=_texts(tree, "cordon"),
         drain=_texts(tree, "drain"),
         add=(add + "\n",) if add.strip() else (),  # with a line's end it is a text, whatever it says
         replicas=tree.get("replicas"),
+        most_pods=MOST_PODS,
         namespace=tree.get("namespace") or "default",
         preempt=tree.get("preempt") is not False,
+        exhaustive=tree.get("exhaustive") is True,
         versus=_texts(tree, "as"),
     )
 
@@ -67,6 +74,8 @@ def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = tree.get(key) or []
     if not all(isinstance(value, str) for value in values):
         raise InputError(f"{key}: must be a list of texts")
+    if len(values) > MOST_NAMES:
+        raise InputError(f"{key}: give at most {MOST_NAMES}, not {len(values)}")
     return tuple(value.strip() for value in values if value.strip())
 
 

@@ -24,7 +24,7 @@ from plimsoll.tools.dashboard.assets_index import Assets
 from plimsoll.tools.dashboard.board import PATIENCE, Board
 from plimsoll.tools.dashboard.desk import Answer
 from plimsoll.tools.dashboard.follower import Follower
-from plimsoll.tools.dashboard.lists import MOST, read_wish
+from plimsoll.tools.dashboard.lists import read_wish
 from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
 from plimsoll.tools.picture import Objects, Picture
 
@@ -135,10 +135,10 @@ class Dashboard:
         get("/api/nodes", self._answer(lambda _: board.nodes()))
         get("/api/nodes/{name}", self._answer(lambda r: board.node(r.match_info["name"])))
         get("/api/devices", self._answer(lambda r: board.devices(read_wish(r.query))))
-        get("/api/pools", self._answer(lambda r: board.pools(read_wish(r.query, MOST))))
+        get("/api/pools", self._answer(lambda r: board.pools(read_wish(r.query))))
         get("/api/claims", self._answer(lambda r: board.claims(read_wish(r.query))))
         get("/api/pods", self._answer(lambda r: board.pods(read_wish(r.query))))
-        get("/api/namespaces", self._answer(lambda _: board.namespaces()))
+        get("/api/namespaces", self._answer(lambda r: board.namespaces(read_wish(r.query))))
         get("/api/audit", self._answer(lambda _: board.audit()))
         get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
         get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))

@@ -18,7 +18,7 @@ Sections 1, 2, 7 and 8 of the allocator semantics; document 001.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +95,7 @@ def device_rows(picture: Picture, node: str = "") -> list[DeviceRow]:
         for devices, views in snapshot.inventory.whole_pools():
             rows += rows_of(devices, Usage(devices, snapshot.state), known)
             rows += stale_rows(devices, views, known)
-        rows += missing_rows(known, {row.id for row in rows})
+        rows += missing_rows(known, known.devices() - {row.id for row in rows})
     return sorted(rows, key=lambda row: row.id)
 
 
@@ -252,7 +252,7 @@ def stale_rows(whole: NodeDevices, views: Iterable[SliceView], known: DeviceHold
             )
 
 
-def missing_rows(known: DeviceHolders, published: Set[DeviceId]) -> Iterator[DeviceRow]:
+def missing_rows(known: DeviceHolders, unpublished: Iterable[DeviceId]) -> Iterator[DeviceRow]:
     """Devices that claims hold and nobody publishes."""
-    for id in known.devices() - published:
+    for id in unpublished:
         yield DeviceRow(*id, "", STALE, known.of(id), why="nobody publishes it")

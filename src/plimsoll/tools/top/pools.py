@@ -8,10 +8,11 @@ share it. What shares have left is summed over the devices that can be shared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocate.devices.inventory import Inventory
 from plimsoll.allocate.devices.node import NodeDevices
 from plimsoll.allocate.devices.pools import Standing
 from plimsoll.allocate.devices.slices import SliceView
@@ -92,27 +93,37 @@ class PoolRow:
 
 def pool_rows(picture: Picture) -> list[PoolRow]:
     """Every pool there is, by driver and name; also one of which claims hold devices that nobody offers."""
+    return sorted((row for row, _ in look_into(picture)), key=lambda row: (row.driver, row.pool))
+
+
+def look_into(picture: Picture, only: Set[PoolId] | None = None) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
+    """Every pool, or only these as far as there are such, each with the rows of its devices by name."""
     snapshot = picture.snapshot
     known = snapshot.index(DeviceHolders)
-    pools = []
-    published: set[DeviceId] = set()
-    for devices, views in snapshot.inventory.whole_pools():
+    held: dict[PoolId, set[DeviceId]] = {}
+    for id in known.devices():
+        if only is None or id.pool_id in only:
+            held.setdefault(id.pool_id, set()).add(id)
+    for devices, views in _pools(snapshot.inventory, only):
         usage = Usage(devices, snapshot.state)
         found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
-        pools.append((devices, usage, views, found))
-        published.update(row.id for row in found)
-    missing: dict[PoolId, list[DeviceRow]] = {}
-    for each in missing_rows(known, published):
-        missing.setdefault(each.id.pool_id, []).append(each)
-    rows = [
-        _row(devices, usage, views, [*found, *missing.pop(devices.pools[0].id, ())])
-        for devices, usage, views, found in pools
-    ]
-    rows += [
-        PoolRow(*pool, "", *_counts(found), standing="missing", why="nobody publishes it")
-        for pool, found in missing.items()
-    ]
-    return sorted(rows, key=lambda row: (row.driver, row.pool))
+        missing = held.pop(devices.pools[0].id, set()).difference(row.id for row in found)
+        found += missing_rows(known, missing)
+        yield _row(devices, usage, views, found), sorted(found, key=lambda row: row.device)
+    for pool, missing in held.items():
+        found = list(missing_rows(known, sorted(missing)))
+        yield PoolRow(*pool, "", *_counts(found), standing="missing", why="nobody publishes it"), found
+
+
+def _pools(
+    inventory: Inventory, only: Set[PoolId] | None
+) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
+    if only is None:
+        yield from inventory.whole_pools()
+        return
+    for pool in only:
+        if views := inventory.slices_of(pool):
+            yield inventory.whole_pool(pool), views
 
 
 def _row(devices: NodeDevices, usage: Usage, views: Iterable[SliceView], found: list[DeviceRow]) -> PoolRow:

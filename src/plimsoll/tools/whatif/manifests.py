@@ -57,18 +57,34 @@ class Addition:
     things: list[Any] = field(default_factory=list)
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of what makes no difference
     priorities: dict[str, Priority] = field(default_factory=dict)
+    most: int = PODS_MAX  #: pods; more are refused
+    pods: int = 0
+
+    def take_pod(self, pod: Pod) -> None:
+        self.pods += 1
+        if self.pods > self.most:
+            raise InputError(f"these are more than {self.most} pods: ask about fewer")
+        self.things.append(pod)
 
 
 def read_manifests(
-    manifests: Iterable[Manifest], *, namespace: str = "default", replicas: int | None = None
+    manifests: Iterable[Manifest],
+    *,
+    namespace: str = "default",
+    replicas: int | None = None,
+    most: int = PODS_MAX,
 ) -> Addition:
-    """The objects of manifests; `replicas` is for every pod and workload among them."""
-    if replicas is not None and not 1 <= replicas <= PODS_MAX:
-        raise InputError(f"replicas: must be from 1 to {PODS_MAX}, not {replicas}")
-    made = Addition()
+    """The objects of manifests; `replicas` is for every pod and workload among them, `most` for all pods."""
+    if replicas is not None and not 1 <= replicas <= most:
+        raise InputError(f"replicas: must be from 1 to {most}, not {replicas}")
+    made = Addition(most=most)
     for manifest in manifests:
+        if isinstance(manifest, Pod):
+            for pod in _multiplied(manifest, replicas):
+                made.take_pod(pod)
+            continue
         if isinstance(manifest, Wire):
-            made.things += _multiplied(manifest, replicas) if isinstance(manifest, Pod) else [manifest]
+            made.things.append(manifest)
             continue
         for found in _found(manifest):
             _take_in(found, namespace, replicas, made)
@@ -87,10 +103,10 @@ def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[Found]:
 def _take_in(found: Found, namespace: str, replicas: int | None, made: Addition) -> None:
     if found.kind in _WORKLOADS:
         for tree in _pods_of(found, namespace, replicas):
-            made.things.append(_read_pod(replace(found, tree=tree), namespace))
+            made.take_pod(_read_pod(replace(found, tree=tree), namespace))
     elif found.kind == "Pod":
-        pod = _read_pod(found, namespace)
-        made.things += _multiplied(pod, replicas)
+        for pod in _multiplied(_read_pod(found, namespace), replicas):
+            made.take_pod(pod)
     elif found.kind == "PriorityClass":
         made.priorities[found.name] = _priority(found)
     else:
@@ -149,10 +165,11 @@ def _check_name(found: Found) -> None:
         raise InputError(f"{found.where}: {found.kind}: metadata.name: must not be empty")
 
 
-def _multiplied(pod: Pod, replicas: int | None) -> list[Pod]:
+def _multiplied(pod: Pod, replicas: int | None) -> Iterator[Pod]:
     if replicas is None:
-        return [pod if pod.metadata.uid else _named(pod, pod.metadata.name)]
-    return [_named(pod, f"{pod.metadata.name}-{number}") for number in range(replicas)]
+        yield pod if pod.metadata.uid else _named(pod, pod.metadata.name)
+    for number in range(replicas or 0):
+        yield _named(pod, f"{pod.metadata.name}-{number}")
 
 
 def _named(pod: Pod, name: str) -> Pod:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.tools.whatif.exhaustive import STEPS
-from plimsoll.tools.whatif.manifests import Manifest
+from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest
 from plimsoll.tools.whatif.outcome import Name, name_of
 from plimsoll.tools.whatif.whatif import Moves
 
@@ -30,6 +30,7 @@ class Plan:
     drain: tuple[str, ...] = ()
     add: tuple[Manifest, ...] = ()
     replicas: int | None = None  #: of every pod and workload that is added
+    most_pods: int = PODS_MAX  #: that may be added
     namespace: str = "default"  #: for what does not say where it belongs
     preempt: bool = True
     exhaustive: bool = False
@@ -51,7 +52,9 @@ class Plan:
             moves.cordon(node)
         for node in self.drain:
             moves.drain(node)
-        added = moves.add(*self.add, namespace=self.namespace, replicas=self.replicas) if self.add else []
+        if not self.add:
+            return []
+        added = moves.add(*self.add, namespace=self.namespace, replicas=self.replicas, most=self.most_pods)
         return [name_of(thing) for thing in added if isinstance(thing, Pod)]
 
     def words(self) -> Iterator[str]:

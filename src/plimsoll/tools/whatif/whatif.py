@@ -29,7 +29,7 @@ from plimsoll.tools.picture import Picture, Source, read_picture
 from plimsoll.tools.picture.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.fates import stays_on_node, unbound
-from plimsoll.tools.whatif.manifests import Manifest, read_manifests, with_priority
+from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests, with_priority
 from plimsoll.tools.whatif.names import find_targets
 from plimsoll.tools.whatif.nodes import clone_node, free_names
 from plimsoll.tools.whatif.outcome import Because, Evicted, Name, Outcome, Standing, State, name_of
@@ -72,13 +72,19 @@ class Moves:
 
     # -- changing it
 
-    def add(self, *manifests: Manifest, namespace: str = "default", replicas: int | None = None) -> list[Any]:
+    def add(
+        self,
+        *manifests: Manifest,
+        namespace: str = "default",
+        replicas: int | None = None,
+        most: int = PODS_MAX,
+    ) -> list[Any]:
         """Add or change objects: YAML text, files (`Path`), trees or objects; what was added.
 
         Workloads become their pods, claims are made from templates; with `replicas` there are so many of each
-        pod. A pod that has the name of one that is there is an InputError.
+        pod. A pod that has the name of one that is there is an InputError, and so are more pods than `most`.
         """
-        added = read_manifests(manifests, namespace=namespace, replicas=replicas)
+        added = read_manifests(manifests, namespace=namespace, replicas=replicas, most=most)
         self.passed_by += added.passed_by
         pods = [thing for thing in added.things if isinstance(thing, Pod)]
         others = [thing for thing in added.things if not isinstance(thing, Pod)]

@@ -19,9 +19,12 @@ from plimsoll.tools.dashboard import lists, nodes
 from plimsoll.tools.dashboard.board import Board
 from plimsoll.tools.dashboard.changes import Change, Touched, enter
 from plimsoll.tools.dashboard.desk import MOST_WAITING, Desk
+from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.dashboard.lists import Wish
+from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.question import Deadline, read_plan
 from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.dashboard.test_routes import WANTED, small
 
@@ -57,27 +60,43 @@ def changes(draw: st.DrawFn) -> list[Change]:
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[Change]]) -> None:
     picture = Picture(Objects(THINGS))
-    books, rows = nodes.NodeBooks(), lists.Rows()
+    kept = Kept()
     revision = 1
     for pile in rounds:
-        for answer in (nodes.all_nodes, nodes.overview):
-            answer(picture, books)
-        lists.list_devices(picture, Wish(), rows)
-        lists.list_pools(picture, Wish(), rows)
+        kept.answers(picture)
         touched = Touched()
         for change in pile:
             revision += 1
             meta = replace(change.thing.metadata, resource_version=str(revision))
             enter(picture, Change(replace(change.thing, metadata=meta), change.gone), touched)
         if touched:
-            books.touch(touched)
-            rows.touch(touched)
-    anew = Picture(Objects(picture.objects))
-    for place, other in ((picture, "computed again"), (anew, "read anew")):
-        assert nodes.all_nodes(picture, books) == nodes.all_nodes(place, nodes.NodeBooks()), other
-        assert nodes.overview(picture, books) == nodes.overview(place, nodes.NodeBooks()), other
-        assert lists.list_devices(picture, Wish(), rows) == lists.list_devices(place, Wish(), lists.Rows())
-        assert lists.list_pools(picture, Wish(), rows) == lists.list_pools(place, Wish(), lists.Rows())
+            kept.touch(touched)
+    told = kept.answers(picture)
+    assert told == Kept().answers(picture), "computed again"
+    assert told == Kept().answers(Picture(Objects(picture.objects))), "read anew"
+    assert told["pools"] == [row.as_json() for row in pool_rows(picture)]
+    assert told["devices"] == [row.as_json() for row in device_rows(picture)]
+
+
+class Kept:
+    """Everything that is kept from one question to the next."""
+
+    def __init__(self) -> None:
+        self.books, self.devices, self.namespaces = nodes.NodeBooks(), DeviceBooks(), lists.Namespaces()
+
+    def touch(self, touched: Touched) -> None:
+        for each in (self.books, self.devices, self.namespaces):
+            each.touch(touched)
+
+    def answers(self, picture: Picture) -> dict[str, Any]:
+        return {
+            "nodes": nodes.all_nodes(picture, self.books, self.devices),
+            "overview": nodes.overview(picture, self.books, self.devices),
+            "devices": lists.list_devices(picture, Wish(), self.devices)["items"],
+            "pools": lists.list_pools(picture, Wish(), self.devices)["items"],
+            "namespaces": lists.list_namespaces(picture, Wish(), self.namespaces),
+            "metrics": show_metrics(picture, self.books, self.devices),
+        }
 
 
 # -- desks
@@ -208,7 +227,7 @@ def test_a_what_if_leaves_the_picture_as_it_was(again: int) -> None:
         first = (await board.whatif(plan)).body
         assert (await board.whatif(plan)).body == first
         assert board._back is not None
-        fresh = nodes.all_nodes(board._back.picture, nodes.NodeBooks())
+        fresh = Kept().answers(board._back.picture)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
     asyncio.run(story())

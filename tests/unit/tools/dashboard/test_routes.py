@@ -41,7 +41,9 @@ def test_the_overview() -> None:
             "pending": 3,
             "claims": 7,
             "devices": 9,
-            "devicesTaken": 6,
+            "devicesFree": 3,
+            "devicesPartly": 3,  # CPUs of which claims have some
+            "devicesTaken": 3,
         }
         assert found["live"] is False
         assert found["profile"] == "default"
@@ -75,8 +77,8 @@ def test_nodes_are_told_column_by_column() -> None:
                     "overhead": row.overhead,
                 }
         assert found["devices"] == {
-            "cpu.example.com": {"all": [1] * 3, "taken": [1] * 3},
-            "gpu.example.com": {"all": [2] * 3, "taken": [1] * 3},
+            "cpu.example.com": {"all": [1] * 3, "free": [0] * 3, "partly": [1] * 3, "taken": [0] * 3},
+            "gpu.example.com": {"all": [2] * 3, "free": [1] * 3, "partly": [0] * 3, "taken": [1] * 3},
         }
 
     visit(small(), story)
@@ -117,6 +119,12 @@ def test_lists_are_told_page_by_page() -> None:
         assert {each["node"] for each in found["items"]} == {"node-0002"}
         assert (await visitor.get("/api/devices?node=node-0000"))["total"] == 3
         assert (await visitor.get("/api/pools"))["total"] == 6
+        pools = await visitor.get("/api/pools?q=GPU.&offset=1&limit=1")
+        assert (pools["total"], [each["pool"] for each in pools["items"]]) == (3, ["node-0001"])
+        assert (await visitor.get("/api/pools?node=node-0002"))["total"] == 2
+        assert (await visitor.get("/api/pools?state=incomplete"))["total"] == 0
+        assert (await visitor.get("/api/namespaces?q=or"))["total"] == 1
+        assert (await visitor.get("/api/namespaces?q=nope"))["items"] == []
         assert (await visitor.get("/api/claims?q=gpu-0001"))["total"] == 1
         assert (await visitor.get("/api/claims?limit=2"))["total"] == 7
         rows = [row.as_json() for row in claim_rows(small())]
@@ -161,6 +169,41 @@ def test_what_if() -> None:
         assert "kube-1.36" in found["as"]
         # Nothing has become of it.
         assert (await visitor.get("/api/overview"))["counts"]["pods"] == 15
+
+    visit(small(), story)
+
+
+def test_a_what_if_with_everything() -> None:
+    async def story(visitor: Visitor) -> None:
+        question = {
+            "add": WANTED,
+            "replicas": 2,
+            "addNodes": 1,
+            "like": "node-0000",
+            "cordon": ["node-0001"],
+            "drain": ["node-0002"],
+            "taints": ["node-0000 a=b:NoSchedule"],
+            "taintDevices": ["driver=gpu.example.com:bad=yes:NoSchedule"],
+            "policy": "Max",
+            "preempt": False,
+            "exhaustive": True,
+        }
+        status, text = await visitor.ask("/api/whatif", "POST", json=question)
+        assert status == 200, text
+        found = json.loads(text)
+        assert found["changes"] == [
+            "accounting by Max",
+            "1 more node like node-0000",
+            "node-0000 tainted a=b:NoSchedule",
+            "devices tainted driver=gpu.example.com:bad=yes:NoSchedule",
+            "node-0001 cordoned",
+            "node-0002 drained",
+        ]
+        (new,) = [each for each in found["pods"] if each["pod"] == "work/new-0"]
+        assert new["after"]["charges"]["cpu"] == "1"
+        assert new["after"]["node"] == "node-0000-copy-1"
+        assert found["exhaustive"]["pods"] >= 2
+        assert found["after"]["nodes"] == 4
 
     visit(small(), story)
 
@@ -213,7 +256,13 @@ QUESTIONS: list[tuple[Any, str]] = [
     ({"add": "-"}, ""),
     ({"add": "/etc/passwd"}, ""),
     ({"remove": ["Pod/work/nope"]}, "nope"),
-    ({"addNodes": 10**9}, "addNodes: must be from 0 to 5000"),
+    ({"addNodes": 10**9}, "addNodes: must be from 0 to 1000"),
+    ({"replicas": 10**9, "add": WANTED}, "replicas: must be from 1 to 5000"),
+    ({"replicas": 3000, "add": WANTED + "---" + WANTED.replace("new", "newer")}, "more than 5000 pods"),
+    ({"remove": ["Pod/a/b"] * 1001}, "remove: give at most 1000, not 1001"),
+    ({"exhaustive": 1}, "exhaustive: must be true or false"),
+    ({"taintDevices": ["gpu"]}, "'gpu' is no device taint"),
+    ({"drain": ["nope"]}, "nope"),
     ({"addNodes": True}, "addNodes: must be a whole number"),
     ({"replicas": -1, "add": WANTED}, "replicas"),
     ({"taints": ["node-0000"]}, "taints"),
@@ -265,7 +314,12 @@ def test_metrics_have_the_same_numbers() -> None:
             assert float(shown) * 1000 == pytest.approx(amount)
         assert lines['plimsoll_pool_devices{driver="gpu.example.com",pool="node-0002"}'] == "2"
         assert lines['plimsoll_pool_devices_taken{driver="gpu.example.com",pool="node-0002"}'] == "1"
+        assert lines['plimsoll_pool_devices_free{driver="gpu.example.com",pool="node-0002"}'] == "1"
+        assert lines['plimsoll_pool_devices_taken{driver="cpu.example.com",pool="node-0002"}'] == "0"
         assert lines['plimsoll_pods{state="pending"}'] == "3"
+        # As the documents tell: so a cluster of 5,000 nodes with one pool each has 70,000 series.
+        nodes, pools, others = 3, 6, 5
+        assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + others
         assert lines['plimsoll_claims{state="reserved"}'] == "6"
         assert lines['plimsoll_claims{state="free"}'] == "1"
 

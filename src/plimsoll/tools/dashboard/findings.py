@@ -1,0 +1,104 @@
+"""How many findings the audit has, without keeping anybody waiting.
+
+Owns `Findings`. The audit looks through everything, which takes seconds in a large cluster. So it runs while
+nobody asks anything else of its desk, makes way as soon as somebody does, and comes again only after a rest
+that is many times as long as it took; what has changed meanwhile is looked at then. One that always has to
+make way gets through in the end. Its answer is kept as the answer to the page's own question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.errors import ApiError
+from plimsoll.tools.audit import audit
+from plimsoll.tools.audit.checks import CHECKS
+from plimsoll.tools.audit.findings import Check
+from plimsoll.tools.dashboard.desk import Answer, Desk
+
+_log = logging.getLogger("plimsoll.dashboard")
+#: The key of the question, for everybody who asks it.
+KEY = "audit"
+#: The rest after an audit: so many times as long as it took, and not shorter than so many seconds.
+REST_PART, REST_SECONDS = 20.0, 5.0
+#: One that made way tries again after so many seconds, then twice as many; at the last it does not make way.
+AGAIN_SECONDS, TRIES = 3.0, 5
+
+
+class Findings:
+    """Numbers by severity, as of the last audit; None until there was one."""
+
+    def __init__(
+        self,
+        desk: Callable[[], Awaitable[Desk]],
+        differ: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`differ` is called when the numbers are others than before."""
+        self.counts: dict[str, int] | None = None
+        self._desk = desk
+        self._differ = differ
+        self._clock = clock
+        self._wanted = -1  #: a revision whose findings somebody wants to know
+        self._audited = -1
+        self._due = 0.0
+        self._made_way = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def want(self, revision: int) -> None:
+        """Somebody looks: have the audit run, now or when it is due."""
+        self._wanted = revision
+        self.look()
+
+    def look(self) -> None:
+        """Begin if somebody wants to know and it is time; to be called now and then."""
+        running = self._task is not None and not self._task.done()
+        if not running and self._wanted > self._audited and self._clock() >= self._due:
+            self._task = asyncio.create_task(self._run(), name="dashboard: audit")
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        began = self._clock()
+        try:
+            desk = await self._desk()
+            makes_way = self._made_way + 1 < TRIES
+            answer = await desk.ask(KEY, lambda: ask_audit(desk, makes_way=makes_way))
+        except ApiError:  # others were waiting
+            self._due = self._clock() + AGAIN_SECONDS * 2**self._made_way
+            self._made_way = min(self._made_way + 1, TRIES)
+            return
+        except Exception as error:  # not again before something has changed
+            self._audited = self._wanted
+            _log.error("the audit broke: %s", error, exc_info=error)
+            return
+        self._made_way = 0
+        self._due = self._clock() + max(REST_SECONDS, REST_PART * (self._clock() - began))
+        self.hear(answer)
+
+    def hear(self, answer: Answer) -> None:
+        """There is an answer to the question, whoever asked it."""
+        self._audited = max(self._audited, answer.revision)
+        counts: dict[str, int] = codec.decode_tree(answer.body)["summary"]
+        if counts != self.counts:
+            self.counts = counts
+            self._differ()
+
+
+def ask_audit(desk: Desk, *, makes_way: bool = False) -> Any:
+    """The audit of a desk's picture; ApiError if it makes way for somebody."""
+
+    def checks() -> Iterator[Check]:
+        for check in CHECKS:
+            if makes_way and desk.is_wanted_besides(KEY):
+                raise ApiError(503, "ServiceUnavailable", "the audit made way for another question")
+            yield check
+
+    return audit(desk.picture, checks=checks()).as_json()

@@ -1,0 +1,161 @@
+"""The audit in the background keeps nobody waiting, and nothing that changed escapes it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.tools.audit.audit import audit
+from plimsoll.tools.audit.checks import CHECKS
+from plimsoll.tools.dashboard import findings
+from plimsoll.tools.dashboard.desk import Desk
+from plimsoll.tools.dashboard.findings import AGAIN_SECONDS, KEY, REST_SECONDS, TRIES, Findings, ask_audit
+from plimsoll.tools.picture import Gap, Objects, Picture
+from tests.unit.tools.dashboard.pages import Visitor, visit
+from tests.unit.tools.dashboard.test_routes import small
+
+
+class Bench:
+    """Findings at a desk of their own, with a clock to turn."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.desk = Desk(small())
+        self.differed = 0
+        self.findings = Findings(self._desk, self._differ, lambda: self.now)
+
+    async def _desk(self) -> Desk:
+        return self.desk
+
+    def _differ(self) -> None:
+        self.differed += 1
+
+    async def done(self) -> None:
+        assert self.findings._task is not None
+        await asyncio.wait_for(self.findings._task, 10)
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """The first check of an audit waits: (it has begun, it may go on)."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def run(facts: Any) -> Iterator[Any]:
+        began.set()
+        assert go_on.wait(10)
+        return iter(())
+
+    slow = replace(CHECKS[0], id="PLM900", needs=(), run=run)
+    monkeypatch.setattr(findings, "CHECKS", (slow, *CHECKS))
+    return began, go_on
+
+
+def test_the_numbers_are_those_of_the_audit() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.findings.want(1)
+        await bench.done()
+        assert bench.findings.counts == audit(small()).as_json()["summary"]
+        assert bench.differed == 1
+        # The page's own question finds the answer ready.
+        answer = await asyncio.wait_for(bench.desk.ask(KEY, lambda: pytest.fail("asked again")), 1)
+        assert codec.decode_tree(answer.body)["summary"] == bench.findings.counts
+
+    asyncio.run(story())
+
+
+def test_it_rests_and_then_looks_at_what_has_changed() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.findings.want(1)
+        await bench.done()
+        first = bench.findings._task
+        bench.findings.want(1)
+        assert bench.findings._task is first  # nothing has changed
+        await bench.desk.catch_up(lambda _: 2)
+        bench.findings.want(2)
+        assert bench.findings._task is first  # it rests
+        bench.now += REST_SECONDS
+        bench.findings.look()  # nobody asks again, and yet it is done
+        assert bench.findings._task is not first
+        await bench.done()
+        assert bench.findings._audited == 2
+        assert bench.differed == 1  # the same numbers
+
+    asyncio.run(story())
+
+
+def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Event]) -> None:
+    async def story() -> None:
+        began, go_on = hold
+        bench = Bench()
+        bench.findings.want(1)
+        assert await asyncio.to_thread(began.wait, 10)
+        asked = asyncio.create_task(bench.desk.ask("why", lambda: {"x": 1}))
+        await asyncio.sleep(0)
+        assert bench.desk.is_wanted_besides(KEY)
+        go_on.set()
+        await asyncio.wait_for(asked, 10)
+        await bench.done()
+        assert bench.findings.counts is None
+        assert not bench.desk.is_wanted_besides(KEY)
+        bench.findings.look()
+        await bench.done()
+        assert bench.findings.counts is None  # not yet
+        bench.now += AGAIN_SECONDS
+        bench.findings.look()
+        await bench.done()
+        assert bench.findings.counts is not None
+
+    asyncio.run(story())
+
+
+def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event]) -> None:
+    async def story() -> None:
+        began, go_on = hold
+        bench = Bench()
+        for turn in range(TRIES):
+            assert bench.findings.counts is None
+            began.clear()
+            go_on.clear()
+            bench.findings.want(1)
+            assert await asyncio.to_thread(began.wait, 10), turn
+            asked = asyncio.create_task(bench.desk.ask(None, lambda: {}))
+            await asyncio.sleep(0)
+            go_on.set()
+            await asked
+            await bench.done()
+            bench.now = bench.findings._due
+        assert bench.findings.counts is not None
+
+    asyncio.run(story())
+
+
+def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
+    async def story() -> None:
+        desk = Desk(small())
+        both = await asyncio.gather(*(desk.ask(KEY, lambda: ask_audit(desk, makes_way=True)) for _ in "ab"))
+        assert both[0] is both[1]
+
+    asyncio.run(story())
+
+
+def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
+    gaps = [
+        Gap("devicetaintrules", "not served by this cluster", served=False),
+        Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
+        Gap("resourceclaims", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
+    ]
+    picture = Picture(Objects(small().objects, gaps))
+
+    async def story(visitor: Visitor) -> None:
+        found = await visitor.get("/api/overview")
+        assert found["gaps"] == ["resourceslices, resourceclaims: may not be seen by this user"]
+
+    visit(picture, story)
