@@ -97,7 +97,7 @@ class _Reader:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._keep(kind, _named(codec.decode(raw, kind.view)))
+                self._keep(kind, named(codec.decode(raw, kind.view)))
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
             self._keep(kind, _read_tree(given, kind, self._moment))
@@ -204,7 +204,7 @@ def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return _named(codec.look(tree, kind.view))
+        return named(codec.look(tree, kind.view))
     tree = settle(kind.endpoint.kind, tree, kind.view, moment)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")
@@ -214,10 +214,10 @@ def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
         # Devices are held by UID: claims that were written by hand must not pass for one and the same.
         meta = tree["metadata"]
         meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
-    return _named(codec.convert(tree, kind.view))
+    return named(codec.convert(tree, kind.view))
 
 
-def _named(thing: T) -> T:
+def named(thing: T) -> T:
     """The thing itself; one without a name cannot be told from others, and is no object of any cluster."""
     if not thing.metadata.name:
         raise DecodeError("must not be empty", "metadata.name")

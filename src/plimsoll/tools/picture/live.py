@@ -21,7 +21,7 @@ from plimsoll.cluster.controllers.discovery import discover
 from plimsoll.cluster.informer import Handler, Informer
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
 from plimsoll.tools.picture import versions
-from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.tools.picture.files import Tick, named, silent
 from plimsoll.tools.picture.kinds import KINDS, Pictured
 from plimsoll.tools.picture.objects import Gap, Objects, key_of
 from plimsoll.tools.picture.pause import without_collection
@@ -39,11 +39,11 @@ class _Place:
     def decode(self, raw: bytes) -> Any:
         """An object in the shape of v1; DecodeError also where it cannot be brought into it."""
         if not self.kind.versioned or self.endpoint.version in versions.SAME:
-            return codec.decode(raw, self.kind.view)
+            return named(codec.decode(raw, self.kind.view))
         tree = versions.to_v1(codec.decode_tree(raw))
         if isinstance(tree, versions.Loss):
             raise DecodeError(tree.why)
-        return codec.look(tree, self.kind.view)
+        return named(codec.look(tree, self.kind.view))
 
 
 async def read_live(client: Client, tick: Tick = silent, *, namespace: str = "") -> Objects:
