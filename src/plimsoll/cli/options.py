@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +36,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 #: What `plimsoll up` writes, looked for if there is no other kubeconfig.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
+#: How often a call is tried: somebody waits for the answer, and can ask again.
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Where:
         except ConfigError as error:
             hint = ", or ask a dump with -f" if str(error).startswith("no cluster to talk to") else ""
             raise ConfigError(f"{error}{hint}") from None
+        config = replace(config, attempts=min(config.attempts, _ATTEMPTS))
         return Source(config=config, namespace=self.namespace)
 
     def picture(self, **options: Any) -> Picture:
