@@ -54,7 +54,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("gates", "gates", "The feature gates and what they switch."),
         Row("bench", "bench", "How fast this machine schedules."),
     ),
-    "Work on files": (
+    "Look at objects, of files or of a cluster": (
         Row("check", "files", "Check objects as the API server would on create."),
         Row("select", "files", "Which devices a CEL selector matches."),
         Row("allocate", "files", "Which devices waiting claims would get, or why none."),

@@ -73,6 +73,11 @@ class Where:
         config = replace(config, attempts=min(config.attempts, _ATTEMPTS))
         return Source(config=config, namespace=self.namespace)
 
+    def told(self, *, namespaced: bool = True) -> str:
+        """Where that is, for people."""
+        origin = self.source().origin
+        return f"namespace {self.namespace} of {origin}" if namespaced and self.namespace else origin
+
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
         from plimsoll.tools.picture import read_picture

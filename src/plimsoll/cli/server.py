@@ -158,6 +158,9 @@ def run_restore(data: Path, source: Path) -> None:
     from plimsoll.cluster.store import restore
     from plimsoll.run.server import STORE_FILE
 
+    if not source.exists():
+        raise ConfigError(f"{source}: no such file")
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     revision = restore(source, data / STORE_FILE)
     click.echo(f"restored; goes on from revision {revision}")
 
@@ -169,6 +172,8 @@ def run_recover(data: Path) -> None:
     from plimsoll.cluster.store import recover
     from plimsoll.run.server import STORE_FILE
 
+    if not data.exists():
+        raise ConfigError(f"{data}: no such folder")
     recovery = recover(data / STORE_FILE)
     for line in recovery.reports:
         click.echo(line)

@@ -130,7 +130,7 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
 
 def _known(names: set[str]) -> str:
     first = sorted(names)[:12]
-    return f"there are {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"there are: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> Planned:
