@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         render_all,
         usage_by_namespace,
     )
+    from plimsoll.run.local import LocalCluster
     from plimsoll.run.server import RunningServer, ServerSettings, start_server
     from plimsoll.schedule.claims import read_task
     from plimsoll.schedule.cycle import schedule_one
@@ -57,7 +58,12 @@ if TYPE_CHECKING:
     from plimsoll.schedule.settings import Settings
     from plimsoll.schedule.snapshot import Snapshot
     from plimsoll.schedule.task import Task
-    from plimsoll.tools.whatif import Whatif, run_whatif
+    from plimsoll.tools.audit import audit
+    from plimsoll.tools.explain import explain_claim, explain_pod
+    from plimsoll.tools.picture import Picture, Source, read_picture
+    from plimsoll.tools.report import as_text
+    from plimsoll.tools.top import claim_rows, device_rows, holders, node_books
+    from plimsoll.tools.whatif import Plan, Whatif, run_whatif
     from plimsoll.validate import Prepared, Problem, Write, prepare
 
 __all__ = [
@@ -84,8 +90,11 @@ __all__ = [
     "Judgement",
     "Limits",
     "Line",
+    "LocalCluster",
     "NodeLedger",
+    "Picture",
     "Placement",
+    "Plan",
     "PlimsollError",
     "Policy",
     "Preference",
@@ -102,6 +111,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "Snapshot",
+    "Source",
     "Task",
     "Unplaced",
     "Verdict",
@@ -109,17 +119,26 @@ __all__ = [
     "Write",
     "allocate_claims",
     "allowance_for",
+    "as_text",
+    "audit",
+    "claim_rows",
     "compile_selector",
     "decode",
     "decode_object",
+    "device_rows",
     "encode",
+    "explain_claim",
     "explain_lines",
+    "explain_pod",
     "find_config",
     "flatten",
+    "holders",
     "judge_placement",
+    "node_books",
     "pod_limits",
     "pod_requests",
     "prepare",
+    "read_picture",
     "read_task",
     "render_all",
     "run_whatif",
@@ -175,6 +194,7 @@ _HOMES = {
             "render_all",
             "usage_by_namespace",
         ],
+        "plimsoll.run.local": ["LocalCluster"],
         "plimsoll.run.server": ["RunningServer", "ServerSettings", "start_server"],
         "plimsoll.schedule.claims": ["read_task"],
         "plimsoll.schedule.cycle": ["schedule_one"],
@@ -182,7 +202,12 @@ _HOMES = {
         "plimsoll.schedule.settings": ["Settings"],
         "plimsoll.schedule.snapshot": ["Snapshot"],
         "plimsoll.schedule.task": ["Task"],
-        "plimsoll.tools.whatif": ["Whatif", "run_whatif"],
+        "plimsoll.tools.audit": ["audit"],
+        "plimsoll.tools.explain": ["explain_claim", "explain_pod"],
+        "plimsoll.tools.picture": ["Picture", "Source", "read_picture"],
+        "plimsoll.tools.report": ["as_text"],
+        "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_books"],
+        "plimsoll.tools.whatif": ["Plan", "Whatif", "run_whatif"],
         "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
     }.items()
     for name in names

@@ -28,14 +28,28 @@ def test_console_blocks_print_what_they_say(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", PYTHON.findall((ROOT / "docs" / "python.md").read_text()))
-def test_python_blocks_run(block: str) -> None:
+def test_python_blocks_run(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples of the reference, over a claim with one mistake."""
+    monkeypatch.chdir(ROOT)
     claim = {"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "n"}, "spec": {"devices": {}}}
     seen: list[str] = []
     names: dict[str, Any] = {"raw_json": json.dumps(claim).encode(), "seen": seen}
     names["tree"] = {**claim, "spec": {"devices": BAD}}
     exec(block.replace("print(problem)", "seen.append(str(problem))"), names)
     assert bool(seen) == ("prepare(" in block)
+
+
+@pytest.mark.parametrize("name", ["allocation", "audit", "explain", "scheduler", "top", "whatif"])
+def test_python_blocks_of_other_pages_run(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They read the files of examples/, and print something or assert it."""
+    monkeypatch.chdir(ROOT)
+    blocks = PYTHON.findall((ROOT / "docs" / f"{name}.md").read_text())
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+        assert ("print(" in block) == bool(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +32,16 @@ def test_names_are_imported_when_they_are_used() -> None:
 def test_every_public_name_is_documented() -> None:
     text = REFERENCE.read_text()
     for name in plimsoll.__all__:
-        assert f"`{name}" in text, f"{name} is missing in docs/python.md"
+        assert re.search(rf"`{name}\b", text), f"{name} is missing in docs/python.md"
         value = getattr(plimsoll, name)
         assert inspect.getdoc(value), f"{name} has no docstring"
+
+
+def test_pages_take_nothing_from_the_package_that_is_not_public() -> None:
+    for page in (*REFERENCE.parent.glob("*.md"), REFERENCE.parents[1] / "README.md"):
+        for names in re.findall(r"from plimsoll import (\([^)]*\)|[^\n]*)", page.read_text()):
+            taken = set(re.findall(r"\w+", names))
+            assert taken <= set(plimsoll.__all__), f"{page.name}: {taken - set(plimsoll.__all__)}"
 
 
 def test_types_are_shipped() -> None:

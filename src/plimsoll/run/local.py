@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from plimsoll.run.node.agents import AgentLike
     from plimsoll.run.node.local import LocalNodes, Nodes
     from plimsoll.schedule.settings import Settings
+    from plimsoll.tools.picture import Picture
     from plimsoll.tools.whatif import Whatif
 
 R = TypeVar("R")
@@ -178,14 +179,19 @@ class LocalCluster:
 
     # -- questions
 
-    def whatif(self, *, settings: Settings | None = None) -> Whatif:
-        """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
+    def picture(self) -> Picture:
+        """The cluster as it is now, for `explain_pod`, `audit`, `node_books` and other questions."""
         from plimsoll.tools.picture import Picture  # noqa: PLC0415 - clusters start faster without
         from plimsoll.tools.picture.live import read_live  # noqa: PLC0415
-        from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
 
         objects = self._wait(read_live(self._running().client()))
-        return Whatif(Picture(objects, self._settings.gates, origin=self.config.server), settings=settings)
+        return Picture(objects, self._settings.gates, origin=self.config.server)
+
+    def whatif(self, *, settings: Settings | None = None) -> Whatif:
+        """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
+        from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
+
+        return Whatif(self.picture(), settings=settings)
 
     def restart_scheduler(self) -> None:
         """End the scheduler and start one that knows nothing but what the API says."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.paint import PLAIN, Paint
 
 
 class Report(Protocol):
@@ -23,6 +23,11 @@ class Report(Protocol):
     def as_json(self) -> Any:
         """For programs: plain dicts, lists, texts, whole numbers; quantities as Kubernetes writes them."""
         ...
+
+
+def as_text(report: Report, *, wide: bool = False) -> str:
+    """An answer as a command prints it, without colours."""
+    return "\n".join(report.lines(PLAIN, wide=wide))
 
 
 @dataclass(frozen=True, slots=True)

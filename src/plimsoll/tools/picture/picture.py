@@ -29,14 +29,14 @@ class Picture:
 
     def __init__(
         self,
-        objects: Objects,
+        objects: Objects | None = None,
         gates: Gates | None = None,
         profile: Profile | None = None,
         *,
         origin: str = "",
     ) -> None:
-        """`origin`: where it was read, for people."""
-        self.objects = objects
+        """Without objects it is of an empty cluster. `origin`: where it was read, for people."""
+        self.objects = Objects() if objects is None else objects
         self.gates = gates or Gates.all_on()
         self.profile = profile or Profile.default()
         self.origin = origin
