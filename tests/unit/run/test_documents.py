@@ -92,7 +92,7 @@ def test_the_examples_for_pytest(plimsoll_cluster: LocalCluster, capsys: pytest.
         exec(block, names)
     assert capsys.readouterr().out == "Active\n"
     tests = [name for name in names if name.startswith("test_")]
-    assert len(tests) == 4
+    assert len(tests) == 6
     for name in tests:
         marks = getattr(names[name], "pytestmark", [])
         if not marks:
