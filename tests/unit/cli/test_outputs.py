@@ -6,6 +6,7 @@ tests, and so have `up` and `bench`; the last test sees to it that no command is
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -335,3 +336,33 @@ def test_every_command_has_an_output() -> None:
         if runs and name not in ELSEWHERE | LOGS:
             assert any(f"$ plimsoll {name}" in text for text in told), f"no output of {name} is kept"
     assert all((FOLDER / name).is_dir() for name in ELSEWHERE)
+
+
+# -- the page about all of them
+
+PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+HEAD = "| command | `-f` | `--kubeconfig` | `-n` | `-o` |\n|---|---|---|---|---|\n"
+
+
+def row_of(name: str, command: click.Command) -> str:
+    options = {word: each for each in command.params for word in each.opts}
+    output = options.get("--output")
+    forms = ", ".join(output.type.choices) if output and isinstance(output.type, click.Choice) else ""
+    cells = ["yes" if word in options else "" for word in ("-f", "--kubeconfig", "-n")]
+    assert ("--kubeconfig" in options) == ("--context" in options), f"{name}: give both or none"
+    return "| " + " | ".join([f"`{name}`", *cells, forms]) + " |\n"
+
+
+def test_the_page_says_what_commands_accept() -> None:
+    table = HEAD + "".join(
+        row_of(name, command)
+        for name, command in COMMANDS.items()
+        if not isinstance(command, click.Group) or command.invoke_without_command
+    )
+    text = PAGE.read_text()
+    start = text.index(HEAD)
+    end = text.index("\n\n", start) + 1
+    if os.environ.get("PLIMSOLL_GOLDEN") == "write":
+        PAGE.write_text(text[:start] + table + text[end:])
+    else:
+        assert text[start:end] == table

@@ -1,0 +1,163 @@
+"""Questions about single objects: where they are asked, what -n and -o mean, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+import yaml
+
+from plimsoll.api.gates import Gates
+from plimsoll.cli.main import main
+from plimsoll.cluster.dump import Found
+from plimsoll.tools.check import check_all, read_kinds
+from plimsoll.tools.paint import Paint
+from tests.dumps import big_cluster, write_dump
+
+QUESTIONS = {
+    "check": ["check"],
+    "select": ["select", "true"],
+    "allocate": ["allocate"],
+    "convert": ["convert", "--form", "1.37"],
+    "cgroups": ["cgroups", "--memory", "8Gi"],
+}
+Run: TypeAlias = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return write_dump(big_cluster(1, devices=1, pending=2), tmp_path / "dump.json", "json")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, question: str) -> None:
+    words = QUESTIONS[question]
+    (tmp_path / "odd").write_text("kind: Config\ncontexts: 3\n")
+    for more, said in (
+        ([], "no cluster to talk to"),
+        (["--kubeconfig", tmp_path / "nowhere"], "no such file"),
+        (["--kubeconfig", tmp_path / "odd"], "odd"),
+        (["-f", dump, "--context", "x"], "not both"),
+        (["-f", dump, "-A", "-n", "x"], "give one of them"),
+    ):
+        code, out, err = run(*words, *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert said in err
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x7fELF\0\0\0", "is no text"),
+        (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
+        (b"Error from server (Forbidden)\n", "must be a mapping"),
+        (b"\x1f\x8b\x08nothing", "cannot be unpacked"),
+    ],
+)
+def test_what_is_no_dump(run: Run, tmp_path: Path, question: str, content: bytes, said: str) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(content)
+    code, out, err = run(*QUESTIONS[question], "-f", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert str(path) in err
+
+
+@pytest.mark.parametrize("question", ["check", "select", "allocate", "cgroups"])
+def test_every_form_says_the_same(run: Run, dump: Path, question: str) -> None:
+    words = [*QUESTIONS[question], "-f", dump]
+    code, table, _ = run(*words)
+    assert run(*words, "-o", "text") == run(*words, "-o", "table") == (code, table, "")
+    assert re.sub(r"\x1b\[\d+m", "", run(*words, "--color", "always")[1]) == table
+    as_json, as_yaml = run(*words, "-o", "json"), run(*words, "-o", "yaml")
+    assert (as_json[0], as_yaml[0]) == (code, code)
+    assert json.loads(as_json[1]) == yaml.safe_load(as_yaml[1])
+
+
+def test_what_other_namespaces_hold_is_not_free(run: Run, dump: Path, tmp_path: Path) -> None:
+    """The only GPU is held by a claim of `work`: -n says whose claims are tried, not what counts."""
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    (tmp_path / "claim.json").write_text(json.dumps(claim))
+    code, out, _ = run("allocate", "-f", dump, "-f", tmp_path / "claim.json", "-n", "team")
+    assert code == 1
+    assert out.startswith("team/mine: on none of 1 nodes\n")
+    assert "1 x allocated already: gpu.example.com/node-0000/gpu-0" in out
+    assert "waiting" not in out  # of work
+
+
+def test_cgroups_are_those_of_one_node(run: Run, tmp_path: Path) -> None:
+    path = write_dump(big_cluster(3, pending=0), tmp_path / "three.json", "json")
+    code, out, err = run("cgroups", "-f", path)
+    assert (code, out) == (2, "")
+    assert err == (
+        "plimsoll: cgroups are those of one node: name it with --node; "
+        "there are: node-0000, node-0001, node-0002\n"
+    )
+    code, out, _ = run("cgroups", "-f", path, "--node", "node-0001", "-o", "json")
+    assert code == 0
+    pods = [pod["pod"] for pod in json.loads(out)["pods"]]
+    assert pods == ["work/plain-0001-0", "work/cpu-0001-1", "work/gpu-0001-2", "work/plain-0001-3"]
+    # -n shows less and counts all.
+    some = json.loads(run("cgroups", "-f", path, "--node", "node-0001", "-n", "none", "-o", "json")[1])
+    assert (some["pods"], some["tiers"]) == ([], json.loads(out)["tiers"])
+
+
+def test_converted_documents_can_be_read_again(run: Run, dump: Path, tmp_path: Path) -> None:
+    code, out, _ = run("convert", "--form", "1.37", "-f", dump, "-o", "yaml")
+    assert code == 0
+    _, lines, _ = run("convert", "--form", "1.37", "-f", dump)
+    assert list(yaml.safe_load_all(out)) == [json.loads(line) for line in lines.splitlines()]
+    (tmp_path / "again.yaml").write_text(out)
+    assert run("convert", "--form", "1.37", "-f", tmp_path / "again.yaml", "-o", "yaml")[1] == out
+
+
+def test_kinds_by_their_names() -> None:
+    assert read_kinds(["slices,Pods"]) == {"resourceslices": "ResourceSlice", "pods": "Pod"}
+    assert read_kinds(["ResourceClaim", "resourceclaims"]) == {"resourceclaims": "ResourceClaim"}
+    assert len(read_kinds([])) == 6
+    assert list(read_kinds([]))[-1] == "pods"
+
+
+def test_objects_that_a_server_has_and_these_rules_refuse() -> None:
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "g", "count": -1}}]}},
+    }
+    found = Found(claim, "https://c, resourceclaims")
+    report = check_all([found], datetime(2026, 1, 1, tzinfo=UTC), Gates.all_on(), "https://c")
+    assert list(report.lines()) == [
+        "ResourceClaim team/c:",
+        "  spec.devices.requests[0].exactly.count: must be larger than zero (got -1)",
+        "1 of https://c checked: 0 fine, 1 that these rules would refuse",
+    ]
+    assert report.as_json()[0]["where"] == "https://c, resourceclaims team/c"
+    assert next(report.lines(Paint(True))) == "\x1b[31mResourceClaim team/c\x1b[0m:"
