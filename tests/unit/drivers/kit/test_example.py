@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plimsoll.run.local import LocalCluster
+from plimsoll import LocalCluster, node_books
+from plimsoll.drivers.kit import Pool
 from plimsoll.run.node.settings import NodeSettings
 
 ROOT = Path(__file__).parents[4]
@@ -92,7 +93,41 @@ def test_the_example_has_about_fifty_lines() -> None:
 def test_the_document_shows_the_example() -> None:
     text = (ROOT / "docs" / "drivers.md").read_text()
     body = EXAMPLE.read_text()
-    assert body[body.index("class Widgets") :].rstrip() in text
+    assert body[body.index("import asyncio") :].rstrip() in text
+
+
+def test_the_tests_in_the_document_pass(tmp_path: Path) -> None:
+    section = (ROOT / "docs" / "drivers.md").read_text().partition("## Tests without hardware")[2]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"Widgets": load().Widgets}
+    for block in blocks:
+        exec(block, names)
+    tests = [name for name in names if name.startswith("test_")]
+    assert len(tests) == 3
+    for name in tests:
+        (tmp_path / name).mkdir()
+        names[name](tmp_path / name)
+
+
+def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "drivers.md").read_text().partition("## What a device takes of its node")[2]
+    block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"Pool": Pool}
+    exec(block[1], names)
+
+    class Charging(load().Widgets):  # type: ignore[misc]
+        pools = names["pools"]
+
+    with LocalCluster(nodes=["worker"], drivers=[lambda node: Charging(tmp_path, node)]) as cluster:
+        picture = cluster.picture()
+        (before,) = node_books(picture)
+        with cluster.whatif() as w:
+            w.add(MANIFESTS.partition("selectors: [{cel: {expression: 'device.attr")[0], POD)
+            assert w.schedule().all_placed
+            (after,) = node_books(w.picture)
+    assert {row.resource: row.claims for row in before.rows if row.claims} == {}
+    assert {row.resource: row.claims for row in after.rows if row.claims} == {"cpu": 500, "memory": 1 << 30}
 
 
 def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> None:
