@@ -69,6 +69,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "null metadata": (b"kind: Node\napiVersion: v1\nmetadata:\n", "Node: metadata.name: must not be empty"),
     "no name": (b"kind: Pod\napiVersion: v1\nmetadata: {uid: u}\n", "metadata.name: must not be empty"),
+    "half a character in JSON": (
+        b'{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "\\ud800 and more"}}',
+        "surrogate",
+    ),
     "other kinds": (
         b"kind: Service\napiVersion: v1\nmetadata: {name: s}\n---\nkind: Pod\napiVersion: wrong/v7\n",
         "there is no Node, Pod or other kind that is read among the 2 objects",

@@ -26,3 +26,26 @@ def rich_cluster() -> list[Tree]:
     node["status"]["images"] = [{"names": ["pause:3.10"], "sizeBytes": 1000}]
     node["metadata"]["labels"]["rank"] = "7"
     return [*trees, *extras]
+
+
+#: The names in it that others refer to.
+NAMES = frozenset(
+    {
+        "node-0000",
+        "node-0001",
+        "work",
+        "parted",
+        "picky",
+        "gated",
+        "part",
+        "gpu",
+        "cpu-0000-1",
+        "gpu-0000-2",
+        "waiting-0000",
+        "waiting-0001",
+        "parted-any-x7k2p",
+        "picky-any-x7k2p",
+        "fabric-port",
+        "fabric",
+    }
+)

@@ -210,7 +210,14 @@ def _line(event: Any) -> int:
 
 def dump_document(tree: Any) -> bytes:
     """A tree as one document, keys in order; what reads it finds the same tree."""
-    return yaml.dump(tree, Dumper=_Dumper, sort_keys=True, allow_unicode=True, encoding="utf-8", width=2**20)
+    text = _dump(tree, visible=True)
+    if not text.replace("\n", "").isprintable():  # letters that cannot be seen are written as escapes
+        text = _dump(tree, visible=False)
+    return text.encode()
+
+
+def _dump(tree: Any, *, visible: bool) -> str:
+    return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=True, allow_unicode=visible, width=2**20))
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", None) or yaml.SafeDumper):  # type: ignore[misc]

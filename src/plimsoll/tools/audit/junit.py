@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from plimsoll.tools.audit.findings import Finding, Severity
 from plimsoll.tools.audit.report import AuditReport
+from plimsoll.tools.paint import printable
 
 
 def as_junit(report: AuditReport, level: Severity | None) -> str:
@@ -57,9 +58,5 @@ def _add(suite: ElementTree.Element, classname: str, finding: Finding, failed: b
 
 
 def _legal(text: str) -> str:
-    """A text with only characters that XML has: names come from whoever wrote the objects."""
-    return "".join(letter if _is_legal(ord(letter)) else "?" for letter in text)
-
-
-def _is_legal(code: int) -> bool:
-    return code in (9, 10, 13) or 32 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or code > 0xFFFF
+    """A text with only characters that XML has and people see: names come from whoever wrote the objects."""
+    return "\n".join(map(printable, text.split("\n")))

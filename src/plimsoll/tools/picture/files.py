@@ -8,13 +8,15 @@ from bytes to typed objects in one step; YAML is read item by item (`cluster/yam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from plimsoll.api import codec
+from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.dump import Found, parse_objects, read_sources
 from plimsoll.errors import DecodeError, InputError
@@ -134,7 +136,26 @@ class _Reader:
             self.objects.gaps.append(Gap(plural, why, whole=False))
         for (plural, why), number in self._lost.items():
             self.objects.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+        self.objects.gaps += _tell_apart(self.objects)
         self.objects.gaps += find_gaps(self.objects, origin)
+
+
+def _tell_apart(objects: Objects) -> Iterator[Gap]:
+    """Give those another UID that have one of others, as copies made by hand do: books know things by it."""
+    kinds: tuple[tuple[str, type[Any]], ...] = (("pods", Pod), ("resourceclaims", ResourceClaim))
+    for plural, kind in kinds:
+        known: set[str] = set()
+        copies: list[str] = []
+        for thing in objects.all(kind):
+            meta = thing.metadata
+            if meta.uid and meta.uid in known:
+                full = f"{meta.namespace}/{meta.name}"
+                objects.set(replace(thing, metadata=replace(meta, uid=f"{meta.uid}/{full}")))
+                copies.append(full)
+            known.add(meta.uid)
+        if copies:
+            what = f"{copies[0]} has" if len(copies) == 1 else f"{len(copies)} ({copies[0]}, ...) have"
+            yield Gap(plural, f"{what} the UID of another; each counts for itself", whole=False)
 
 
 # -- JSON, from bytes
