@@ -250,6 +250,7 @@ def parse_running(arguments: tuple[str, ...]) -> dict[str, Any]:
         "cpu",
         list(arguments),
         resilient_parsing=True,
+        help_option_names=["-h", "--help"],  # a command remembers them from the first time
         ignore_unknown_options=True,
         allow_interspersed_args=True,
     )
