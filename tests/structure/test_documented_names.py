@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,31 @@ def test_a_wrong_value_would_be_found() -> None:
         assert _has(path)
     for path in ("driver.config.groupedBy", "dashboard.replicas", "scheduler.name"):
         assert not _has(path)
+
+
+# -- names of Python
+
+IMPORT = re.compile(r"^ *from (plimsoll[\w.]*) import (\([^)]*\)|[^\n#]*)", re.MULTILINE)
+DOTTED = re.compile(r"`(plimsoll(?:\.\w+)+)(?:\(|`)")
+
+
+def _is_there(path: str) -> bool:
+    """A module, or a name in one."""
+    try:
+        import_module(path)
+    except ImportError:
+        home, _, name = path.rpartition(".")
+        return bool(home) and hasattr(import_module(home), name)
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_imported_exists(name: str) -> None:
+    text = read(name)
+    taken = [(home, re.sub(r" as \w+", "", names)) for home, names in IMPORT.findall(text)]
+    said = {f"{home}.{each}" for home, names in taken for each in re.findall(r"\w+", names)}
+    said |= {path for path in DOTTED.findall(text) if not path.endswith((".md", ".yaml", ".dev"))}
+    assert {path for path in said if not _is_there(path)} == set()
 
 
 # -- the pages themselves
