@@ -1,0 +1,129 @@
+"""What the questions cost on a large cluster: reading it, its books, and each answer.
+
+    python -m bench.questions [--nodes 500] [--pods 10] [--yaml] [--profile NAME]
+
+A made-up cluster (`tests/dumps.py`) is written as `kubectl get -o json` would, read, and asked everything
+once, each question with the books ready and nothing else remembered. Prints seconds of CPU, how many times
+the cost of making the books anew that is (which is what an answer without them would cost at least), and at
+the end the most memory the process has had. `--profile explain` shows where the time of one question goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import pstats
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.dumps import big_cluster, write_dump
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.tools.audit import audit
+from plimsoll.tools.dashboard.board import Board
+from plimsoll.tools.explain import explain_pending, explain_pod
+from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.picture import Picture, Source, read_picture
+from plimsoll.tools.policies import compare_policies
+from plimsoll.tools.report import Report
+from plimsoll.tools.top.top import top
+from plimsoll.tools.whatif import Plan, run_whatif
+
+NEW_PODS = 1000
+NEW: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "new", "namespace": "work"},
+    "spec": {
+        "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+    },
+}
+
+
+def told(report: Report) -> int:
+    """An answer is there once its lines are."""
+    return len(list(report.lines(PLAIN)))
+
+
+def questions() -> dict[str, Callable[[Picture], Any]]:
+    def explain_one(picture: Picture) -> int:
+        return told(explain_pod(picture, picture.pod("waiting-0000", "work")))
+
+    def add_pods(picture: Picture) -> int:
+        pod = codec.convert(NEW, Pod)
+        return told(run_whatif(picture, Plan(add=(pod,), replicas=NEW_PODS, namespace="work")))
+
+    def view(what: str) -> Callable[[Picture], int]:
+        return lambda picture: told(top(picture, what, limit=20))
+
+    views = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
+    return {
+        **{f"top {each}": view(each) for each in views},
+        "explain one pod": explain_one,
+        "explain all that wait": lambda picture: told(explain_pending(picture)),
+        f"whatif, {NEW_PODS} pods more": add_pods,
+        "audit": lambda picture: told(audit(picture, now=0.0, live=True)),
+        "policies": lambda picture: told(compare_policies(picture, limit=10)),
+        "dashboard /api/nodes": lambda picture: asyncio.run(Board(picture, patience=300.0).nodes()),
+    }
+
+
+def timed(work: Callable[[], Any], profile: bool = False) -> float:
+    watch = cProfile.Profile()
+    gc.collect()
+    began = time.process_time()
+    if profile:
+        watch.runcall(work)
+    else:
+        work()
+    seconds = time.process_time() - began
+    if profile:
+        pstats.Stats(watch).sort_stats("cumulative").print_stats(45)
+    return seconds
+
+
+def read(nodes: int, pods: int, form: str) -> tuple[Picture, float, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_dump(
+            big_cluster(nodes, pods_per_node=pods, pending=60), Path(folder) / f"dump.{form}", form
+        )
+        gc.collect()
+        began = time.process_time()
+        picture = read_picture(Source((str(path),)))
+        return picture, time.process_time() - began, path.stat().st_size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--pods", type=int, default=10, help="for each node")
+    parser.add_argument("--yaml", action="store_true", help="read YAML instead of JSON")
+    parser.add_argument("--profile", default="", metavar="NAME", help="only this question, with its profile")
+    given = parser.parse_args()
+    picture, reading, size = read(given.nodes, given.pods, "yaml" if given.yaml else "json")
+    gc.freeze()  # what was read stays; nobody need look through it again and again
+    counts = f"{given.nodes} nodes, {len(picture.objects.all(Pod))} pods, {len(picture.objects)} objects"
+    print(f"{counts}, {size / 1e6:.0f} MB")
+    books = timed(lambda: picture.snapshot)
+    gc.collect()
+    gc.freeze()
+    rate = f"{size / reading / 1e6:.0f} MB/s"
+    print(f"{'read':26} {reading:7.2f} s  {reading / books:7.2f} times the books, {rate}")
+    print(f"{'books':26} {books:7.2f} s")
+    for name, ask in questions().items():
+        if given.profile and given.profile not in name:
+            continue
+        seconds = timed(lambda ask=ask: ask(picture), bool(given.profile))  # type: ignore[misc]
+        print(f"{name:26} {seconds:7.2f} s  {seconds / books:7.2f} times the books", flush=True)
+    print(f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
