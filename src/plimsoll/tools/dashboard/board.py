@@ -75,7 +75,6 @@ class Board:
                 self._changed.clear()
                 await self.catch_up()
                 await asyncio.sleep(APART)
-            self._findings.look()
             if (now := self.troubles()) != troubles:
                 troubles = now
                 self.notices.tell(self.revision, Touched(kinds={"Trouble"}))
@@ -192,10 +191,7 @@ class Board:
     async def _second_desk(self) -> Desk:
         async with self._making:
             if self._back is None:
-                made = await self._front.copy()
-                self._back = made
-            elif self._back.behind and not self._back.busy:
-                await self._back.catch_up(lambda _: self.revision)
+                self._back = await self._front.copy(lambda: self.revision)
             return self._back
 
     def _tell_findings(self) -> None:

@@ -55,9 +55,16 @@ Question = Callable[[], Any]
 class Desk:
     """One picture; `ask` it anything."""
 
-    def __init__(self, picture: Picture, revision: int = 1) -> None:
+    def __init__(
+        self, picture: Picture, revision: int = 1, *, follows: Callable[[], int] | None = None
+    ) -> None:
+        """A desk that `follows` enters all it has heard of before each question, and takes over a revision.
+
+        Others are brought up to date by `catch_up` alone.
+        """
         self.picture = picture
         self.revision = revision
+        self._follows = follows
         self._turn = asyncio.Lock()
         self._pile: list[Change] = []
         self._kept: OrderedDict[object, Answer] = OrderedDict()
@@ -83,9 +90,14 @@ class Desk:
     async def catch_up(self, entered: Callable[[Touched], int]) -> None:
         """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
         async with self._turn:
-            pile, self._pile = self._pile, []
-            touched = await asyncio.to_thread(_enter_all, self.picture, pile) if pile else Touched()
-            self.revision = entered(touched)
+            self.revision = entered(await self._enter())
+
+    async def _enter(self) -> Touched:
+        pile, self._pile = self._pile, []
+        touched = await asyncio.to_thread(_enter_all, self.picture, pile) if pile else Touched()
+        if touched:
+            self._kept.clear()
+        return touched
 
     async def ask(self, key: object, question: Question) -> Answer:
         """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
@@ -96,6 +108,9 @@ class Desk:
         self._waiting.append(key)
         try:
             async with self._turn:
+                if self._follows is not None:
+                    await self._enter()
+                    self.revision = self._follows()
                 if (known := self._known(key)) is not None:
                     return known
                 answer = await asyncio.to_thread(_answer, self.revision, question)
@@ -107,14 +122,16 @@ class Desk:
         finally:
             self._waiting.remove(key)
 
-    async def copy(self) -> Desk:
-        """Another desk with the same picture and the same changes still to be entered."""
+    async def copy(self, follows: Callable[[], int]) -> Desk:
+        """Another desk with the same picture and the same changes still to be entered, which follows."""
         async with self._turn:
-            made = Desk(self.picture.copy(), self.revision)
+            made = Desk(self.picture.copy(), self.revision, follows=follows)
             made._pile = list(self._pile)
             return made
 
     def _known(self, key: object) -> Answer | None:
+        if self._follows is not None and (self._pile or self._follows() != self.revision):
+            return None  # it may be otherwise by now
         known = self._kept.get(key)
         return known if known is not None and known.revision == self.revision else None
 

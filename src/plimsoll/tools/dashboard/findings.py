@@ -26,8 +26,10 @@ _log = logging.getLogger("plimsoll.dashboard")
 KEY = "audit"
 #: The rest after an audit: so many times as long as it took, and not shorter than so many seconds.
 REST_PART, REST_SECONDS = 20.0, 5.0
+#: Who waits so many seconds for a short audit does not mind.
+SHORT_SECONDS = 0.2
 #: One that made way tries again after so many seconds, then twice as many; at the last it does not make way.
-AGAIN_SECONDS, TRIES = 3.0, 5
+AGAIN_SECONDS, TRIES = 1.0, 6
 
 
 class Findings:
@@ -49,6 +51,7 @@ class Findings:
         self._due = 0.0
         self._made_way = 0
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def want(self, revision: int) -> None:
         """Somebody looks: have the audit run, now or when it is due."""
@@ -56,14 +59,25 @@ class Findings:
         self.look()
 
     def look(self) -> None:
-        """Begin if somebody wants to know and it is time; to be called now and then."""
+        """Begin if somebody wants to know and it is time; if it is not, come back when it is."""
         running = self._task is not None and not self._task.done()
-        if not running and self._wanted > self._audited and self._clock() >= self._due:
+        if running or self._wanted <= self._audited:
+            return
+        if (wait := self._due - self._clock()) <= 0:
             self._task = asyncio.create_task(self._run(), name="dashboard: audit")
+        else:
+            self._rest(wait)
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _rest(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds + 0.01, self.look)
 
     async def _run(self) -> None:
         began = self._clock()
@@ -72,15 +86,19 @@ class Findings:
             makes_way = self._made_way + 1 < TRIES
             answer = await desk.ask(KEY, lambda: ask_audit(desk, makes_way=makes_way))
         except ApiError:  # others were waiting
-            self._due = self._clock() + AGAIN_SECONDS * 2**self._made_way
+            pause = AGAIN_SECONDS * 2**self._made_way
+            self._due = self._clock() + pause
             self._made_way = min(self._made_way + 1, TRIES)
+            self._rest(pause)
             return
         except Exception as error:  # not again before something has changed
             self._audited = self._wanted
             _log.error("the audit broke: %s", error, exc_info=error)
             return
         self._made_way = 0
-        self._due = self._clock() + max(REST_SECONDS, REST_PART * (self._clock() - began))
+        pause = max(REST_SECONDS, REST_PART * (self._clock() - began))
+        self._due = self._clock() + pause
+        self._rest(pause)
         self.hear(answer)
 
     def hear(self, answer: Answer) -> None:
@@ -96,8 +114,10 @@ def ask_audit(desk: Desk, *, makes_way: bool = False) -> Any:
     """The audit of a desk's picture; ApiError if it makes way for somebody."""
 
     def checks() -> Iterator[Check]:
+        began = time.monotonic()
         for check in CHECKS:
-            if makes_way and desk.is_wanted_besides(KEY):
+            long = time.monotonic() - began >= SHORT_SECONDS
+            if makes_way and long and desk.is_wanted_besides(KEY):
                 raise ApiError(503, "ServiceUnavailable", "the audit made way for another question")
             yield check
 

@@ -8,7 +8,7 @@ as nodes are booked in: milli for cpu, units for the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api import codec
@@ -73,6 +73,7 @@ def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[s
             for place, amount in enumerate(_amounts(row)):
                 total[place] += amount
     resources = sorted(totals, key=order_of)
+    closed = {name: sum(_closed(book, name) for book in books) for name in resources}
     return {
         "origin": picture.origin,
         "profile": picture.profile.name,
@@ -89,7 +90,10 @@ def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[s
             "devicesTaken": counted.taken,
         },
         "resources": resources,
-        "totals": {name: _with_texts(name, totals[name]) for name in resources},
+        "totals": {
+            name: _with_texts(name, {**dict(zip(COLUMNS, totals[name], strict=True)), "closed": closed[name]})
+            for name in resources
+        },
         "gaps": sum_up(picture.objects.gaps),
     }
 
@@ -98,8 +102,14 @@ def _amounts(row: BookRow) -> tuple[int, int, int, int, int]:
     return row.line, row.requests, row.claims, row.overhead, row.free
 
 
-def _with_texts(resource: str, amounts: Iterable[int]) -> dict[str, Any]:
-    numbers = dict(zip(COLUMNS, amounts, strict=True))
+def _closed(book: NodeBook, resource: str) -> int:
+    """What is free of a resource on a node that takes no pods."""
+    if book.ready and not book.unschedulable:
+        return 0
+    return sum(max(0, row.free) for row in book.rows if row.resource == resource)
+
+
+def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     return {**numbers, "text": {name: text_of(resource, amount) for name, amount in numbers.items()}}
 
 
@@ -161,7 +171,13 @@ def one_node(picture: Picture, name: str) -> dict[str, Any]:
         "taints": spec.get("taints", []),
         "conditions": status.get("conditions", []),
         "podLine": book.pod_line,
-        "rows": [{"resource": row.resource, **_with_texts(row.resource, _amounts(row))} for row in book.rows],
+        "rows": [
+            {
+                "resource": row.resource,
+                **_with_texts(row.resource, dict(zip(COLUMNS, _amounts(row), strict=True))),
+            }
+            for row in book.rows
+        ],
         "holders": [
             {
                 "resource": each.resource,

@@ -197,6 +197,53 @@ def test_a_question_that_breaks_holds_up_nobody() -> None:
 # -- long questions
 
 
+def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
+    """What a page was told of before it asked is in the answer, whatever was being answered then."""
+
+    async def story() -> None:
+        board = Board(Picture(Objects(THINGS)))
+        key = ("work", "waiting-0000")
+        first = codec.decode_tree((await board.explain_pod(*key)).body)
+        assert first["verdict"] == "pending"
+        began, go_on = threading.Event(), threading.Event()
+
+        def slow(desk: Desk) -> dict[str, Any]:
+            began.set()
+            return {"x": go_on.wait(10)}
+
+        running = asyncio.create_task(board._ask_long("slow", slow))
+        assert await asyncio.to_thread(began.wait, 10)
+        pod = next(thing for thing in THINGS if isinstance(thing, Pod) and thing.metadata.name == key[1])
+        meta = replace(pod.metadata, resource_version="2")
+        board.hear(Change(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001"))))
+        await board.catch_up()  # pages are told now
+        assert board.revision == 2
+        asked = asyncio.create_task(board.explain_pod(*key))
+        await asyncio.sleep(0)
+        go_on.set()
+        await running
+        answer = await asked
+        assert answer.revision == 2
+        assert codec.decode_tree(answer.body)["verdict"] == "placed"
+
+    asyncio.run(story())
+
+
+def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
+    async def story() -> None:
+        now = [1]
+        desk = Desk(Picture(Objects(THINGS)), follows=lambda: now[0])
+        first = await desk.ask("a", lambda: {"x": 1})
+        assert await desk.ask("a", lambda: {"x": 2}) is first
+        desk.hear(Change(THINGS[-1], gone=True))
+        # Heard of, and not yet counted: the answer is new, and so is the next one when it is.
+        assert (await desk.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
+        now[0] = 2
+        assert (await desk.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'
+
+    asyncio.run(story())
+
+
 def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
     async def story() -> None:
         board = Board(small(), patience=0.05)

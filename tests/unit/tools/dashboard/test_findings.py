@@ -53,6 +53,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
 
     slow = replace(CHECKS[0], id="PLM900", needs=(), run=run)
     monkeypatch.setattr(findings, "CHECKS", (slow, *CHECKS))
+    monkeypatch.setattr(findings, "SHORT_SECONDS", 0.0)
     return began, go_on
 
 
@@ -82,7 +83,9 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
         bench.findings.want(2)
         assert bench.findings._task is first  # it rests
         bench.now += REST_SECONDS
-        bench.findings.look()  # nobody asks again, and yet it is done
+        assert bench.findings._timer is not None  # nobody asks again, and yet it is done
+        bench.findings._timer.cancel()
+        bench.findings.look()
         assert bench.findings._task is not first
         await bench.done()
         assert bench.findings._audited == 2
@@ -126,7 +129,7 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
             go_on.clear()
             bench.findings.want(1)
             assert await asyncio.to_thread(began.wait, 10), turn
-            asked = asyncio.create_task(bench.desk.ask(None, lambda: {}))
+            asked = asyncio.create_task(bench.desk.ask(None, dict))
             await asyncio.sleep(0)
             go_on.set()
             await asked

@@ -11,6 +11,11 @@ export function used(row) {
   return row.requests + row.claims + row.overhead;
 }
 
+/** Whether there is anything to say of a resource: a size of huge pages that nobody has is none. */
+export function matters(row) {
+  return Boolean(row.line || used(row));
+}
+
 /** A bar in words: for screen readers and tooltips. */
 export function inWords(resource, row) {
   const say = (key) => (row.text && row.text[key]) || amount(resource, row[key]);
@@ -71,7 +76,7 @@ export function LedgerCard({ resource, row }) {
   const exact = (key) => (row.text && row.text[key]) || "";
   return html`<section class=${cx("card ledger-card", free < 0 && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
-      <h3>${resource}</h3><span class="muted">${percent(used(row), row.line)}<span class="unseen"> taken</span></span>
+      <h3>${resource}</h3>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
@@ -82,6 +87,8 @@ export function LedgerCard({ resource, row }) {
     <span role="img" aria-label=${inWords(resource, row)} title=${inWords(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
+      <div class="share-of"><dt class="unseen">in all</dt><dd>${percent(used(row), row.line)}<span class="unseen"> taken</span></dd></div>
     </dl>
+    ${row.closed > 0 && html`<p class="closed" title=${exact("closed")}>Of the free, ${amount(resource, row.closed)} is on nodes that take no pods.</p>`}
   </section>`;
 }

@@ -1,12 +1,13 @@
 // Owns: devices in a table: state in words, who holds them, shares as a stacked bar of the consumed capacity,
 // and the counters that partitions draw on.
 import { html, cx } from "./ui.js";
-import { ClaimLink, NodeLink } from "./pieces.js";
+import { ClaimLink, NodeLink, Several } from "./pieces.js";
 import { Table } from "./table.js";
 import { sizeOf } from "./format.js";
 
 const TONES = { free: "good", taken: "", partly: "info", shared: "info", blocked: "warn", tainted: "warn", stale: "bad" };
 const SHADES = 6;
+const FEW_DRAWS = 3;
 
 export function State({ of }) {
   return html`<span class=${cx("badge", TONES[of] && `tone-${TONES[of]}`)}>${of}</span>`;
@@ -58,21 +59,32 @@ function Holders({ of }) {
   </ul>`;
 }
 
-/** What a device is made of: shares if it can be shared, what it draws on if it is a partition. */
+/** What a device is made of: bars of what is shared or in use, else sizes; what it draws on if it is a partition. */
 function Inside({ of }) {
   const capacity = Object.entries(of.capacity || {});
   const counters = of.counters || [];
   if (!capacity.length && !counters.length) return html`<span class="muted">-</span>`;
-  return html`${capacity.map(([name, one]) => html`<${Share} key=${name} name=${name} capacity=${one} holders=${of.holders} />`)}
+  const bars = of.shareable || capacity.some(([, one]) => sizeOf(one.used) > 0);
+  return html`${bars
+    ? capacity.map(([name, one]) => html`<${Share} key=${name} name=${name} capacity=${one} holders=${of.holders} />`)
+    : html`<span class="sizes">${capacity.map(([name, one], i) => html`${i > 0 && ", "}<span class="muted">${name}</span> ${one.whole}`)}</span>`}
   ${counters.length > 0 &&
-  html`<div class="draws"><span class="muted">partition, draws</span> ${counters.map((one, i) => html`${i > 0 && ", "}<span>${one.counter} ${one.draws}</span>`)}</div>`}`;
+  html`<div class="draws" title=${counters.map((one) => `${one.set}/${one.counter} ${one.draws}`).join(", ")}>
+    <span class="muted">partition, draws</span> <${Several} items=${counters} most=${FEW_DRAWS} draw=${(one) => html`<span>${one.counter} ${one.draws}</span>`} />
+  </div>`}`;
+}
+
+/** What is in the way: the first of several things, and how many more there are. */
+function Why({ of }) {
+  const parts = String(of).split(/, (?=\S+: needs )/);
+  return html`<span class="under" title=${of}>${parts[0]}${parts.length > 1 && html` +${parts.length - 1} more`}</span>`;
 }
 
 export function DeviceTable({ label, rows, node = true, empty }) {
   const columns = [
     { title: "Device", value: (r) => `${r.driver} ${r.pool} ${r.device}`, cell: (r) => html`<span class="device-name">${r.device}</span><span class="under">${r.driver} / ${r.pool}</span>` },
-    { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${r.why && html`<span class="under">${r.why}</span>`}` },
-    { title: "Held by", cell: (r) => html`<${Holders} of=${r.holders || []} />` },
+    { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${r.why && html`<${Why} of=${r.why} />`}` },
+    { title: "Held by", cls: "name-cell", cell: (r) => html`<${Holders} of=${r.holders || []} />` },
     { title: "Capacity and counters", cls: "wide-cell", cell: (r) => html`<${Inside} of=${r} />` },
   ];
   if (node) columns.splice(2, 0, { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) });

@@ -33,6 +33,13 @@ export function amount(resource, units) {
   return short(value) + BINARY[power];
 }
 
+/** The same from the text of a quantity, as Kubernetes writes it: 55360Mi is 54.1Gi, 1500m is 1.5. */
+export function shorten(resource, text) {
+  if (!known(text)) return String(text);
+  const size = sizeOf(text);
+  return amount(resource, resource === "cpu" ? size * 1000 : size);
+}
+
 /** A count: 5000 is 5,000. */
 export function count(value) {
   return typeof value === "number" ? grouped.format(value) : "-";
@@ -68,8 +75,14 @@ export function ranges(numbers) {
 const POWERS = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
 for (let i = 1; i < BINARY.length; i += 1) POWERS[BINARY[i]] = 1024 ** i;
 
+const QUANTITY = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?$/;
+
+function known(text) {
+  return QUANTITY.test(String(text));
+}
+
 /** The size of a quantity text, near enough for the width of a bar. */
 export function sizeOf(text) {
-  const found = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?$/.exec(String(text));
+  const found = QUANTITY.exec(String(text));
   return found ? Number(found[1]) * POWERS[found[2] || ""] : 0;
 }

@@ -44,7 +44,7 @@ function Page({ route }) {
     if (page === "pending") return html`<${Pending} query=${query} />`;
     if (page === "namespaces") return html`<${Namespaces} query=${query} />`;
     if (page === "audit") return html`<${Audit} query=${query} />`;
-    if (page === "whatif") return html`<${Whatif} />`;
+    if (page === "whatif") return html`<${Whatif} query=${query} />`;
   }
   return html`<${Head} title="No such page" /><p>There is nothing at <code>${location.hash}</code>. <a href="#/">To the overview</a></p>`;
 }
@@ -79,8 +79,10 @@ const LIVE = {
   static: ["static", "Static dump"],
 };
 
-function LiveSign() {
-  const [look, text] = LIVE[useLive()];
+/** `lost`: the server answers, but the cluster does not. */
+function LiveSign({ lost }) {
+  const state = useLive();
+  const [look, text] = lost && state === "live" ? ["lost", "Cluster lost"] : LIVE[state];
   return html`<span class=${`live live-${look}`} role="status" aria-live="polite"><span class="live-dot" aria-hidden="true"></span>${text}</span>`;
 }
 
@@ -149,7 +151,7 @@ function App() {
         })}
       </nav>
       <div class="frame-side">
-        <${LiveSign} />
+        <${LiveSign} lost=${overview.data && (overview.data.troubles || []).length > 0} />
         <button type="button" class="quiet" onClick=${nextTheme} aria-label=${`Theme: ${said}; change`} title=${`Theme: ${said}`}><${Icon} name=${icon} /></button>
         <button type="button" class="quiet" onClick=${showKeys} aria-label="Keys" title="Keys">?</button>
       </div>

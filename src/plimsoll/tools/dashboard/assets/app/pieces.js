@@ -29,6 +29,11 @@ export function Answer({ of, children, what = "This" }) {
   ${children(data)}`;
 }
 
+/** Nothing to show; `well` says that this is as it should be. */
+export function Nothing({ well = false, children }) {
+  return html`<p class=${cx("empty", well && "all-well")}>${well && html`<${Icon} name="ok" /> `}${children}</p>`;
+}
+
 /** A search box whose text is in the address; waits for a pause in typing. `/` brings one here. */
 export function Search({ label, value, name = "q", placeholder = "" }) {
   const [text, setText] = useState(value);

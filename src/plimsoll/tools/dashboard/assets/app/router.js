@@ -30,6 +30,8 @@ export const links = {
   node: (name) => to(["nodes", name]),
   pod: (namespace, name) => to(["explain", "pod", namespace, name]),
   claim: (namespace, name) => to(["explain", "claim", namespace, name]),
+  /** A what-if that is asked at once, as {remove: ["Pod/a/b"]}; `pod` is whom it is about. */
+  whatif: ({ remove = [], drain = [], pod = "" }) => to(["whatif"], { remove: remove.join(","), drain: drain.join(","), pod }),
 };
 
 /** The route, and a new drawing whenever it changes. */

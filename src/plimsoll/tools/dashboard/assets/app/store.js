@@ -7,11 +7,14 @@ const entries = new Map();
 /** Where the findings of an audit show. */
 const FINDINGS = new Set(["api/overview", "api/audit"]);
 const KEPT = 60; // Entries nobody looks at are forgotten beyond this.
+/** Milliseconds: answers within SHORT are asked for again at once, others after a rest of at most MOST_REST. */
+const SHORT = 250;
+const MOST_REST = 10000;
 
 function entry(path) {
   let found = entries.get(path);
   if (!found) {
-    found = { path, data: null, error: "", stale: true, loading: null, watchers: new Set(), kinds: null, node: null };
+    found = { path, data: null, error: "", stale: true, loading: null, watchers: new Set(), kinds: null, node: null, rest: 0, since: 0, timer: 0 };
     entries.set(path, found);
     forget();
   }
@@ -47,6 +50,7 @@ export async function ask(path, options = {}) {
 async function load(found) {
   if (found.loading) return;
   found.stale = false;
+  const began = performance.now();
   found.loading = ask(found.path);
   try {
     found.data = await found.loading;
@@ -55,8 +59,22 @@ async function load(found) {
     found.error = problem.message;
   }
   found.loading = null;
+  // A server that took long is left alone as long: others want answers, too.
+  found.rest = Math.min(MOST_REST, performance.now() - began);
+  found.since = performance.now();
   for (const watcher of found.watchers) watcher();
-  if (found.stale && found.watchers.size) load(found);
+  if (found.stale && found.watchers.size) loadSoon(found);
+}
+
+/** Fetch anew, after a rest if the last answer took long. */
+function loadSoon(found) {
+  const left = found.rest > SHORT ? found.since + found.rest - performance.now() : 0;
+  if (left <= 0) {
+    load(found);
+    return;
+  }
+  clearTimeout(found.timer);
+  found.timer = setTimeout(() => found.stale && found.watchers.size && load(found), left);
 }
 
 /**
@@ -92,11 +110,15 @@ export function changed(change = {}) {
   for (const found of entries.values()) {
     if (!matters(change, found)) continue;
     found.stale = true;
-    if (found.watchers.size) load(found);
+    if (found.watchers.size) loadSoon(found);
   }
 }
 
 /** Try again what went wrong. */
 export function retry() {
-  changed();
+  for (const found of entries.values()) {
+    found.rest = 0;
+    found.stale = true;
+    if (found.watchers.size) load(found);
+  }
 }

@@ -14,9 +14,9 @@ function words(value) {
 
 /** Name and number pairs, if they say more than the sentence above them. */
 export function Numbers({ of, beside = "" }) {
-  const pairs = Object.entries(of || {}).filter(([, value]) => {
+  const pairs = Object.entries(of || {}).filter(([key, value]) => {
     const text = words(value);
-    return text !== "" && !beside.includes(text);
+    return key !== "index" && text !== "" && !beside.includes(text);
   });
   if (!pairs.length) return null;
   return html`<dl class="facts">

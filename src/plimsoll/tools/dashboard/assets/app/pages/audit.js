@@ -2,9 +2,8 @@
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { links } from "../router.js";
-import { Answer, Badge, Choice, Head, Search } from "../pieces.js";
+import { Answer, Badge, Choice, Head, Nothing, Search } from "../pieces.js";
 import { count, plural } from "../format.js";
-import { Icon } from "../marks.js";
 
 const ORDER = ["error", "warning", "info"];
 const TITLES = { error: "Errors", warning: "Warnings", info: "Worth knowing" };
@@ -36,6 +35,7 @@ function Found({ data, query }) {
   const only = query.get("severity") || "";
   const wanted = q.toLowerCase();
   const all = data.findings || [];
+  const skipped = data.skipped || [];
   const totals = Object.fromEntries(ORDER.map((key) => [key, all.filter((one) => one.severity === key).length]));
   const shown = all.filter((one) => (!only || one.severity === only) && (!wanted || `${one.id} ${one.name} ${one.subject} ${one.message}`.toLowerCase().includes(wanted)));
   return html`<div class="controls">
@@ -43,7 +43,7 @@ function Found({ data, query }) {
       <${Choice} label="Severity" name="severity" value=${only} options=${[["", `any (${count(all.length)})`], ...ORDER.map((key) => [key, `${key} (${count(totals[key])})`])]} />
       <p class="found" role="status">${plural(shown.length, "finding")}</p>
     </div>
-    ${all.length === 0 && html`<p class="empty all-well"><${Icon} name="ok" /> Nothing was found: the books are in order.</p>`}
+    ${all.length === 0 && html`<${Nothing} well=${!skipped.length}>${skipped.length ? "Nothing was found, but not every check could be made." : "Nothing was found: all is well."}<//>`}
     ${all.length > 0 && shown.length === 0 && html`<p class="empty">No finding is like that.</p>`}
     ${ORDER.map((severity) => {
       const mine = shown.filter((one) => one.severity === severity);
@@ -55,9 +55,9 @@ function Found({ data, query }) {
         ${[...checks.values()].map((findings) => html`<${Check} key=${findings[0].id} severity=${severity} findings=${findings} />`)}
       </section>`;
     })}
-    ${(data.skipped || []).length > 0 &&
-    html`<details class="labels"><summary>${plural(data.skipped.length, "check")} not made</summary>
-      <ul>${data.skipped.map((one) => html`<li>${typeof one === "string" ? one : `${one.id} ${one.name}: ${one.why}`}</li>`)}</ul></details>`}`;
+    ${skipped.length > 0 &&
+    html`<details class="labels"><summary>${plural(skipped.length, "check")} not made</summary>
+      <ul>${skipped.map((one) => html`<li>${typeof one === "string" ? one : `${one.id} ${one.name}: ${one.why}`}</li>`)}</ul></details>`}`;
 }
 
 function Check({ severity, findings }) {

@@ -4,7 +4,7 @@ import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
 import { Answer, Badge, Choice, ClaimLink, Head, NodeLink, Ref, Search, Several } from "../pieces.js";
 import { Pager, Table } from "../table.js";
-import { count } from "../format.js";
+import { plural, shorten } from "../format.js";
 
 const LIMIT = 50;
 const STATES = ["free", "allocated", "reserved", "being deleted"];
@@ -27,7 +27,7 @@ function Devices({ of }) {
 function Charges({ of }) {
   if (of.problem) return html`<${Badge} tone="bad">cannot be priced<//><span class="under">${of.problem}</span>`;
   if (!of.charges.length) return html`<span class="muted">nothing</span>`;
-  return html`${of.charges.map((one) => html`<span class="block">${one.resource} <b>${one.amount}</b>${one.drawn != null && html` <span class="muted">${one.drawn} drawn</span>`}</span>`)}
+  return html`${of.charges.map((one) => html`<span class="block" title=${`${one.amount} by ${one.rule}`}>${one.resource} <b>${shorten(one.resource, one.amount)}</b>${one.rule === "perPod" && html` <span class="muted">per pod</span>`}${one.drawn != null && html` <span class="muted">${one.drawn} drawn</span>`}</span>`)}
     ${!of.booked && html`<span class="under">not on the books yet</span>`}`;
 }
 
@@ -45,12 +45,12 @@ export function Claims({ query }) {
     <div class="controls">
       <${Search} label="Find a claim" value=${q} placeholder="name, namespace, node, device or pod" />
       <${Choice} label="State" name="state" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, one])]} />
-      <p class="found" role="status">${answer.data ? `${count(answer.data.total)} found` : ""}</p>
+      <p class="found" role="status">${answer.data ? plural(answer.data.total, "claim") : ""}</p>
     </div>
     <${Answer} of=${answer} what="The list of claims">
       ${(data) => html`<${Table}
           label="Claims"
-          empty="No claim is like that."
+          empty=${q || state ? "No claim is like that." : "There are no claims."}
           rows=${data.items}
           keyOf=${(r) => `${r.namespace}/${r.name}`}
           columns=${[

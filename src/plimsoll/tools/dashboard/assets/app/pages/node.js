@@ -1,17 +1,18 @@
 // Owns: the page of one node: its ledger, who holds what, the CPU map, devices, pods and claims.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
+import { links } from "../router.js";
 import { Answer, Badge, ClaimLink, Head, PodLink, Several } from "../pieces.js";
-import { LedgerCard, Legend } from "../bars.js";
+import { LedgerCard, Legend, matters } from "../bars.js";
 import { Table } from "../table.js";
 import { Topology } from "../topology.js";
 import { DeviceTable } from "../devices.js";
-import { plural } from "../format.js";
+import { amount, count, plural } from "../format.js";
 
 export function Node({ name }) {
   const answer = useApi(`api/nodes/${encodeURIComponent(name)}`, { node: name });
   return html`<p class="crumbs"><a href="#/">Nodes</a></p>
-    <${Head} title=${name} tab=${`Node ${name}`}>${answer.data && html`<${Signs} data=${answer.data} />`}<//>
+    <${Head} title=${name} tab=${`Node ${name}`}>${answer.data && html`<${Signs} data=${answer.data} /><a class="aside" href=${links.whatif({ drain: [name] })}>What if it were drained?</a>`}<//>
     <${Answer} of=${answer} what=${`Node ${name}`}>${(data) => html`<${Loaded} data=${data} />`}<//>`;
 }
 
@@ -30,6 +31,23 @@ function Signs({ data }) {
     ${conditionsOf(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}`;
 }
 
+/** "2 taken, 35 free" */
+function statesOf(devices) {
+  const counts = new Map();
+  for (const one of devices) counts.set(one.state, (counts.get(one.state) || 0) + 1);
+  return [...counts].map(([state, number]) => `${count(number)} ${state}`).join(", ");
+}
+
+const FEW_DEVICES = 12;
+
+/** Devices in use first; many are folded. */
+function Devices({ rows }) {
+  const [all, setAll] = useState(false);
+  const ordered = [...rows].sort((a, b) => (a.state === "free") - (b.state === "free"));
+  return html`<${DeviceTable} label="Devices of this node" rows=${all ? ordered : ordered.slice(0, FEW_DEVICES)} node=${false} empty="No driver has published devices here." />
+    ${rows.length > FEW_DEVICES && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(rows.length)} devices`}</button></p>`}`;
+}
+
 function Loaded({ data }) {
   const [resource, setResource] = useState("");
   const holders = (data.holders || []).filter((row) => !resource || row.resource === resource);
@@ -38,7 +56,7 @@ function Loaded({ data }) {
     html`<p class="taints">Taints: ${data.taints.map((taint) => html`<code>${typeof taint === "string" ? taint : `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`}</code> `)}</p>`}
     <section aria-labelledby="node-ledger">
       <div class="section-head"><h2 id="node-ledger">Ledger</h2><${Legend} /></div>
-      <div class="cards">${(data.rows || []).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>
+      <div class="cards">${(data.rows || []).filter(matters).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>
     </section>
     <section aria-labelledby="node-holders">
       <div class="section-head">
@@ -57,7 +75,7 @@ function Loaded({ data }) {
         columns=${[
           { title: "Pod", value: (r) => `${r.namespace}/${r.pod || ""}`, cell: (r) => (r.pod ? html`<${PodLink} namespace=${r.namespace} name=${r.pod} />` : html`<span class="muted">no pod</span>`) },
           { title: "Resource", value: (r) => r.resource, cell: (r) => r.resource },
-          { title: "Amount", num: true, value: (r) => r.amount, cell: (r) => r.text },
+          { title: "Amount", num: true, value: (r) => r.amount, cell: (r) => html`<span title=${r.text}>${amount(r.resource, r.amount)}</span>` },
           { title: "By", value: (r) => r.rule, cell: (r) => html`<span class=${`by by-${r.claim ? "claim" : r.rule === "overhead" ? "overhead" : "request"}`}>${r.rule}</span>` },
           { title: "Claim", value: (r) => r.claim || "", cell: (r) => (r.claim ? html`<${ClaimLink} namespace=${r.namespace} name=${r.claim} />` : html`<span class="muted">-</span>`) },
           { title: "Devices", cell: (r) => html`<${Several} items=${r.devices} most=${3} />` },
@@ -70,8 +88,8 @@ function Loaded({ data }) {
       <${Topology} of=${data.topology} />
     </section>`}
     <section aria-labelledby="node-devices">
-      <div class="section-head"><h2 id="node-devices">Devices</h2></div>
-      <${DeviceTable} label="Devices of this node" rows=${data.devices || []} node=${false} empty="No driver has published devices here." />
+      <div class="section-head"><h2 id="node-devices">Devices</h2><span class="muted">${statesOf(data.devices || [])}</span></div>
+      <${Devices} rows=${data.devices || []} />
     </section>
     <div class="halves">
       <section aria-labelledby="node-pods">
@@ -97,7 +115,7 @@ function Loaded({ data }) {
           columns=${[
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
             { title: "Devices", cell: (r) => html`<${Several} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
-            { title: "Pods", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
+            { title: "Pods", cls: "name-cell", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
           ]}
         />
       </section>

@@ -1,12 +1,12 @@
-// Owns: the first page: what is past its line and what is pending, the totals, and one bar per node and resource.
+// Owns: the first page: the cluster at a glance (glance.js), and one bar per node and resource.
 import { html, cx, useMedia, useMemo } from "../ui.js";
 import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
-import { Answer, Badge, Choice, Head, PodLink, Search } from "../pieces.js";
-import { Bar, LedgerCard, Legend } from "../bars.js";
+import { Answer, Badge, Choice, Head, Search } from "../pieces.js";
+import { Bar } from "../bars.js";
+import { Glance, Totals } from "../glance.js";
 import { Windowed } from "../windowed.js";
 import { byName, count, plural } from "../format.js";
-import { Icon } from "../marks.js";
 
 const ROW = 38;
 /** On a phone the name stands above its bars. */
@@ -33,14 +33,10 @@ export function digest(nodes) {
       const share = line > 0 ? taken / line : taken > 0 ? 2 : 0;
       if (share > fullest) fullest = share;
     }
-    let devices = 0;
-    let taken = 0;
-    for (const one of Object.values(nodes.devices || {})) {
-      devices += one.all[i];
-      taken += one.taken[i];
-    }
+    const devices = { all: 0, free: 0, partly: 0, taken: 0 };
+    for (const one of Object.values(nodes.devices || {})) for (const key of Object.keys(devices)) devices[key] += one[key][i];
     const down = nodes.ready[i] === false || nodes.unschedulable[i] === true;
-    return { i, name, past, fullest, claims, free, devices, taken, down, pods: nodes.pods[i] };
+    return { i, name, past, fullest, claims, free, devices, down, pods: nodes.pods[i] };
   });
   return rows;
 }
@@ -50,7 +46,7 @@ const FILTERS = {
   past: ["Past the line", (row) => row.past > 0],
   full: ["Nearly full (90% or more)", (row) => row.fullest >= FULL],
   claims: ["With claims", (row) => row.claims],
-  devices: ["With free devices", (row) => row.devices > row.taken],
+  devices: ["With devices to be had", (row) => row.devices.free + row.devices.partly > 0],
   down: ["Not ready or cordoned", (row) => row.down],
 };
 
@@ -66,7 +62,7 @@ export function arrange(rows, { q, show, sort }) {
   const name = (a, b) => byName(a.name, b.name);
   if (sort === "name") found.sort(name);
   else if (sort === "pods") found.sort((a, b) => b.pods - a.pods || name(a, b));
-  else if (sort === "devices") found.sort((a, b) => b.devices - b.taken - (a.devices - a.taken) || name(a, b));
+  else if (sort === "devices") found.sort((a, b) => b.devices.free - a.devices.free || b.devices.partly - a.devices.partly || name(a, b));
   else if (sort.startsWith("free:")) {
     const resource = sort.slice(5);
     found.sort((a, b) => (a.free[resource] ?? Infinity) - (b.free[resource] ?? Infinity) || name(a, b));
@@ -82,82 +78,30 @@ export function Overview({ query }) {
     <${Answer} of=${nodes} what="The list of nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`;
 }
 
-function Tile({ href, tone, number, what, note }) {
-  return html`<a class=${cx("tile", tone && `tile-${tone}`)} href=${href}>
-    ${tone && html`<${Icon} name=${tone === "good" ? "ok" : "warn"} />`}
-    <b>${number}</b><span>${what}</span>${note && html`<small>${note}</small>`}
-  </a>`;
-}
-
-/** What a tired engineer looks for first. */
-function Glance({ data }) {
-  const { counts } = data;
-  const { findings } = data;
-  const found = findings ? findings.error + findings.warning : 0;
-  const gaps = [...(data.gaps || []), ...(data.troubles || [])];
-  const pending = useApi(counts.pending ? "api/pods?state=pending&q=&offset=0&limit=4" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
-  return html`<section class="glance" aria-label="At a glance">
-    ${gaps.length > 0 &&
-    html`<div class="notice is-warning"><${Icon} name="warn" /><div><b>Not everything could be read;</b> numbers may be too low.
-      <ul>${gaps.map((gap) => html`<li>${gap}</li>`)}</ul></div></div>`}
-    <div class="tiles">
-      ${counts.nodesPast != null &&
-      html`<${Tile}
-        href=${to([], { show: counts.nodesPast ? "past" : "" })}
-        tone=${counts.nodesPast ? "bad" : "good"}
-        number=${count(counts.nodesPast)}
-        what=${counts.nodesPast === 1 ? "node past its line" : "nodes past their line"}
-        note=${`of ${count(counts.nodes)}`}
-      />`}
-      <${Tile} href="#/pending" tone=${counts.pending ? "warn" : "good"} number=${count(counts.pending)} what=${counts.pending === 1 ? "pod pending" : "pods pending"} note=${`of ${count(counts.pods)}`} />
-      <${Tile}
-        href="#/audit"
-        tone=${!findings ? "" : findings.error ? "bad" : findings.warning ? "warn" : "good"}
-        number=${findings ? count(found) : "-"}
-        what=${found === 1 ? "audit finding" : "audit findings"}
-        note=${findings ? `${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}` : "being looked for"}
-      />
-      <a class="tile" href="#/devices"><b>${count(counts.devicesTaken)}</b><span>devices taken</span><small>of ${count(counts.devices)}</small></a>
-      <a class="tile" href="#/claims"><b>${count(counts.claims)}</b><span>${counts.claims === 1 ? "claim" : "claims"}</span></a>
-    </div>
-    ${counts.pending > 0 &&
-    pending.data &&
-    html`<div class="card pending-few">
-      <h2>Pending</h2>
-      <ul>
-        ${pending.data.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why">${pod.why}</span></li>`)}
-      </ul>
-      ${pending.data.total > pending.data.items.length && html`<a href="#/pending">All ${count(pending.data.total)} pending pods</a>`}
-    </div>`}
-  </section>`;
-}
-
-function Totals({ data }) {
-  if (!data.resources.length) return html`<p class="empty">No node has told what it has.</p>`;
-  return html`<section aria-labelledby="totals">
-    <div class="section-head"><h2 id="totals">Whole cluster</h2><${Legend} /></div>
-    <div class="cards">${data.resources.map((resource) => html`<${LedgerCard} key=${resource} resource=${resource} row=${data.totals[resource]} />`)}</div>
-  </section>`;
+/** Resources that any node has. */
+function present(data) {
+  return data.resources.filter((name) => ["line", "requests", "claims", "overhead"].some((key) => data.columns[name][key].some(Boolean)));
 }
 
 function Nodes({ data, query }) {
   const rows = useMemo(() => digest(data), [data]);
+  const known = useMemo(() => present(data), [data]);
   const q = query.get("q") || "";
   const show = query.get("show") || "";
   const sort = query.get("sort") || "";
   const found = useMemo(() => arrange(rows, { q, show, sort }), [rows, q, show, sort]);
-  const chosen = (query.get("resources") || "").split(",").filter((name) => data.resources.includes(name));
-  const usual = data.resources.filter((name) => SHOWN_AT_FIRST.includes(name));
-  const resources = chosen.length ? chosen : usual.length ? usual : data.resources.slice(0, 2);
+  const chosen = (query.get("resources") || "").split(",").filter((name) => known.includes(name));
+  const usual = known.filter((name) => SHOWN_AT_FIRST.includes(name));
+  const resources = chosen.length ? chosen : usual.length ? usual : known.slice(0, 2);
   const counts = useMemo(() => Object.fromEntries(Object.entries(FILTERS).map(([key, [, keep]]) => [key, rows.filter(keep).length])), [rows]);
   const devices = Object.keys(data.devices || {}).length > 0;
   const toggle = (name) => {
-    const next = resources.includes(name) ? resources.filter((one) => one !== name) : data.resources.filter((one) => one === name || resources.includes(one));
+    const next = resources.includes(name) ? resources.filter((one) => one !== name) : known.filter((one) => one === name || resources.includes(one));
     replaceQuery({ resources: next.length ? next.join(",") : "" });
   };
   const narrow = useMedia(NARROW);
   const height = narrow ? NARROW_NAME + NARROW_BAR * resources.length + 8 : ROW;
-  const grid = narrow ? {} : { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "5.5rem " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
+  const grid = narrow ? {} : { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "minmax(8.5rem, 0.6fr) " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
   return html`<section class="nodes" aria-labelledby="nodes-head">
     <div class="section-head"><h2 id="nodes-head">Nodes</h2><span class="muted" role="status">${found.length === rows.length ? plural(rows.length, "node") : `${count(found.length)} of ${plural(rows.length, "node")}`}</span></div>
     <div class="controls">
@@ -166,7 +110,7 @@ function Nodes({ data, query }) {
       <${Choice} label="Order" name="sort" value=${sort} options=${sorts(resources)} />
       <fieldset class="checks">
         <legend>Resources</legend>
-        ${data.resources.map((name) => html`<label><input type="checkbox" checked=${resources.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}
+        ${known.map((name) => html`<label><input type="checkbox" checked=${resources.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}
       </fieldset>
     </div>
     ${found.length === 0
@@ -197,11 +141,20 @@ function NodeRow({ data, row, resources, devices, grid, focus }) {
       ${data.unschedulable[row.i] && html`<${Badge} tone="warn">cordoned<//>`}
     </span>
     ${devices &&
-    html`<span role="cell" class="node-devices">${row.devices ? html`<b>${row.devices - row.taken}</b> free <span class="of">of ${row.devices}</span>` : html`<span class="muted">none</span>`}</span>`}
+    html`<span role="cell" class="node-devices"><${DeviceCount} of=${row.devices} /></span>`}
     ${resources.map((resource) => {
       const column = data.columns[resource];
       const one = { line: column.line[row.i], requests: column.requests[row.i], claims: column.claims[row.i], overhead: column.overhead[row.i] };
       return html`<span role="cell" class="bar-cell"><span class="bar-name" aria-hidden="true">${resource}</span>${one.line || one.requests || one.claims || one.overhead ? html`<${Bar} resource=${resource} row=${one} />` : html`<span class="muted">none</span>`}</span>`;
     })}
   </div>`;
+}
+
+/** How many devices of a node can be had: whole, or a part of them. */
+function DeviceCount({ of }) {
+  if (!of.all) return html`<span class="muted">none</span>`;
+  const partly = of.partly > 0 && html`<b>${count(of.partly)}</b> partly`;
+  const free = (of.free > 0 || !of.partly) && html`<b>${count(of.free)}</b> free`;
+  const words = `${count(of.all)} devices: ${count(of.free)} free, ${count(of.partly)} held in part, ${count(of.taken)} taken, ${count(of.all - of.free - of.partly - of.taken)} not to be had`;
+  return html`<span title=${words}>${free}${free && partly ? ", " : ""}${partly}${!(free && partly) && html`<span class="of"> of ${count(of.all)}</span>`}</span>`;
 }

@@ -1,12 +1,11 @@
-// Owns: pending pods with one line of why each, and the page that explains one pod or claim as a tree.
+// Owns: pending pods with one line of why each, and the page that explains one pod or claim.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
-import { Answer, Badge, Head, NodeLink, Search } from "../pieces.js";
+import { Answer, Head, Nothing, Search } from "../pieces.js";
 import { Pager } from "../table.js";
-import { Branch, Group } from "../tree.js";
-import { Icon } from "../marks.js";
-import { count } from "../format.js";
+import { Explanation } from "../explanation.js";
+import { plural } from "../format.js";
 
 const LIMIT = 50;
 
@@ -17,12 +16,12 @@ export function Pending({ query }) {
   return html`<${Head} title="Pending pods" />
     <div class="controls">
       <${Search} label="Find a pod" value=${q} placeholder="name or namespace" />
-      <p class="found" role="status">${answer.data ? `${count(answer.data.total)} pending` : ""}</p>
+      <p class="found" role="status">${answer.data ? `${plural(answer.data.total, "pod")} pending` : ""}</p>
     </div>
     <${Answer} of=${answer} what="The list of pending pods">
       ${(data) =>
         data.items.length === 0
-          ? html`<p class="empty">${q ? "No pending pod is like that." : "Nothing is pending."}</p>`
+          ? html`<${Nothing} well=${!q}>${q ? "No pending pod is like that." : "No pods are pending: all is well."}<//>`
           : html`<ul class="pending-list" aria-label="Pending pods" onKeyDown=${listKeys}>
                 ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} />`)}
               </ul>
@@ -53,42 +52,8 @@ function PendingPod({ pod }) {
 
 function Explained({ kind, namespace, name, inside = false }) {
   const answer = useApi(`api/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
-  return html`<${Answer} of=${answer} what="The reason">${(data) => html`<${Explanation} of=${data} inside=${inside} />`}<//>
+  return html`<${Answer} of=${answer} what="The reason">${(data) => html`<${Explanation} of=${data} kind=${kind} inside=${inside} />`}<//>
     ${inside && html`<p class="small"><a href=${`#/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>This explanation on a page of its own</a></p>`}`;
-}
-
-const GOOD = new Set(["placed", "allocated", "fits"]);
-const FEW_GROUPS = 12;
-/** Groups with something to learn; a cordoned node explains itself. */
-const TELLING = new Set(["NodeResourcesFit", "DynamicResources"]);
-
-/** An explanation: the verdict, the nearest fix, then the trees. */
-export function Explanation({ of, inside }) {
-  const groups = of.groups || [];
-  const [all, setAll] = useState(false);
-  const shown = all ? groups : groups.slice(0, FEW_GROUPS);
-  const opened = Math.max(0, groups.findIndex((group) => TELLING.has(group.rule)));
-  const fixes = (of.fixes || []).map((fix) => (typeof fix === "string" ? fix : fix.text)).filter(Boolean);
-  if (!fixes.length && of.fix) fixes.push(of.fix);
-  return html`<div class="explanation">
-    ${!inside && html`<p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>`}
-    ${fixes.length > 0 &&
-    html`<div class="fix"><p><b>Nearest fix</b> <span>${fixes[0]}</span></p>${fixes.slice(1).map((fix) => html`<p><b>or</b> <span>${fix}</span></p>`)}</div>`}
-    ${(of.notes || []).map((note) => html`<p class="notice is-warning"><${Icon} name="warn" /><span>${note}</span></p>`)}
-    ${of.preemption && html`<p class="preemption"><b>Preemption</b> ${of.preemption}</p>`}
-    ${groups.length > 0 &&
-    html`<div class="groups" role="group" aria-label="Why, by node">
-      ${!inside && html`<h2>Why, by node</h2>`}
-      ${shown.map((group, i) => html`<${Group} key=${`${group.rule} ${group.reason}`} of=${group} open=${i === opened} />`)}
-      ${groups.length > FEW_GROUPS && html`<button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(groups.length)} groups`}</button>`}
-    </div>`}
-    ${(of.sections || []).map(
-      (section) => html`<details class="group" key=${section.title} open=${!groups.length}>
-        <summary><span class="reason group-count">${section.title}</span></summary>
-        <div class="group-body"><ul class="tree">${section.children.map((one, i) => html`<${Branch} key=${`${one.rule}${i}`} of=${one} open=${true} />`)}</ul></div>
-      </details>`,
-    )}
-  </div>`;
 }
 
 /** The page of one pod or claim. */
