@@ -163,6 +163,16 @@ def demand_of(ledger: NodeLedger, pod: Pod, bills: Sequence[Bill], options: Opti
 # -- sharing
 
 
+def judge_sharing(
+    ledger: NodeLedger, pod: Pod, claims: Mapping[str, ResourceClaim], pricing: Pricing
+) -> Verdict:
+    """Whether other pods use claims of a pod that have their devices already, and nothing else."""
+    if not ledger.options.count_claims:
+        return SUCCESS
+    bills = [b for b in price_claims(pod, claims, {}, pricing) if isinstance(b, Bill)]
+    return Verdict.of(islice(_shared(ledger, pod, claims, {}, bills), 1))
+
+
 def _shared(
     ledger: NodeLedger,
     pod: Pod,

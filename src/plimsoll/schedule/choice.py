@@ -15,10 +15,11 @@ import numpy as np
 
 from plimsoll.ledger.columns import Column
 from plimsoll.schedule.devices import BEST, NO_CLAIMS, Fit
+from plimsoll.schedule.devices.points import count_points, score_points
 from plimsoll.schedule.devices.waste import score_sizes
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.reasons import NodeReason
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import Scoring, Settings
 from plimsoll.schedule.sieve import Sieve
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
@@ -52,12 +53,13 @@ def choose_node(
         hopes = hopes + wasteful * BEST
     hopes = np.where(sieve.left, hopes, np.int64(_RULED_OUT))
     explore = settings.explore if ranked or wasteful else 1
+    stock = bool(ranked) and settings.scoring is Scoring.STOCK  # then ranks are relative to those of others
     found: list[tuple[int, int, Fit]] = []  # score without waste, place, fit
     searched = 0
     while len(found) < explore:
         place = _best(hopes, snapshot.turn)
         hope = int(hopes[place])
-        if hope == _RULED_OUT or (found and max(score for score, _, _ in found) >= hope):
+        if hope == _RULED_OUT or (found and not stock and max(score for score, _, _ in found) >= hope):
             break
         hopes[place] = _RULED_OUT
         fit = NO_CLAIMS
@@ -72,11 +74,14 @@ def choose_node(
             sieve.refuse(place, crowded)
             sieve.crowded = True
             continue
-        found.append((int(scores[place]) + ranked * fit.rank, place, fit))
+        found.append((int(scores[place]) + (0 if stock else ranked * fit.rank), place, fit))
     if not found:
         return None
     sizes = score_sizes([fit for _, _, fit in found]) if wasteful and len(found) > 1 else [0] * len(found)
     totals = [score + wasteful * size for (score, _, _), size in zip(found, sizes, strict=True)]
+    if stock:
+        points = score_points([count_points(task.claims, fit.allocations) for _, _, fit in found])
+        totals = [total + ranked * each for total, each in zip(totals, points, strict=True)]
     _, place, fit = found[totals.index(max(totals))]
     name = snapshot.node(place).metadata.name
     return Placement(task, place, name, fit.allocations, fit.bills, feasible, searched)

@@ -16,7 +16,7 @@ from plimsoll.schedule.hopeless import Hopeless
 from plimsoll.schedule.placement import Placement, Unplaced
 from plimsoll.schedule.reasons import NodeReason
 from plimsoll.schedule.score import score_nodes
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import DeviceOrder, Settings
 from plimsoll.schedule.sieve import Sieve
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
@@ -31,7 +31,8 @@ def schedule_one(
 ) -> Placement | Unplaced:
     """Find the best node for a pod, and devices for its claims there; or say why there is none."""
     hopeless = snapshot.index(Hopeless)
-    known = hopeless.recall(task, snapshot)
+    lasting = settings.device_order is DeviceOrder.JOINT  # else a device that is taken may make room
+    known = hopeless.recall(task, snapshot) if lasting else None
     if known is not None:
         return known
 
@@ -42,13 +43,15 @@ def schedule_one(
     sieve = Sieve(task, snapshot)
     for rule in rules:
         sieve.apply(rule)
+    if settings.asks_all(len(snapshot)) and (error := sieve.ask_all()):
+        return Unplaced(task, len(snapshot), ((error, 1),))
     if sieve.left.any():
         scores = score_nodes(task, snapshot, settings, sieve.left)
         placement = choose_node(task, snapshot, settings, sieve, scores, promises)
         if placement is not None:
             return placement
     unplaced = sieve.sum_up()
-    return unplaced if sieve.crowded else hopeless.remember(task, snapshot, unplaced)
+    return unplaced if sieve.crowded or not lasting else hopeless.remember(task, snapshot, unplaced)
 
 
 def read_rules(

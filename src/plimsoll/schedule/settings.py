@@ -12,6 +12,7 @@ changes and nothing else. Whatever is wrong in it is an `InputError` that names 
     explore: 8
     devicePreference: least-waste
     deviceOrder: joint
+    scoring: whole-numbers
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ WEIGHT_MAX = 1000
 RESOURCES_MAX = 16
 STEPS_MAX = 1_000_000_000
 EXPLORE_MAX = 10_000
+#: From so many nodes on kube-scheduler does not look at all of them.
+SAMPLED_FROM = 100
 _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
 
 
@@ -70,6 +73,18 @@ class DeviceOrder(Enum):
     FIRST = "devices-first"
 
 
+class Scoring(Enum):
+    """How scores are worked out: in whole numbers, or with the doubles and the slips of kube-scheduler 1.36.
+
+    DIFF: kube-scheduler's NodeResourcesFit passes over what a pod requests as a whole when it scores nodes;
+    here it counts. `as-kube-scheduler` does as upstream does, for predictions
+    (test_what_a_pod_requests_as_a_whole_is_scored).
+    """
+
+    WHOLE = "whole-numbers"
+    STOCK = "as-kube-scheduler"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A profile. What is not given is as in kube-scheduler's default profile."""
@@ -85,6 +100,7 @@ class Settings:
     explore: int = 5  #: nodes to search where alternatives or waste make a difference
     device_preference: Preference = Preference.FIRST
     device_order: DeviceOrder = DeviceOrder.JOINT
+    scoring: Scoring = Scoring.WHOLE
 
     def __post_init__(self) -> None:
         whole = dict(WEIGHTS)
@@ -114,6 +130,13 @@ class Settings:
     def waste_weight(self) -> int:
         """What device waste counts."""
         return self.weights[WASTE]
+
+    def asks_all(self, nodes: int) -> bool:
+        """Whether every node is asked about devices before any is scored, as kube-scheduler does.
+
+        It does so with fewer than 100 nodes; with more it looks at some of them, which nobody can predict.
+        """
+        return self.device_order is DeviceOrder.FIRST and nodes < SAMPLED_FROM
 
     @staticmethod
     def read(tree: Any) -> Settings:
@@ -192,6 +215,13 @@ def _order(where: str, value: Any) -> DeviceOrder:
     return known[value]
 
 
+def _scoring(where: str, value: Any) -> Scoring:
+    known = {each.value: each for each in Scoring}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
 def _whole(least: int, most: int) -> Callable[[str, Any], int]:
     return lambda where, value: _number(where, value, least, most)
 
@@ -238,5 +268,6 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "explore": ("explore", _whole(1, EXPLORE_MAX)),
     "devicePreference": ("device_preference", _preference),
     "deviceOrder": ("device_order", _order),
+    "scoring": ("scoring", _scoring),
 }
 _DEFAULT = Settings()

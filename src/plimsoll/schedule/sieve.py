@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from plimsoll.ledger.columns import Mask
-from plimsoll.schedule.devices import DevicesFilter
+from plimsoll.ledger.verdict import Code
+from plimsoll.schedule.devices import DevicesFilter, Fit
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.placement import Unplaced
 from plimsoll.schedule.reasons import NodeReason, render
@@ -45,6 +46,19 @@ class Sieve:
         """Take away one node that an exact question was answered with no for."""
         self._single[place] = reasons
         self.left[place] = False
+
+    def ask_all(self) -> NodeReason | None:
+        """Take away every node that has no devices for the pod; an error anywhere ends the attempt."""
+        if self.devices is None:
+            return None
+        for place in np.flatnonzero(self.left).tolist():
+            answer = self.devices.attempt(place)
+            if not isinstance(answer, Fit):
+                for reason in answer:
+                    if reason.code is Code.ERROR:
+                        return reason
+                self.refuse(place, answer)
+        return None
 
     def sum_up(self) -> Unplaced:
         """Why no node is left, and where it would be otherwise if other pods were gone."""

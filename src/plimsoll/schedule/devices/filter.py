@@ -18,12 +18,13 @@ from plimsoll.api.core import NodeSelector
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
+from plimsoll.ledger.verdict import Reason
 from plimsoll.schedule.devices.chargers import charges_node
 from plimsoll.schedule.devices.exact import BEST, Fit, NewId, is_usable_on, try_place
-from plimsoll.schedule.devices.memory import Memory, State
+from plimsoll.schedule.devices.memory import NEVER, Memory, State
 from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.reasons import NodeReason, Rule, Sentence, render
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import DeviceOrder, Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
@@ -49,6 +50,8 @@ class DevicesFilter(Filter):
     def candidates(self) -> Mask:
         """The places where a search may still succeed."""
         mask = self._shape.refused_at < self.snapshot.freed
+        if self._settings.asks_all(len(self.snapshot)):
+            return np.ones_like(mask)
         for claim in self.task.claims:
             if claim.status.allocation is not None:
                 mask &= self._usable(claim)
@@ -66,8 +69,19 @@ class DevicesFilter(Filter):
             self._shape.ranks[place] = found.rank
             self._shape.ranked_at[place] = self.snapshot.freed[place]
         else:
-            self._shape.refuse(place, int(self.snapshot.freed[place]), found)
+            stamp = int(self.snapshot.freed[place]) if self._lasts(found) else NEVER
+            self._shape.refuse(place, stamp, found)
         return found
+
+    def _lasts(self, reasons: tuple[NodeReason, ...]) -> bool:
+        """Whether a refusal holds until something is given back.
+
+        Where devices are chosen before the books are asked, it may be otherwise as soon as a dear device is
+        taken: the next one may cost less.
+        """
+        if self._settings.device_order is DeviceOrder.JOINT:
+            return True
+        return not any(isinstance(reason.because, Reason) for reason in reasons)
 
     def answer(self, place: int) -> Fit | tuple[NodeReason, ...]:
         """Ask about one place exactly; only what holds for every node in the same state is remembered."""

@@ -23,6 +23,8 @@ from plimsoll.schedule.reasons import NodeReason, render
 SHAPES_KEPT = 256
 #: How many states of nodes are remembered for a shape.
 STATES_KEPT = 1024
+#: The stamp of what does not hold, or does not last.
+NEVER = -1
 #: What makes nodes answer alike: their devices, what is taken of them, and the room they have.
 State: TypeAlias = "tuple[object, object, object]"
 
@@ -73,8 +75,8 @@ class Shape:
     __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at", "states")
 
     def __init__(self, size: int) -> None:
-        self.refused_at: Column = np.full(size, -1, dtype=np.int64)
-        self.ranked_at: Column = np.full(size, -1, dtype=np.int64)
+        self.refused_at: Column = np.full(size, NEVER, dtype=np.int64)
+        self.ranked_at: Column = np.full(size, NEVER, dtype=np.int64)
         self.ranks: Column = np.full(size, BEST, dtype=np.int64)
         self.kinds: Column = np.zeros(size, dtype=np.int64)
         self.reasons: list[tuple[NodeReason, ...]] = []
@@ -97,4 +99,4 @@ class Shape:
         self.kinds[place] = number
 
     def clear(self, place: int) -> None:
-        self.refused_at[place] = self.ranked_at[place] = -1
+        self.refused_at[place] = self.ranked_at[place] = NEVER

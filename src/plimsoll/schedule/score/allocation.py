@@ -16,16 +16,20 @@ from plimsoll.ledger.units import CPU, MEMORY, PLAIN, units_of
 from plimsoll.schedule.answers import Answers
 from plimsoll.schedule.score.formulas import Allocated, Balanced, Formula, Part
 from plimsoll.schedule.score.scorer import Scorer
-from plimsoll.schedule.settings import Settings, Strategy
+from plimsoll.schedule.score.stock import BalancedDoubles
+from plimsoll.schedule.settings import Scoring, Settings, Strategy
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
 _NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
 
 
-def non_zero_demand(task: Task) -> Mapping[str, int]:
+def non_zero_demand(task: Task, *, skip_pod_level: bool = False) -> Mapping[str, int]:
     """What a pod requests if each container that requests no cpu or memory counts for a little."""
     spec = task.pod.spec
+    if skip_pod_level and spec.resources is not None:
+        options = replace(task.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
+        return units_of(pod_requests(task.pod, options, ()))
     for container in (*spec.containers, *spec.init_containers):
         requests = container.resources.requests
         if CPU not in requests or MEMORY not in requests:
@@ -55,7 +59,7 @@ class AllocatedScorer(_FormulaScorer):
 
     @classmethod
     def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
-        demand = non_zero_demand(task)
+        demand = non_zero_demand(task, skip_pod_level=settings.scoring is Scoring.STOCK)
         parts = tuple(
             Part(name, demand.get(name, 0), weight)
             for name, weight in settings.resources.items()
@@ -80,4 +84,5 @@ class BalancedScorer(_FormulaScorer):
         )
         if len(parts) < 2 or not any(part.demand for part in parts):
             return None
-        return cls(task, snapshot, settings, Balanced(parts))
+        formula = BalancedDoubles if settings.scoring is Scoring.STOCK else Balanced
+        return cls(task, snapshot, settings, formula(parts))

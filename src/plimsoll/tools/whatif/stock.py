@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
-from plimsoll.schedule.settings import DeviceOrder, Settings
+from plimsoll.schedule.settings import SAMPLED_FROM, DeviceOrder, Scoring, Settings
 from plimsoll.tools.picture import Picture
 
 #: What `--as` calls our own scheduler.
@@ -35,7 +35,9 @@ class Stock:
         return Picture(picture.objects, self.gates, self.profile, origin=picture.origin)
 
     def settings(self, settings: Settings) -> Settings:
-        return replace(settings, device_order=DeviceOrder.FIRST)
+        return replace(
+            settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM
+        )
 
 
 STOCK: Mapping[str, Stock] = {

@@ -1,0 +1,187 @@
+"""A prediction of a stock scheduler, pod by pod, beside what the real one did.
+
+Owns `Foresight`: made from a dump that was taken before the pods came, it says for each pod where it would
+go, or what it would be told; then it is told what really happened, so that a node that kube-scheduler took by
+chance among equals does not spoil the next prediction. `differences` lists where the two are not the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.schedule.binding.conditions import render_unplaced
+from plimsoll.schedule.claims import read_task
+from plimsoll.schedule.cycle import read_rules
+from plimsoll.schedule.devices import DevicesFilter, Fit
+from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.reasons import NodeReason, render
+from plimsoll.schedule.score import score_nodes
+from plimsoll.schedule.settings import Settings
+from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.whatif import STOCK, Whatif
+from plimsoll.tools.whatif.fates import bind
+from plimsoll.tools.whatif.rounds import decide
+from plimsoll.tools.whatif.world import World
+from tests.real.oracle import Decision
+from tests.real.random_clusters import NS, Tree
+
+#: The part of a claim's name that a server makes up.
+_GENERATED = re.compile(r"\b(p\d+-claim-\d+)-[a-z0-9]{5}\b")
+_NODE = re.compile(r"/n\d+")
+#: What preemption has to say comes after the reasons, and is not part of a prediction.
+_PREEMPTION = re.compile(
+    r" (no new claims to deallocate|still not schedulable|deallocation of ResourceClaim completed), "
+    r"preemption: .*$",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a pod would get: a node of those with the best score, or what it would be told."""
+
+    name: str
+    node: str
+    why: str
+    scores: dict[str, int] = field(default_factory=dict)  #: of the nodes that would do
+    charges: Any = ()  #: its claims in its status
+    devices: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def best(self) -> set[str]:
+        most = max(self.scores.values(), default=0)
+        return {node for node, score in self.scores.items() if score == most}
+
+
+class Foresight:
+    """A cluster in memory that follows a real one, one pod behind."""
+
+    def __init__(self, dump: Path, name: str) -> None:
+        stock = STOCK[name]
+        picture = stock.picture(read_picture(Source((str(dump),))))
+        self._whatif = Whatif(picture, settings=stock.settings(Settings.default()))
+
+    def predict(self, tree: Tree) -> Guess:
+        """What a new pod would get; nothing is changed."""
+        with self._whatif.branch() as trial:
+            (pod,) = trial.add(tree)
+            world = trial._world
+            pod = world.picture.pod(pod.metadata.name, NS)
+            outcome = decide(world, pod)
+            name = pod.metadata.name
+            if isinstance(outcome, Placement):
+                bound, claims = bind(outcome, world.picture.profile)
+                charges = codec.to_tree(bound.status).get("nodeAllocatableResourceClaimStatuses", [])
+                return Guess(
+                    name, outcome.node, "", _scores(world, pod), charges, _devices(map(codec.to_tree, claims))
+                )
+            if isinstance(outcome, Unplaced):
+                return Guess(name, "", render_unplaced(outcome))
+            return Guess(name, "", render(outcome))
+
+    def learn(self, real: Decision) -> None:
+        """What really became of it; a pod that waits is left out."""
+        if not real.node:
+            return
+        world = self._whatif._world
+        for claim in real.claims:
+            world.changes.set(codec.convert(claim, ResourceClaim))
+        world.changes.set(codec.convert(real.pod, Pod))
+
+
+def _scores(world: World, pod: Pod) -> dict[str, int]:
+    """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
+    snapshot, settings = world.picture.snapshot, world.settings
+    task = read_task(pod, snapshot)
+    assert not isinstance(task, NodeReason)
+    rules = read_rules(task, snapshot, settings, world.changes.new_id)
+    assert not isinstance(rules, NodeReason)
+    left = snapshot.alive.copy()
+    for rule in rules:
+        left &= rule.feasible()
+    scores = score_nodes(task, snapshot, settings, left)
+    places = left.nonzero()[0].tolist()
+    listed = dict.fromkeys(places, 0)
+    for rule in rules:
+        if isinstance(rule, DevicesFilter):
+            for place in places:
+                fit = rule.attempt(place)
+                assert isinstance(fit, Fit)
+                listed[place] = sum(
+                    8 - number
+                    for claim in task.claims
+                    for request in claim.spec.devices.requests
+                    for number, way in enumerate(request.first_available)
+                    if f"{request.name}/{way.name}" in _requests_of(claim, fit)
+                )
+    most = max(listed.values(), default=0) or 1
+    return {
+        snapshot.node(place).metadata.name: int(scores[place])
+        + settings.rank_weight * (listed[place] * 100 // most)
+        for place in places
+    }
+
+
+def _requests_of(claim: ResourceClaim, fit: Fit) -> set[str]:
+    allocation = claim.status.allocation or fit.allocations[claim.metadata.name]
+    return {result.request for result in allocation.devices.results}
+
+
+def _devices(claims: Any) -> tuple[tuple[str, ...], ...]:
+    """What claims were given, in any order."""
+    found = []
+    for claim in claims:
+        allocation = claim.get("status", {}).get("allocation", {})
+        for result in allocation.get("devices", {}).get("results", ()):
+            consumed = sorted(
+                (k, Quantity.parse(str(v)).nano) for k, v in result.get("consumedCapacity", {}).items()
+            )
+            name = _GENERATED.sub(r"\1-whatif", claim["metadata"]["name"])
+            place = (result["request"], result["driver"], result["pool"], result["device"])
+            found.append((name, *place, str(consumed)))
+    return tuple(sorted(found))
+
+
+def differences(ours: Guess, real: Decision) -> Iterator[str]:
+    """Where a prediction is not what happened."""
+    theirs = _GENERATED.sub(r"\1-whatif", _PREEMPTION.sub("", real.why))
+    if bool(ours.node) != bool(real.node):
+        yield f"place: ours {ours.node or ours.why!r}, theirs {real.node or theirs!r}"
+        return
+    if not real.node:
+        if real.reason == "SchedulerError":
+            # Of the nodes where it occurs the one that was asked first is told; that is chance.
+            same = _NODE.sub("/n", ours.why) == _NODE.sub("/n", theirs)
+        else:
+            same = ours.why == theirs
+        if not same:
+            yield f"reason: ours {ours.why!r}, theirs {theirs!r}"
+        return
+    if real.node not in ours.scores:
+        yield f"feasible: theirs {real.node}, ours only {ours.scores}"
+    elif real.node not in ours.best:
+        yield f"score: theirs {real.node}, ours {ours.scores}"
+    if ours.node not in ours.best:
+        yield f"choice: ours {ours.node} of {ours.scores}"
+    if ours.node == real.node:
+        charges = _named(real.pod["status"].get("nodeAllocatableResourceClaimStatuses", []))
+        if _named(ours.charges) != charges:
+            yield f"charges: ours {_named(ours.charges)}, theirs {charges}"
+        devices = _devices(real.claims)
+        if ours.devices != devices:
+            yield f"devices: ours {ours.devices}, theirs {devices}"
+
+
+def _named(entries: Any) -> list[Tree]:
+    return [
+        {**entry, "resourceClaimName": _GENERATED.sub(r"\1-whatif", entry["resourceClaimName"])}
+        for entry in entries
+    ]
