@@ -9,6 +9,7 @@ standard error, and only to a terminal.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -84,6 +85,7 @@ class Where:
 
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
+        _settle_memory()
         _tell(picture.objects.gaps)
         return picture
 
@@ -106,6 +108,12 @@ def _tell(gaps: Iterable[Gap]) -> None:
 
     for line in sum_up(gaps):
         click.echo(f"note: {printable(line)}", err=True)
+
+
+def _settle_memory() -> None:
+    """What was read stays until the end: nobody need look through it for cycles again and again."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def _has_usual() -> bool:
