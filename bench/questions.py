@@ -58,7 +58,8 @@ def questions() -> dict[str, Callable[[Picture], Any]]:
 
     def add_pods(picture: Picture) -> int:
         pod = codec.convert(NEW, Pod)
-        return told(run_whatif(picture, Plan(add=(pod,), replicas=NEW_PODS, namespace="work")))
+        plan = Plan(add=(pod,), replicas=NEW_PODS, namespace="work")
+        return told(run_whatif(picture, plan, lent=True))  # as the dashboard does; else books are made anew
 
     def view(what: str) -> Callable[[Picture], int]:
         return lambda picture: told(top(picture, what, limit=20))

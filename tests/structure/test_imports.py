@@ -239,7 +239,8 @@ TOOLS_ARROWS: dict[str, set[str]] = {
     "explain": {"paint", "picture", "top"},
     "whatif": {"columns", "paint", "picture", "top"},
     "audit": {"columns", "paint", "picture", "top"},
-    "policies": {"paint", "picture", "top"},
+    "shapes": set(),
+    "policies": {"paint", "picture", "shapes", "top"},
     "dashboard": {"audit", "explain", "picture", "top", "whatif"},
 }
 INSIDE = {

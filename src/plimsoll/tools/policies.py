@@ -10,7 +10,8 @@ Document 000, "Accounting Policies" and "Accounting Policy Compatibility and Val
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
@@ -24,10 +25,11 @@ from plimsoll.ledger.judge import judge_bills, may_be_shared, price_claims
 from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.texts import render
-from plimsoll.ledger.units import PODS, is_counted, unit_of
+from plimsoll.ledger.units import PODS, Units, add_units, is_counted, unit_of
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.paint import Paint
 from plimsoll.tools.picture import Picture
+from plimsoll.tools.shapes import shape_of
 from plimsoll.tools.top.books import order_of, text_of
 from plimsoll.tools.top.table import Cell, Table, count, short_of
 
@@ -280,11 +282,26 @@ class _Findings:
         self.pods: list[PodCharges] = []
         self.refusals: list[PolicyRefusal] = []
         self.believed: set[tuple[str, str]] = set()
+        self.alike: dict[Hashable, _Alike] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """What every pod of one shape comes to, if nobody else uses its claims."""
+
+    own: Units  #: without claims
+    costs: Mapping[str, Units]  #: by column
+    refused: bool  #: a rule is broken under some policy: then each is told by itself
 
 
 def _compare_node(picture: Picture, place: int, found: _Findings) -> None:
     ledger = picture.snapshot.ledger(place)
     bills = _price_pods(picture, place, ledger, found.believed)
+    shapes = _shapes(ledger, bills)
+    known = [found.alike.get(shape) for shape in shapes.values() if shape is not None]
+    if len(known) == len(bills) and all(each is not None and not each.refused for each in known):
+        _compare_known(ledger, bills, {key: found.alike[shape] for key, shape in shapes.items()}, found)
+        return
     books = {AS_IS: ledger}
     for policy in POLICIES:
         books[policy.value] = rebook(ledger, bills, policy) if bills else ledger
@@ -296,10 +313,49 @@ def _compare_node(picture: Picture, place: int, found: _Findings) -> None:
         charged = {column: book.requested.get(name, 0) for column, book in books.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
     for key, priced in bills.items():
-        found.pods += _pod_rows(ledger, key, priced, books)
-        for column, book in books.items():
-            found.refusals += _refusals(column, book, key)
+        entry = ledger.entries[key]
+        own = make_entry(entry.pod, (), entry.options, entry.profile).units
+        costs = {column: cost_in(book, key) for column, book in books.items()}
+        found.pods += _pod_rows(ledger, key, priced, own, costs)
+        refused = [each for column, book in books.items() for each in _refusals(column, book, key)]
+        found.refusals += refused
+        if (shape := shapes[key]) is not None:
+            found.alike[shape] = _Alike(own, costs, bool(refused))
     found.pods += _pool_rows(ledger, books)
+
+
+def _shapes(ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]]) -> dict[str, Hashable | None]:
+    """The shapes of pods with bills, by pod; None for those that share a claim or are unlike others."""
+    users = Counter(
+        (ledger.entries[key].pod.metadata.namespace, bill.claim)
+        for key, priced in bills.items()
+        for bill in priced
+    )
+    shapes: dict[str, Hashable | None] = {}
+    for key, priced in bills.items():
+        entry = ledger.entries[key]
+        namespace = entry.pod.metadata.namespace
+        alone = all(users[namespace, bill.claim] == 1 for bill in priced)
+        alone = alone and all(len(ledger.claims[claim].consumers) == 1 for claim in entry.claims)
+        shapes[key] = shape_of(entry.pod, priced, entry.bills) if alone else None
+    return shapes
+
+
+def _compare_known(
+    ledger: NodeLedger, bills: Mapping[str, Sequence[Bill]], alike: Mapping[str, _Alike], found: _Findings
+) -> None:
+    """The same for a node on which there are only pods whose like has been seen: no book need be made."""
+    totals = {column: dict(ledger.requested) for column in COLUMNS}
+    for each in alike.values():
+        for column in COLUMNS[1:]:
+            add_units(totals[column], each.costs[column])
+            add_units(totals[column], each.costs[AS_IS], -1)
+    names = {*ledger.allocatable, *(name for total in totals.values() for name, n in total.items() if n)}
+    for name in sorted(names - {PODS}, key=order_of):
+        charged = {column: total.get(name, 0) for column, total in totals.items()}
+        found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
+    for key, each in alike.items():
+        found.pods += _pod_rows(ledger, key, bills[key], each.own, each.costs)
 
 
 def _price_pods(
@@ -384,12 +440,9 @@ def cost_in(book: NodeLedger, key: str) -> dict[str, int]:
 
 
 def _pod_rows(
-    ledger: NodeLedger, key: str, bills: Sequence[Bill], books: Mapping[str, NodeLedger]
+    ledger: NodeLedger, key: str, bills: Sequence[Bill], own: Units, costs: Mapping[str, Units]
 ) -> Iterator[PodCharges]:
-    entry = ledger.entries[key]
-    pod = entry.pod
-    own = make_entry(pod, (), entry.options, entry.profile).units
-    costs = {column: cost_in(book, key) for column, book in books.items()}
+    pod = ledger.entries[key].pod
     resources = {name for bill in bills for name in bill.charge.resources if is_counted(name)}
     for name in sorted(resources, key=order_of):
         parts = [bill.charge.resources[name].quantity for bill in bills if name in bill.charge.resources]
