@@ -34,7 +34,7 @@ from tests.real.oracle import Decision
 from tests.real.random_clusters import NS, Tree
 
 #: The part of a claim's name that a server makes up.
-_GENERATED = re.compile(r"\b(p\d+-claim-\d+)-[a-z0-9]{5}\b")
+_GENERATED = re.compile(r"\b(p\d+-claim-\d+)-[a-z0-9]{5,6}\b")
 _NODE = re.compile(r"/n\d+")
 #: What preemption has to say comes after the reasons, and is not part of a prediction.
 _PREEMPTION = re.compile(
@@ -144,26 +144,29 @@ def _devices(claims: Any) -> tuple[tuple[str, ...], ...]:
             consumed = sorted(
                 (k, Quantity.parse(str(v)).nano) for k, v in result.get("consumedCapacity", {}).items()
             )
-            name = _GENERATED.sub(r"\1-whatif", claim["metadata"]["name"])
+            name = _GENERATED.sub(r"\1-made", claim["metadata"]["name"])
             place = (result["request"], result["driver"], result["pool"], result["device"])
             found.append((name, *place, str(consumed)))
     return tuple(sorted(found))
 
 
+def same_reason(ours: str, real: Decision) -> bool:
+    """Whether a pod was told what it was to be told; claims made from templates have other names."""
+    ours, theirs = (_GENERATED.sub(r"\1-made", _PREEMPTION.sub("", text)) for text in (ours, real.why))
+    if real.reason == "SchedulerError":
+        # Of the nodes where it occurs the one that was asked first is told; that is chance.
+        ours, theirs = (_NODE.sub("/n", text) for text in (ours, theirs))
+    return ours == theirs
+
+
 def differences(ours: Guess, real: Decision) -> Iterator[str]:
     """Where a prediction is not what happened."""
-    theirs = _GENERATED.sub(r"\1-whatif", _PREEMPTION.sub("", real.why))
     if bool(ours.node) != bool(real.node):
-        yield f"place: ours {ours.node or ours.why!r}, theirs {real.node or theirs!r}"
+        yield f"place: ours {ours.node or ours.why!r}, theirs {real.node or real.why!r}"
         return
     if not real.node:
-        if real.reason == "SchedulerError":
-            # Of the nodes where it occurs the one that was asked first is told; that is chance.
-            same = _NODE.sub("/n", ours.why) == _NODE.sub("/n", theirs)
-        else:
-            same = ours.why == theirs
-        if not same:
-            yield f"reason: ours {ours.why!r}, theirs {theirs!r}"
+        if not same_reason(ours.why, real):
+            yield f"reason: ours {ours.why!r}, theirs {real.why!r}"
         return
     if real.node not in ours.scores:
         yield f"feasible: theirs {real.node}, ours only {ours.scores}"
@@ -182,6 +185,6 @@ def differences(ours: Guess, real: Decision) -> Iterator[str]:
 
 def _named(entries: Any) -> list[Tree]:
     return [
-        {**entry, "resourceClaimName": _GENERATED.sub(r"\1-whatif", entry["resourceClaimName"])}
+        {**entry, "resourceClaimName": _GENERATED.sub(r"\1-made", entry["resourceClaimName"])}
         for entry in entries
     ]
