@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
@@ -11,14 +12,17 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, ResourceCharge
+from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceSlice
+from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.profile import Profile
 from plimsoll.tools import policies
 from plimsoll.tools.picture import Objects, Picture
 from plimsoll.tools.policies import compare_policies
 from plimsoll.tools.shapes import shape_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
-from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
+from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_books import node
 
 SHARING = Profile(name="sharing", share_per_claim=True)
@@ -31,28 +35,49 @@ def _with(thing: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
     return codec.convert(tree, kind)
 
 
-def _cluster(devices: list[Any], places: list[list[dict[str, Any]]]) -> Iterator[Any]:
-    """Nodes with the same devices and claims, each of these bodies as a pod; names differ by node."""
+def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool = True) -> Iterator[Any]:
+    """Nodes with the same devices, each of these bodies as a pod; `apart`: every pod has its own claims."""
     for number, told in enumerate(places):
-        name, namespace = f"node-{number}", f"team-{number}"
+        name = f"node-{number}"
         yield node(name)
-        slice = piece(*devices, nodeName=name, pool=f"pool-{number}")
+        slice = piece(*devices, nodeName=name, pool=name)
         yield _with(slice, ResourceSlice, metadata={"name": name})
-        for index in range(5):
-            part = result(f"d{index}", pool=f"pool-{number}")
-            yield claim(f"claim-{index}", part, namespace=namespace, uid=f"{namespace}-{index}")
         for index, body in enumerate(told):
+            namespace = f"team-{number}-{index}" if apart else f"team-{number}"
+            for each in range(5) if apart or not index else ():
+                part = result(f"d{each}", pool=name)
+                yield claim(f"claim-{each}", part, namespace=namespace, uid=f"{namespace}-{each}")
             meta = {"namespace": namespace, "uid": f"{namespace}-p{index}"}
             yield _with(make_pod(f"p{index}", body), Pod, metadata=meta, spec={"nodeName": name})
+
+
+def _nearly(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
+    """The same body but for one thing: what should tell two shapes apart does so, or is found out."""
+    near = deepcopy(body)
+    place = draw(st.sampled_from([*near["containers"], *near["init"]]))
+    match draw(st.integers(0, 3)):
+        case 0:
+            place["resources"]["requests"] = draw(REQUESTS)
+        case 1:
+            near["overhead"] = draw(REQUESTS)
+        case 2:
+            place["resources"]["claims"] = (
+                [] if place["resources"]["claims"] else [{"name": body["claims"][0]}]
+            )
+        case _:
+            near["claims"] = draw(st.sampled_from([["claim-0"], ["claim-1"], ["claim-2", "claim-3"]]))
+    return near
 
 
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
-    kinds = draw(st.lists(bodies(), min_size=1, max_size=3))
-    places = draw(st.lists(st.lists(st.sampled_from(kinds), max_size=3), min_size=2, max_size=5))
+    kinds = [draw(bodies().filter(lambda body: body["claims"] and "resources" not in body))]
+    kinds += [_nearly(draw, kinds[0]) for _ in range(draw(st.integers(0, 3)))]
+    several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
+    places = draw(st.lists(several, min_size=2, max_size=6))
     profile = SHARING if draw(st.booleans()) else Profile.default()
-    return Picture(Objects(_cluster(devices, places)), profile=profile)
+    return Picture(Objects(_cluster(devices, places, draw(st.integers(0, 4)) > 0)), profile=profile)
 
 
 @settings(max_examples=120, deadline=None)
@@ -79,6 +104,13 @@ def test_names_make_no_shape_and_amounts_do() -> None:
     assert shape_of(one) != shape_of(pod("a", container("c", cpu="2")))
     assert shape_of(one) != shape_of(pod("a", container("d", cpu="1")))
     assert shape_of(pod("a", container("c", cpu="1"), resources={"requests": {"cpu": "1"}})) is None
+    bills = [
+        Bill(ClaimCharge(claim, ("c",), {"cpu": ResourceCharge(Quantity.of(amount), policy=policy)}))
+        for claim, amount, policy in (("x", 1, "Max"), ("y", 1, "Max"), ("x", 2, "Max"), ("x", 1, ""))
+    ]
+    shapes = [shape_of(one, [bill]) for bill in bills]
+    assert shapes[0] == shapes[1]
+    assert len(set(shapes)) == 3
     report = {"name": "c", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}}
     resized = _with(one, Pod, status={"containerStatuses": [report]})
     assert shape_of(resized) != shape_of(one)
