@@ -35,9 +35,7 @@ class Stock:
         return Picture(picture.objects, self.gates, self.profile, origin=picture.origin)
 
     def settings(self, settings: Settings) -> Settings:
-        return replace(
-            settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM
-        )
+        return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 
 STOCK: Mapping[str, Stock] = {
