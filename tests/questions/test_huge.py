@@ -1,0 +1,89 @@
+"""A dump of a hundred megabytes: read and answered in a process of its own, with a sane amount of memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.dumps import big_cluster
+
+pytestmark = pytest.mark.slow
+
+SIZE = 100_000_000
+#: So many bytes of memory for each byte of the dump, at most; and so many beside that.
+TIMES, BESIDE = 7, 200_000_000
+
+
+def _write(path: Path, form: str) -> int:
+    """A cluster of this size, as kubectl writes it; how many nodes it has."""
+    standing, one = [], []
+    for tree in big_cluster(1, pods_per_node=10, pending=3):
+        mine = "0000" in tree["metadata"]["name"] and not tree["metadata"]["name"].startswith("waiting")
+        (one if mine else standing).append(tree)
+    made = {"json": _json, "yaml": _yaml}[form]
+    text = made(one)
+    number = 0
+    with path.open("w") as file:
+        file.write('{"apiVersion": "v1", "items": [\n' if form == "json" else "apiVersion: v1\nitems:\n")
+        while file.tell() < SIZE:
+            file.write(text.replace("0000", f"{number:04d}"))
+            file.write(",\n" if form == "json" else "")
+            number += 1
+        file.write(made(standing))
+        file.write(
+            '\n], "kind": "List"}\n' if form == "json" else "kind: List\nmetadata: {resourceVersion: ''}\n"
+        )
+    return number
+
+
+def _json(trees: list[object]) -> str:
+    return ",\n".join(json.dumps(tree, indent=4) for tree in trees)
+
+
+def _yaml(trees: list[object]) -> str:
+    return yaml.dump(trees, Dumper=yaml.CSafeDumper)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_hundred_megabytes(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"dump.{form}"
+    nodes = _write(path, form)
+    size = path.stat().st_size
+    for words, code in ((("top", "--limit", "3"), 0), (("explain",), 1)):
+        with (tmp_path / "out").open("w+") as out:
+            asked = subprocess.Popen(
+                [sys.executable, "-m", "plimsoll.cli.main", *words, "-f", str(path)], stdout=out, stderr=out
+            )
+            _, status, usage = os.wait4(asked.pid, 0)
+            asked.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0)
+            told = out.read()
+        assert asked.returncode == code, told
+        assert usage.ru_maxrss * 1024 < TIMES * size + BESIDE, usage.ru_maxrss
+        assert f"{nodes:,} nodes" in told or "3 pods pending" in told, told
+
+
+def test_a_hundred_megabytes_cut_off(tmp_path: Path) -> None:
+    """That something is wrong at the very end is told as it is anywhere else."""
+    for form in ("json", "yaml"):
+        path = tmp_path / f"dump.{form}"
+        _write(path, form)
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - 2000)
+        asked = subprocess.run(
+            [sys.executable, "-m", "plimsoll.cli.main", "top", "-f", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert (asked.returncode, asked.stdout) == (2, "")
+        assert len(asked.stderr.splitlines()) == 1
+        assert str(path) in asked.stderr
+        path.unlink()
