@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.dumps import big_cluster
+from tests.dumps import Tree, big_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,8 @@ TIMES, BESIDE = 7, 200_000_000
 
 def _write(path: Path, form: str) -> int:
     """A cluster of this size, as kubectl writes it; how many nodes it has."""
-    standing, one = [], []
+    standing: list[Tree] = []
+    one: list[Tree] = []
     for tree in big_cluster(1, pods_per_node=10, pending=3):
         mine = "0000" in tree["metadata"]["name"] and not tree["metadata"]["name"].startswith("waiting")
         (one if mine else standing).append(tree)

@@ -13,7 +13,7 @@ from plimsoll.run.doctor.findings import AREAS, Finding, Level
 from plimsoll.run.doctor.repairs import Repair
 from plimsoll.run.doctor.surgery import Outcome
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.podresources.text import printable
+from plimsoll.tools.paint import printable
 
 _LONGEST = 400
 WELL, ILL = 0, 1

@@ -30,7 +30,8 @@ from plimsoll.run.node.settings import NodeSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 from plimsoll.wire import rpc
 from plimsoll.wire.messages import registration
-from tests.deploy.test_rights import allocated_claim, end, prepare
+from tests.deploy.accounts import end
+from tests.deploy.test_rights import allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 NODE = "n1"

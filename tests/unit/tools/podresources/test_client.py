@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
+from plimsoll.tools.paint import printable
 from plimsoll.tools.podresources.client import Missing, PodResourcesClient
 from plimsoll.tools.podresources.text import (
     allocatable_lines,
     bytes_text,
     pod_lines,
-    printable,
     span,
     tree_of,
 )
