@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,11 @@ def _write(path: Path, form: str) -> int:
     return number
 
 
-def _json(trees: list[object]) -> str:
+def _json(trees: Sequence[object]) -> str:
     return ",\n".join(json.dumps(tree, indent=4) for tree in trees)
 
 
-def _yaml(trees: list[object]) -> str:
+def _yaml(trees: Sequence[object]) -> str:
     return yaml.dump(trees, Dumper=yaml.CSafeDumper)
 
 
