@@ -259,13 +259,15 @@ class Page:
         return str(self.eval(f"document.querySelector({selector!r})?.innerText ?? ''"))
 
     def click(self, selector: str) -> None:
-        """Click the middle of the first element that matches, as a mouse does."""
+        """Click the middle of the first element that matches, as a mouse does, once it lies still."""
         self.wait(f"document.querySelector({selector!r})")
-        spot = self.eval(
-            f"(() => {{ const e = document.querySelector({selector!r});"
+        spot = self.wait(
+            f"(() => {{ const e = document.querySelector({selector!r}); if (!e) return null;"
             "if (e.getBoundingClientRect().top < 60 || e.getBoundingClientRect().bottom > innerHeight)"
             " e.scrollIntoView({block: 'center', behavior: 'instant'});"
-            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            "const r = e.getBoundingClientRect(), now = [r.x + r.width / 2, r.y + r.height / 2];"
+            "const still = e.clicked && e.clicked.join() === now.join(); e.clicked = now;"
+            "return still && e.contains(document.elementFromPoint(...now)) ? now : null; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self._run(

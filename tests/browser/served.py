@@ -37,6 +37,12 @@ class Served:
         self._running.append(dashboard)
         return dashboard
 
+    def following(self, client: Client) -> Dashboard:
+        """A dashboard of whatever a client reaches."""
+        dashboard = self.run(_start(client, 0))
+        self._running.append(dashboard)
+        return dashboard
+
     def live(self, config: ClientConfig, port: int = 0) -> Dashboard:
         """A dashboard that follows a cluster."""
         client, dashboard = self.run(self._follow(config, port))

@@ -10,14 +10,6 @@ from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.served import shown
 
-POD = """apiVersion: v1
-kind: Pod
-metadata: {name: NAME, namespace: shop}
-spec:
-  containers: [{name: main, image: app, resources: {requests: {cpu: "CPU"}}}]
----
-"""
-
 
 @pytest.mark.parametrize(
     ("path", "title", "texts"),
@@ -29,6 +21,10 @@ spec:
                 "1 node past its line",
                 "3 pods pending",
                 "5 audit findings",
+                "1 device free of 6: 3 partly, 1 taken, 1 unavailable",
+                "Of the free, 16 is on nodes that take no pods.",
+                "1 free, 1 partly",
+                "1 partly of 1",
                 "2.5 past",
                 "shop/giant",
                 "cordoned",
@@ -39,7 +35,7 @@ spec:
         ("devices", "Devices", ["gpu-0-whole", "blocked", "eth1", "partly"]),
         ("pools", "Pools", ["complete", "gpu-0/memory", "40Gi of 80Gi left"]),
         ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "free"]),
-        ("pending", "Pending pods", ["shop/nowhere", "3 pending", "Insufficient cpu"]),
+        ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
         ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
         ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
         ("whatif", "What if", ["Scheduled in memory only"]),
@@ -132,7 +128,7 @@ def test_holders_are_sorted_by_their_heads(page: Page, dump: Dashboard) -> None:
     page.click("th:nth-child(3) .head-button")
     page.wait(f"{first}.includes('Gi') && document.querySelector('[aria-sort=descending]')")
     page.click("th:nth-child(3) .head-button")
-    page.wait(f"{first}.includes('1500m') && document.querySelector('[aria-sort=ascending]')")
+    page.wait(f"{first}.includes('1.5') && document.querySelector('[aria-sort=ascending]')")
     page.click("th:nth-child(3) .head-button")
     page.wait(f"{first}.startsWith('shop/web-1 cpu 5') && !document.querySelector('[aria-sort]')")
 
@@ -159,13 +155,17 @@ def test_the_map_of_cpus(page: Page, dump: Dashboard) -> None:
 def test_shares_and_partitions(page: Page, dump: Dashboard) -> None:
     shown(page, dump, "nodes/gpu-1")
     words = "[...document.querySelectorAll('.share')].map(e => e.getAttribute('aria-label'))"
-    page.wait(f"{words}.length === 4")
+    page.wait(f"{words}.length === 2")
     told = page.eval(words)
     assert "bandwidth: 7500M of 10G used, shop/backup 3G, shop/chat 500M, shop/stream 4G" in told
     parts = "[...document.querySelectorAll('.share-track')].at(-1).children"
     assert page.eval(f"[...{parts}].map(e => e.style.width)") == ["30%", "5%", "40%"]
     assert "partition, draws memory 80Gi" in page.text()
     assert "gpu-0/memory: needs 80Gi, 40Gi left" in page.text()
+    assert "1 taken, 1 free, 1 blocked, 1 partly" in page.text()
+    # What is free and whole needs no bar.
+    sizes = "[...document.querySelectorAll('.sizes')].map(e => e.innerText)"
+    assert page.eval(sizes) == ["memory 80Gi", "memory 40Gi"]
 
 
 def test_devices_are_searched_and_filtered(page: Page, dump: Dashboard) -> None:
@@ -195,52 +195,35 @@ def test_an_audit_is_searched(page: Page, dump: Dashboard) -> None:
     page.wait_text("No finding is like that.")
 
 
-def test_a_what_if(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
-    page.click("textarea")
-    page.type(
-        POD.replace("NAME", "trial").replace("CPU", "6") + POD.replace("NAME", "huge").replace("CPU", "40")
+def test_what_tells_most_is_opened_and_fixes_say_whether_they_were_tried(page: Page, dump: Dashboard) -> None:
+    shown(page, dump, "explain/pod/shop/whole-gpu")
+    # The nearest fix is for gpu-1, although another group comes first in the answer.
+    page.wait("document.querySelectorAll('.group[open]').length === 1")
+    assert page.text(".group").startswith("Node gpu-1")
+    assert page.eval("document.querySelector('.group').open")
+    fixes = page.eval("[...document.querySelectorAll('.fixes li')].map(e => e.innerText)")
+    assert fixes[0].startswith("Nearest fix 1 device short on gpu-1; without pod shop/train it fits")
+    assert "tried: it fits then" in fixes[0]
+    assert not any("tried" in fix for fix in fixes[1:])
+    link = page.eval("document.querySelector('.fixes a').getAttribute('href')")
+    assert link == "#/whatif?remove=Pod%2Fshop%2Ftrain&pod=shop%2Fwhole-gpu"
+    told = page.eval(
+        "import('/assets/app/explanation.js').then(e => ["
+        "e.mostTelling([{rule: 'A', nodes: ['x']}, {rule: 'B', nodes: ['y']}], [{}, {node: 'y'}]),"
+        "e.mostTelling([{rule: 'A'}, {rule: 'DynamicResources'}], [{node: 'z'}]),"
+        "e.mostTelling([{rule: 'A'}, {rule: 'B'}], [])])"
     )
-    page.click(".whatif-side textarea")
-    page.type("Pod/shop/web-1")
-    page.click(".checks label:nth-of-type(1) input")
-    page.click("button.primary")
-    page.wait("document.querySelector('.whatif-result tbody')")
-    rows = page.eval("[...document.querySelectorAll('.whatif-result tbody tr')].map(r => r.innerText)")
-    trial = next(row for row in rows if row.startswith("shop/trial"))
-    assert "not there" in trial
-    assert "numa-1" in trial
-    huge = next(row for row in rows if row.startswith("shop/huge"))
-    assert "Insufficient cpu" in huge
-    # The two-book way puts a pod where the ledger has no room, and the page says which node it sinks.
-    assert "After, as kube-1.36-default" in page.text(".whatif-result")
-    assert "cpu 14 past its line" in page.text(".whatif-result")
-    assert "numa-1" in huge
-    assert page.eval("document.querySelectorAll('.whatif-result .is-different').length") == 1
-    assert "Fragmentation" in page.text(".whatif-result")
-    # What was typed and answered is still there after a look at another page.
-    shown(page, dump, "audit")
-    shown(page, dump, "whatif")
-    page.wait(
-        "document.querySelector('.whatif-result')"
-        " && document.querySelector('textarea').value.includes('huge')"
-    )
+    assert told == [1, 1, 0]
 
 
-def test_a_what_if_that_cannot_be_asked(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
-    page.click("textarea")
-    page.type("kind: [")
-    page.key("Enter", ctrl=True)
-    page.wait("document.querySelector('#whatif-error').innerText.length > 10")
-    assert page.eval("document.querySelector('textarea').getAttribute('aria-describedby')") == "whatif-error"
-    page.problems.clear()  # the 400 that was asked for
-    page.eval("document.querySelector('textarea').select()")
-    page.type(POD.replace("NAME", "trial").replace("CPU", "1"))
-    page.click("button.primary")
+def test_pools_are_searched_and_lead_to_their_devices(page: Page, dump: Dashboard) -> None:
+    shown(page, dump, "pools?q=nic")
+    page.wait("document.querySelectorAll('tbody tr').length === 1")
+    page.click("tbody th a")
     page.wait(
-        "document.querySelector('.whatif-result') && !document.querySelector('#whatif-error').innerText"
+        "location.hash.startsWith('#/devices?q=') && document.querySelectorAll('tbody tr').length === 1"
     )
+    assert "eth1" in page.text("tbody")
 
 
 def test_numbers_as_people_read_them(page: Page, dump: Dashboard) -> None:
@@ -255,6 +238,9 @@ def test_numbers_as_people_read_them(page: Page, dump: Dashboard) -> None:
         "f.percent(1, 400), f.percent(1, 0), f.plural(1, 'pod'), f.plural(2, 'pod')])"
     )
     assert told == ["0-2,5", "", "<1%", "over", "1 pod", "2 pods"]
+    short = [["memory", "55360Mi"], ["cpu", "22500m"], ["gpus", "12"], ["memory", "none"]]
+    told = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
+    assert told == ["54.1Gi", "22.5", "12", "none"]
     sizes = ["1", "1500m", "7500M", "2Ki", "1e3", "-4G", "500u", "nonsense", ""]
     expected = [1, 1.5, 7.5e9, 2048, 1000, -4e9, 0.0005, 0, 0]
     assert page.eval(f"import('/assets/app/format.js').then(f => {sizes!r}.map(f.sizeOf))") == pytest.approx(

@@ -7,6 +7,9 @@ import { LedgerCard, Legend, matters } from "./bars.js";
 import { count, plural } from "./format.js";
 import { Icon } from "./marks.js";
 
+/** How many pending pods are named here. */
+const FEW = 4;
+
 function Tile({ href, tone, number, what, note }) {
   return html`<a class=${cx("tile", tone && `tile-${tone}`)} href=${href}>
     ${tone && html`<${Icon} name=${tone === "good" ? "ok" : "warn"} />`}
@@ -21,7 +24,7 @@ export function Glance({ data }) {
   const found = findings ? findings.error + findings.warning : 0;
   const gaps = data.gaps || [];
   const troubles = data.troubles || [];
-  const pending = useApi(counts.pending ? "api/pods?state=pending&q=&offset=0&limit=4" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
+  const pending = useApi(counts.pending ? `api/pods?state=pending&q=&offset=0&limit=${FEW}` : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
   return html`<section class="glance" aria-label="At a glance">
     ${troubles.length > 0 &&
     html`<div class="notice is-error" role="status"><${Icon} name="warn" /><div><b>The cluster cannot be read at the moment;</b> what is shown is what was last known.
@@ -49,20 +52,25 @@ export function Glance({ data }) {
       <a class="tile" href="#/devices"><b>${count(counts.devicesFree)}</b><span>${counts.devicesFree === 1 ? "device free" : "devices free"}</span><small>${stateOfDevices(counts)}</small></a>
       <a class="tile" href="#/claims"><b>${count(counts.claims)}</b><span>${counts.claims === 1 ? "claim" : "claims"}</span></a>
     </div>
-    ${counts.pending > 0 &&
-    pending.data &&
-    html`<div class="card pending-few">
-      <h2>Pending</h2>
-      <ul>
-        ${pending.data.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why">${pod.why}</span></li>`)}
-      </ul>
-      ${pending.data.total > pending.data.items.length && html`<a href="#/pending">All ${count(pending.data.total)} pending pods</a>`}
-    </div>`}
+    ${counts.pending > 0 && html`<${PendingFew} of=${pending.data} number=${counts.pending} />`}
   </section>`;
+}
+
+/** The first pods that wait. Their place is kept until they are there: nothing below jumps when they come. */
+function PendingFew({ of, number }) {
+  const waiting = Array.from({ length: Math.min(FEW, number) }, (_, i) => html`<li key=${i} class="muted">...</li>`);
+  return html`<div class="card pending-few">
+    <h2>Pending</h2>
+    <ul aria-busy=${!of}>
+      ${of ? of.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why" title=${pod.why}>${pod.why}</span></li>`) : waiting}
+    </ul>
+    ${number > FEW && html`<a href="#/pending">All ${count(number)} pending pods</a>`}
+  </div>`;
 }
 
 /** How the other devices are: "of 6: 3 partly, 1 taken". */
 function stateOfDevices(counts) {
+  if (!counts.devices) return "no driver has published any";
   const others = [
     [counts.devicesPartly, "partly"],
     [counts.devicesTaken, "taken"],

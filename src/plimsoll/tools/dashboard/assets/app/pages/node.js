@@ -114,7 +114,7 @@ function Loaded({ data }) {
           keyOf=${(row) => `${row.namespace}/${row.name}`}
           columns=${[
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
-            { title: "Devices", cell: (r) => html`<${Several} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
+            { title: "Devices", cls: "name-cell", cell: (r) => html`<${Several} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
             { title: "Pods", cls: "name-cell", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
           ]}
         />

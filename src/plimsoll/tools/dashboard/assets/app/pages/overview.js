@@ -75,7 +75,7 @@ export function Overview({ query }) {
   const nodes = useApi("api/nodes", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
   return html`<${Head} title="Cluster ledger" tab="Overview" />
     <${Answer} of=${overview} what="The cluster">${(data) => html`<${Glance} data=${data} /><${Totals} data=${data} />`}<//>
-    <${Answer} of=${nodes} what="The list of nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`;
+    ${(overview.data || overview.error) && html`<${Answer} of=${nodes} what="The list of nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`}`;
 }
 
 /** Resources that any node has. */
@@ -136,7 +136,7 @@ function Nodes({ data, query }) {
 function NodeRow({ data, row, resources, devices, grid, focus }) {
   return html`<div class=${cx("node-row", row.past > 0 && "is-past")} role="presentation" style=${grid}>
     <span role="rowheader" class="node-name">
-      <a href=${to(["nodes", row.name])} ...${focus}>${row.name}</a>
+      <a href=${to(["nodes", row.name])} title=${row.name} ...${focus}>${row.name}</a>
       ${data.ready[row.i] === false && html`<${Badge} tone="bad">not ready<//>`}
       ${data.unschedulable[row.i] && html`<${Badge} tone="warn">cordoned<//>`}
     </span>

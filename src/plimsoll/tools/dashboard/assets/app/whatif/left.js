@@ -10,7 +10,7 @@ const SHOWN_NODES = 50;
 /** Pods that would have to go. */
 export function Gone({ of }) {
   if (!of || !of.length) return null;
-  const back = (one) => (one.comesBack ? "yes, as a new pod" : one.hasController === false ? "no: nothing makes it again" : "no");
+  const back = (one) => (!one.comesBack ? "no" : one.hasController === false ? "counted as waiting; it has no controller to make it again" : "yes, made again by its controller");
   return html`<div class="section-head"><h2>Pods that would have to go</h2><span class="muted">${count(of.length)}</span></div>
     <${Table}
       label="Pods that would have to go"

@@ -76,7 +76,7 @@ export function toJson(form) {
     as: form.as,
     replicas: whole(form.replicas),
     addNodes: whole(form.addNodes),
-    exhaustive: form.exhaustive,
+    exhaustive: form.exhaustive || null,
     preempt: form.preempt ? null : false,
   };
   const says = ([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length);
