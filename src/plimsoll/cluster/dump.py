@@ -9,6 +9,7 @@ its mark, which is what a redirection in PowerShell writes.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "resourceclaims": (_DRA, "ResourceClaim"),
 }
 _LOGS = ("==== START logs for container ", "==== END logs for container ")
+_JSON_START = re.compile(r'\s*\{\s*"')
+_LONG = 8 << 20
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -183,7 +186,9 @@ def _load(text: bytes | str) -> Iterator[Part]:
     try:
         return _wholly(iter([(1, codec.decode_tree(text))]))
     except DecodeError:
-        return _wholly(_load_json_stream(whole) if _goes_on(whole) else load_documents(text))
+        # YAML's reader knows best what is wrong with a text, and needs minutes for a very long one.
+        json_only = len(whole) > _LONG and _JSON_START.match(whole) is not None
+        return _wholly(_load_json_stream(whole) if json_only or _goes_on(whole) else load_documents(text))
 
 
 def _wholly(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
@@ -219,7 +224,10 @@ def _load_json_stream(whole: str) -> Iterator[tuple[int, Any]]:
         try:
             _, end = _scan(whole, place)
         except json.JSONDecodeError as error:
-            raise InputError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+            cut = "" if "\n" in whole[error.pos :].rstrip() else "; has its end been cut off?"
+            raise InputError(
+                f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}{cut}"
+            ) from None
         except RecursionError:
             raise InputError(f"line {line}: nested too deeply") from None
         try:
