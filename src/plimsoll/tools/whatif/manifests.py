@@ -86,8 +86,13 @@ def read_manifests(
         if isinstance(manifest, Wire):
             made.things.append(manifest)
             continue
+        nothing = True
         for found in _found(manifest):
             _take_in(found, namespace, replicas, made)
+            nothing = False
+        if nothing:
+            name = str(manifest) if isinstance(manifest, Path) else "manifest"
+            raise InputError(f"{'standard input' if manifest == '-' else name}: there are no objects in it")
     return made
 
 
