@@ -67,6 +67,9 @@ class DeviceOrder(Enum):
     node is refused where other devices would have fitted; a shortage of devices is none that preemption
     helps against. `devices-first` does the same, for predictions of it; the default is joint
     (test_devices_first_refuses_what_joint_allocation_finds).
+
+    DIFF: an error on one node ends kube-scheduler's attempt on all of them; jointly, that node is refused
+    (test_an_error_on_one_node_ends_the_attempt).
     """
 
     JOINT = "joint"

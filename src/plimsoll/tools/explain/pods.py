@@ -42,6 +42,11 @@ from plimsoll.tools.picture import Picture
 
 #: Schedulers that are known to be somebody's; pods may name others that run, too.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
+#: What to do about a scheduler that refuses a pod which fits here.
+_OTHERWISE = (
+    "either things have changed since, and it is tried again, or that scheduler has other rules: "
+    "plimsoll whatif --as kube-1.36 says what a stock one does now"
+)
 #: On how many nodes a preview of preemption looks for victims.
 LOOKED_AT = 200
 
@@ -57,7 +62,7 @@ def explain_pod(
         return explain_placed(picture, pod, settings)
     made = _explain_waiting(picture, pod, settings, 10**9 if unfolded else STATES)
     lost = _is_nobodys(picture, pod)
-    notes = (*_scheduler_notes(picture, pod, lost), *made.notes, *_said(pod, made.summary))
+    notes = (*_scheduler_notes(picture, pod, lost), *made.notes, *_said(pod, made))
     fixes = (fix_scheduler(picture, pod), *made.fixes) if lost else made.fixes
     return amend(made, notes=notes, fixes=fixes, unfolded=unfolded)
 
@@ -143,12 +148,13 @@ def _scheduler_notes(picture: Picture, pod: Pod, lost: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _said(pod: Pod, summary: str) -> tuple[str, ...]:
+def _said(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
     """What the cluster's scheduler said last, if that is something else."""
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
-        if refused and condition.message and not condition.message.startswith(summary):
-            return (f"the cluster's scheduler said: {condition.message}",)
+        if refused and condition.message and not condition.message.startswith(made.summary):
+            said = f"the cluster's scheduler said: {condition.message}"
+            return (said, _OTHERWISE) if made.verdict is Verdict.FITS else (said,)
     return ()
 
 
