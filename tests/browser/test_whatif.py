@@ -99,8 +99,14 @@ def test_a_fix_is_tried_with_one_click(page: Page, dump: Dashboard) -> None:
     assert first.startswith("shop/whole-gpu pending 0/5 nodes")
     # What it costs, and what it is given.
     assert first.endswith("gpu-1 cpu 1, memory 1Gi gpu.example.com/gpu-1/gpu-0-whole")
+    # What is typed stays typed; the link asks its own question again.
+    field(page, "Remove", "Pod/shop/chat")
+    page.wait("document.querySelector('.whatif-side textarea').value === 'Pod/shop/chat'")
     page.click(".crumbs a")
     page.wait_text("shop/whole-gpu", "h1")
+    page.click(".fixes a")
+    page.wait("document.querySelector('.whatif-side textarea')?.value === 'Pod/shop/train'")
+    page.wait_text("Asked: without Pod/shop/train.", ".answer")
 
 
 def test_a_node_is_drained(page: Page, dump: Dashboard) -> None:
@@ -161,6 +167,10 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
     assert any(row.startswith("gpu-1-copy-1 new cpu - \u2192 ") for row in rows(page, "Nodes that change"))
     gone = rows(page, "Pods that would have to go")
     assert any("device taint" in row for row in gone)
+    # What is only thought up has no page to go to.
+    links = page.eval(f"[...document.querySelectorAll('{RESULT} a')].map(a => a.textContent)")
+    assert "shop/giant" in links
+    assert not any("trial" in link or "copy" in link for link in links)
     page.eval("[...document.querySelectorAll('.buttons button')].find(b => b.innerText === 'Clear').click()")
     page.wait(f"!document.querySelector('{RESULT}') && !document.querySelector('textarea').value")
     assert page.eval("document.querySelector('.count-field input').value") == ""

@@ -29,7 +29,7 @@ from plimsoll.tools.whatif import run_whatif
 #: Seconds after which a long question is answered with an apology (it ends, or is given up, by itself).
 PATIENCE = 30.0
 #: How often it is looked whether the cluster can be read, when nothing is heard of it.
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
 
 
 class Board:

@@ -8,7 +8,7 @@ import { empty, fromQuery, toJson } from "../whatif/question.js";
 import { Result } from "../whatif/result.js";
 
 // Outside the component: typing survives a look at another page.
-const kept = { form: empty(), result: null, from: "" };
+const kept = { form: empty(), result: null, from: "", turn: 0 };
 
 export function Whatif({ query }) {
   const [, redraw] = useState(0);
@@ -42,19 +42,21 @@ export function Whatif({ query }) {
   useEffect(() => {
     const form = fromQuery(query);
     if (!form || kept.from === from) return;
-    keep({ form, result: null, from });
+    keep({ form, result: null, from, turn: kept.turn + 1 });
     run();
   }, [from]);
   const clear = () => {
     latest.current += 1;
     setBusy(false);
     setError("");
-    keep({ form: empty(), result: null });
+    keep({ form: empty(), result: null, from: "", turn: kept.turn + 1 });
   };
+  // Once something is typed, the question is no longer the one that the address brought.
+  const change = (part) => keep({ form: { ...kept.form, ...part }, from: "" });
   const about = query.get("pod") || "";
   return html`${about && html`<p class="crumbs">${"Pod "}<${Ref} kind="pod" of=${about} /></p>`}
     <${Head} title="What if" />
     <p class="lead">Scheduled in memory only; the cluster is not touched.</p>
-    <${Form} key=${kept.from} form=${kept.form} change=${(part) => keep({ form: { ...kept.form, ...part } })} run=${run} clear=${clear} busy=${busy} error=${error} done=${kept.result} />
+    <${Form} key=${kept.turn} form=${kept.form} change=${change} run=${run} clear=${clear} busy=${busy} error=${error} done=${kept.result} />
     <div aria-live="polite">${kept.result && html`<${Result} of=${kept.result} about=${about} />`}</div>`;
 }

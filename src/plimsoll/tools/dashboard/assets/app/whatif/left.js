@@ -40,7 +40,7 @@ export function Changes({ of }) {
       rows=${of.slice(0, SHOWN_NODES)}
       keyOf=${(r) => r.node}
       columns=${[
-        { title: "Node", value: (r) => r.node, cell: (r) => html`<${NodeLink} name=${r.node} />${!r.freeBefore && html` <${Badge} tone="info">new<//>`}${!r.freeAfter && html` <${Badge} tone="warn">gone<//>`}` },
+        { title: "Node", value: (r) => r.node, cell: (r) => html`${r.freeBefore ? html`<${NodeLink} name=${r.node} />` : r.node}${!r.freeBefore && html` <${Badge} tone="info">new<//>`}${!r.freeAfter && html` <${Badge} tone="warn">gone<//>`}` },
         {
           title: "Free before and after",
           cell: (r) => html`<dl class="sums-list">${differences(r).map((name) => html`<div><dt>${name}</dt><dd>${amount(r.freeBefore, name)} ${"→"} <b class=${cx(amount(r.freeAfter, name).startsWith("-") && r.freeAfter && "past-text")}>${amount(r.freeAfter, name)}</b></dd></div>`)}</dl>`,

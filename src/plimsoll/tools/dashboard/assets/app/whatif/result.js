@@ -9,10 +9,15 @@ import { Changes, Fragments, Gone, More } from "./left.js";
 
 const SHOWN = 100;
 
+/** A node that is only thought up has no page. */
+function Place({ name, fresh }) {
+  return fresh.has(name) ? html`<span>${name} <${Badge} tone="info">new<//></span>` : html`<${NodeLink} name=${name} />`;
+}
+
 /** One place or one reason. */
-function Fate({ of }) {
+function Fate({ of, fresh }) {
   if (!of || of.exists === false) return html`<span class="muted nowrap">not there</span>`;
-  if (of.node) return html`<span class="placed"><${Icon} name="ok" /> <${NodeLink} name=${of.node} /></span>`;
+  if (of.node) return html`<span class="placed"><${Icon} name="ok" /> <${Place} name=${of.node} fresh=${fresh} /></span>`;
   return html`<span class="unplaced"><${Badge} tone="warn">pending<//> <span class="why">${of.why}</span></span>`;
 }
 
@@ -37,7 +42,7 @@ function Sums({ title, of, about }) {
   return html`<div class="sums card"><h3>${title}</h3>${about && html`<p class="muted small">${about}</p>`}
     <dl class="numbers"><div><dt>placed</dt><dd>${count(of.placed)}</dd></div><div><dt>pending</dt><dd class=${cx(of.pending > 0 && "warn-text")}>${count(of.pending)}</dd></div></dl>
     ${(of.pastTheLine || []).length > 0 &&
-    html`<ul class="plain past-list">${of.pastTheLine.slice(0, 5).map((one) => html`<li><${NodeLink} name=${one.node} /> <b class="past-text">${one.resource} ${shorten(one.resource, one.by)} past its line</b></li>`)}${of.pastTheLine.length > 5 && html`<li class="muted">+${count(of.pastTheLine.length - 5)} more</li>`}</ul>`}
+    html`<ul class="plain past-list">${of.pastTheLine.slice(0, 5).map((one) => html`<li>${one.node} <b class="past-text">${one.resource} ${shorten(one.resource, one.by)} past its line</b></li>`)}${of.pastTheLine.length > 5 && html`<li class="muted">+${count(of.pastTheLine.length - 5)} more</li>`}</ul>`}
     ${free.length > 0 && html`<dl class="facts">${free.map(([name, text]) => html`<div><dt>${name} free</dt><dd title=${text} class=${cx(text.startsWith("-") && "past-text")}>${shorten(name, text)}</dd></div>`)}</dl>`}
   </div>`;
 }
@@ -106,13 +111,14 @@ export function Result({ of, about = "" }) {
   const [all, setAll] = useState(false);
   const others = Object.entries(of.as || {});
   const rows = rowsOf(of, about);
+  const fresh = new Set((of.nodes || []).filter((one) => !one.freeBefore).map((one) => one.node));
   const differing = rows.filter((row) => row.differs).length;
   const columns = [
-    { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
-    { title: "Before", cell: (r) => html`<${Fate} of=${r.before} />` },
-    { title: others.length ? "After, by Plimsoll's ledger" : "After", cell: (r) => (r.moved ? html`<${Fate} of=${r.after} />` : html`<span class="muted nowrap">as before</span>`) },
+    { title: "Pod", value: (r) => r.pod, cell: (r) => (r.before && r.before.exists === false ? r.pod : html`<${Ref} kind="pod" of=${r.pod} />`) },
+    { title: "Before", cell: (r) => html`<${Fate} of=${r.before} fresh=${fresh} />` },
+    { title: others.length ? "After, by Plimsoll's ledger" : "After", cell: (r) => (r.moved ? html`<${Fate} of=${r.after} fresh=${fresh} />` : html`<span class="muted nowrap">as before</span>`) },
     { title: "Charged", cell: (r) => html`<${Cost} of=${r.after} />` },
-    ...others.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (same(r.theirs[i], r.after) ? html`<span class="muted nowrap">the same</span>` : html`<${Fate} of=${r.theirs[i]} />`) })),
+    ...others.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (same(r.theirs[i], r.after) ? html`<span class="muted nowrap">the same</span>` : html`<${Fate} of=${r.theirs[i]} fresh=${fresh} />`) })),
   ];
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
     <div class="section-head"><h2 id="whatif-result">Before and after</h2></div>
