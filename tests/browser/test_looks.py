@@ -92,6 +92,13 @@ def test_no_page_is_wider_than_the_window(page: Page, dump: Dashboard, width: in
         assert page.eval("document.querySelector('h1').getBoundingClientRect().right") <= width, path
 
 
+def test_on_a_usual_screen_tables_fit(page: Page, dump: Dashboard) -> None:
+    for path in PAGES:
+        shown(page, dump, path)
+        wide = "[...document.querySelectorAll('.scroller')].filter(e => e.scrollWidth > e.clientWidth).length"
+        assert page.eval(wide) == 0, path
+
+
 def test_on_a_phone_rows_do_not_overlap(page: Page, dump: Dashboard) -> None:
     page.resize(400, 800)
     shown(page, dump, "?resources=cpu,memory,ephemeral-storage")

@@ -79,7 +79,7 @@ export function Form({ form, change, run, clear, busy, error, done }) {
   };
   return html`<form class="whatif-form card" onSubmit=${run} onKeyDown=${soon} novalidate>
     <div class="whatif-fields">
-      <${Text} label="Add or change (YAML): pods, workloads, nodes, slices, claims, classes" rows=${11} placeholder="apiVersion: v1 ..." value=${form.add} change=${set("add")} aria-invalid=${error ? "true" : undefined} aria-describedby=${error ? "whatif-error" : undefined} />
+      <${Text} label="Add or change (YAML): pods, workloads, nodes, slices, claims, classes" rows=${11} placeholder="apiVersion: v1 ..." value=${form.add} change=${set("add")} aria-invalid=${error && form.add ? "true" : undefined} aria-describedby=${error ? "whatif-error" : undefined} />
       <div class="whatif-side">
         <${Count} label="Replicas of each pod and workload" most=${5000} placeholder="as written" value=${form.replicas} change=${set("replicas")} />
         <${Text} label="Remove (one a line)" rows=${4} placeholder=${"Pod/default/name\nNode/name"} value=${form.remove} change=${set("remove")} />
