@@ -265,7 +265,7 @@ def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> 
     plural = kind.endpoint.plural
     if not kind.needed:
         brief = "may not be seen by this user" if error.code in (401, 403) else ""
-        objects.gaps.append(Gap(plural, str(error), brief=brief))
+        objects.gaps.append(Gap(plural, str(error), brief=brief, refused=True))
         return
     fix = ""
     if error.code == 401:
@@ -273,7 +273,7 @@ def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> 
     elif error.code == 403 and kind.endpoint.namespaced and not namespace:
         fix = "; ask with a user who may list them in all namespaces, or for one namespace with -n"
     elif error.code == 403:
-        fix = "; ask with a user who may list them"
+        fix = "; ask with a user who may list them, or a dump that such a user took, with -f"
     raise InputError(f"{plural} cannot be read: {error}{fix}") from None
 
 

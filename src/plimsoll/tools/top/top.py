@@ -20,6 +20,8 @@ from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
 
+#: What a view is about, beside nodes and pods, without which there is no picture.
+_SHOWN = {"claims": "resourceclaims", "devices": "resourceslices", "pools": "resourceslices"}
 VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
 
 
@@ -41,6 +43,7 @@ def top(
         raise InputError(f"{what}: there is no such view; there are {', '.join(VIEWS)}")
     if sort not in SORTS:
         raise InputError(f"{sort}: nodes are sorted by {', '.join(SORTS)}")
+    _check_seen(picture, what)
     if what == "nodes":
         return _top_node(picture, name, resources) if name else _top_nodes(picture, resources, sort, limit)
     if what == "pods":
@@ -66,6 +69,13 @@ def top(
         every = namespace_rows(picture)
         _found(spaces, every, "namespace", name, {row.namespace for row in every})
     return NamespacesReport(tuple(spaces), resources, limit)
+
+
+def _check_seen(picture: Picture, what: str) -> None:
+    """InputError if a view is about what could not be seen: nobody knows that there is none."""
+    for gap in picture.objects.gaps:
+        if gap.kind == _SHOWN.get(what) and gap.refused:
+            raise InputError(f"{gap.kind} cannot be told about: {gap.why}")
 
 
 def _top_nodes(picture: Picture, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.errors import InputError
 from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.picture.objects import Gap
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.books import BookRow
 from plimsoll.tools.top.node_reports import NodesReport, bar_of
@@ -109,6 +110,15 @@ def test_a_resource_that_is_not_there(picture: Picture) -> None:
         top(picture, resources=("memry",))
     rows = top(picture, resources=("hugepages-1Gi",)).as_json()["totals"]
     assert [row["resource"] for row in rows] == ["hugepages-1Gi"]
+
+
+def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
+    refused = Gap("resourceclaims", 'User "team" cannot list', brief="may not be seen", refused=True)
+    picture = Picture(Objects(picture_of(big_cluster(1)).objects, [refused]))
+    with pytest.raises(InputError, match='resourceclaims cannot be told about: User "team" cannot list'):
+        top(picture, "claims")
+    assert list(top(picture, "nodes").lines(PLAIN))
+    assert list(top(picture, "devices").lines(PLAIN))
 
 
 def test_an_empty_cluster_says_so() -> None:
