@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -219,14 +220,26 @@ def test_other_ways_to_be_asked(folder: Path, number: signal.Signals) -> None:
     assert up.text().endswith("stopped\n")
 
 
+#: Becomes an ordinary user and goes on as another program. Not by subprocess's own `user=`: that forks, and a
+#: fork beside threads of gRPC, which other tests leave behind, may crash.
+BECOME_NOBODY = """
+import os, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+IMPORTS = "import plimsoll.cli.main, plimsoll.run.up.serve"
+
+
+@cache
 def python_for_others() -> str:
     """A Python that everybody may run, or nothing."""
     for path in (sys.executable, "/usr/bin/python3"):
         try:
             found = subprocess.run(
-                [path, "-c", "import plimsoll.cli.main, plimsoll.run.up.serve"],
+                [sys.executable, "-c", BECOME_NOBODY, path, "-c", IMPORTS],
                 env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                user=65534,
                 cwd="/",
                 capture_output=True,
                 timeout=SECONDS,
@@ -245,46 +258,28 @@ def cannot_be_others() -> str:
     return "" if python_for_others() else "needs a Python that everybody may run"
 
 
+def run_as_nobody(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BECOME_NOBODY, python_for_others(), "-m", "plimsoll.cli.main", *words],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(home), "PATH": os.defpath},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
 @pytest.mark.skipif(bool(cannot_be_others()), reason=cannot_be_others() or "-")
 def test_the_demo_as_an_ordinary_user(folder: Path) -> None:
     own = folder / "own"
     own.mkdir()
     os.chmod(folder, 0o755)
     os.chown(own, 65534, 65534)
-    done = subprocess.run(
-        [
-            python_for_others(),
-            "-m",
-            "plimsoll.cli.main",
-            "up",
-            "--data",
-            own / "d",
-            "--demo",
-            "--once",
-            *FREE,
-        ],
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(own), "PATH": os.defpath},
-        user=65534,
-        group=65534,
-        extra_groups=[],
-        cwd=own,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = run_as_nobody("up", "--data", str(own / "d"), "--demo", "--once", *FREE, home=own)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     check_output("up/story.txt", story_of(done.stdout))
-    locked = subprocess.run(
-        [python_for_others(), "-m", "plimsoll.cli.main", "up", "--data", "/proc/1/x", "--once"],
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(own), "PATH": os.defpath},
-        user=65534,
-        cwd=own,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    locked = run_as_nobody("up", "--data", "/proc/1/x", "--once", home=own)
     assert locked.returncode == 2
     assert re.fullmatch(
         r"plimsoll: /proc/1/x: cannot be used: .*; give another folder with --data\n", locked.stderr
