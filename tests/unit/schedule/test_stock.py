@@ -17,6 +17,7 @@ from plimsoll.schedule.cycle import schedule_one
 from plimsoll.schedule.devices import try_place
 from plimsoll.schedule.devices.points import count_points, score_points
 from plimsoll.schedule.placement import Placement, Unplaced
+from plimsoll.schedule.preemption import Preemption, plan_preemption
 from plimsoll.schedule.reasons import NodeReason
 from plimsoll.schedule.score.allocation import AllocatedScorer, BalancedScorer
 from plimsoll.schedule.settings import SAMPLED_FROM, DeviceOrder, Scoring, Settings
@@ -156,6 +157,22 @@ def test_a_claim_in_use_is_told_of_first() -> None:
     taken = "node allocatable resource claim there is already used by another pod"
     assert decide(both, snapshot, OURS) == "0/1 nodes are available: 1 cannot allocate all claims."
     assert decide(both, snapshot) == f"0/1 nodes are available: 1 {taken}."
+
+
+def test_devices_of_victims_stay_held_in_dry_runs() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
+    snapshot = world(
+        *(node("n", cpu="4"), device_class(), resource_slice("n", [device("d")])),
+        *(claim("held", exactly(), results=results, on="n", reserved=["low"]), claim("c", exactly())),
+        pod("low", node="n", cpu="4", claims=["held"]),
+    )
+    task = read_task(pod("p", cpu="4", claims=["c"], priority=1), snapshot)
+    assert isinstance(task, Task)
+    for settings, helps in ((OURS, True), (STOCK, False)):
+        found = schedule_one(task, snapshot, settings, lambda: "")
+        assert isinstance(found, Unplaced)
+        plan = plan_preemption(found, snapshot, settings)
+        assert isinstance(plan, Preemption) is helps
 
 
 def test_many_nodes_are_asked_in_the_order_of_their_scores() -> None:

@@ -21,7 +21,7 @@ from plimsoll.schedule.filters.filter import Filter
 from plimsoll.schedule.preemption.hypothesis import Hypothesis
 from plimsoll.schedule.preemption.importance import priority_of
 from plimsoll.schedule.reasons import NodeReason, Rule
-from plimsoll.schedule.settings import Settings
+from plimsoll.schedule.settings import DeviceOrder, Settings
 from plimsoll.schedule.snapshot import Snapshot
 from plimsoll.schedule.task import Task
 
@@ -74,6 +74,11 @@ class Examination:
             elif rule is not None:
                 self._rules.append(rule)
                 self._standing &= rule.feasible()
+
+    def suppose(self, place: int, beside: Sequence[Pod] = ()) -> Hypothesis:
+        """A hypothesis about a node, in which pods that were promised it keep their claims."""
+        frees = self.settings.device_order is DeviceOrder.JOINT
+        return Hypothesis(self.snapshot, place, self.claims_beside(beside), frees_devices=frees)
 
     def concerns(self, *rules: Rule) -> bool:
         """Whether one of these rules has anything to say about the pod as things stand."""

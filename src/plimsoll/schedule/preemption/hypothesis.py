@@ -6,7 +6,8 @@ change and of its opposite, claims hold the devices they held, and no trace says
 A claim's devices are free once all its consumers are lifted; claims shared with pods that stay keep theirs.
 
 DIFF: upstream's dry runs free what victims request but leave their claims allocated, so that a shortage of
-devices cannot be preempted away. test_devices_of_victims_are_freed
+devices cannot be preempted away; with `deviceOrder: devices-first` ours do the same, for predictions.
+test_devices_of_victims_are_freed
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ class Hypothesis:
 
     It is the snapshot's closest friend and uses what others must not.
 
-    `kept` are the UIDs of claims that somebody else is about to use: they stay held whoever is lifted.
+    `kept` are the UIDs of claims that somebody else is about to use: they stay held whoever is lifted. All
+    claims do without `frees_devices`.
     """
 
-    def __init__(self, snapshot: Snapshot, place: int, kept: Collection[str] = ()) -> None:
+    def __init__(
+        self, snapshot: Snapshot, place: int, kept: Collection[str] = (), *, frees_devices: bool = True
+    ) -> None:
         self.snapshot = snapshot
         self.place = place
         self._kept = frozenset(kept)
+        self._frees_devices = frees_devices
         self._original: NodeLedger = snapshot.ledger(place)
         self._lifted: dict[str, Entry] = {}
         self._added: dict[str, Task] = {}
@@ -135,7 +140,7 @@ class Hypothesis:
     def _is_abandoned(self, claim: ResourceClaim) -> bool:
         """Whether none of those who use a claim is left."""
         meta = claim.metadata
-        if meta.uid in self._kept or self.snapshot.held(meta.uid) is None:
+        if not self._frees_devices or meta.uid in self._kept or self.snapshot.held(meta.uid) is None:
             return False
         users = self.snapshot.users(meta.namespace, meta.name)
         return self._lifted.keys() >= {*users, *(user.uid for user in claim.status.reserved_for)}

@@ -41,7 +41,7 @@ def select_victims(
     below = lower_pods(examination, place)
     if not below:
         return (NO_VICTIMS,)
-    with Hypothesis(examination.snapshot, place, examination.claims_beside(promised)) as hypothesis:
+    with examination.suppose(place, promised) as hypothesis:
         hypothesis.lift(below)
         answer = examination.ask_beside(promised, hypothesis)
         if not isinstance(answer, Fit):
@@ -71,7 +71,7 @@ def select_victims_quickly(
         return select_victims(examination, place, budgets, promised)
     breaking, harmless = budgets.split(below)
     order = [*breaking, *harmless]
-    with Hypothesis(examination.snapshot, place, examination.claims_beside()) as hypothesis:
+    with examination.suppose(place) as hypothesis:
         guess = [] if examination.task.claims else guess_victims(examination, place, order)
         if guess:
             hypothesis.lift(guess)
