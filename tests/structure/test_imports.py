@@ -239,8 +239,7 @@ TOOLS_ARROWS: dict[str, set[str]] = {
     "explain": {"paint", "picture", "top"},
     "whatif": {"columns", "paint", "picture", "top"},
     "audit": {"columns", "paint", "picture", "top"},
-    "shapes": set(),
-    "policies": {"paint", "picture", "shapes", "top"},
+    "policies": {"paint", "picture", "top"},
     "dashboard": {"audit", "explain", "picture", "top", "whatif"},
 }
 INSIDE = {

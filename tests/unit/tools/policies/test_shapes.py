@@ -17,10 +17,9 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools import policies
 from plimsoll.tools.picture import Objects, Picture
-from plimsoll.tools.policies import compare_policies
-from plimsoll.tools.shapes import shape_of
+from plimsoll.tools.policies import compare_policies, comparison
+from plimsoll.tools.policies.shapes import shape_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_books import node
@@ -84,7 +83,7 @@ def pictures(draw: st.DrawFn) -> Picture:
 @given(pictures())
 def test_what_is_remembered_is_what_is_worked_out(picture: Picture) -> None:
     quick = compare_policies(picture)
-    with patch.object(policies, "shape_of", lambda *_: None):
+    with patch.object(comparison, "shape_of", lambda *_: None):
         naive = compare_policies(picture)
     assert quick.as_json() == naive.as_json()
 
@@ -93,7 +92,7 @@ def test_most_of_a_workload_is_remembered() -> None:
     body = {"containers": [container("c", "claim-0", cpu="1")], "claims": ["claim-0"]}
     devices = [device(f"d{i}", cpu="2") for i in range(5)]
     picture = Picture(Objects(_cluster(devices, [[body]] * 20)))
-    with patch.object(policies, "rebook", wraps=policies.rebook) as rebooked:
+    with patch.object(comparison, "rebook", wraps=comparison.rebook) as rebooked:
         assert len(compare_policies(picture).pods) == 20
     assert rebooked.call_count == 4  # one node, under each policy
 

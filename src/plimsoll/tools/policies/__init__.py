@@ -1,0 +1,6 @@
+"""One cluster under each of the four accounting policies: `comparison.py` compares, `report.py` tells."""
+
+from plimsoll.tools.policies.comparison import compare_policies
+from plimsoll.tools.policies.report import AS_IS, COLUMNS, POLICIES, PoliciesReport
+
+__all__ = ["AS_IS", "COLUMNS", "POLICIES", "PoliciesReport", "compare_policies"]

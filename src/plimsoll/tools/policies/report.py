@@ -1,0 +1,236 @@
+"""What each policy comes to, for people and for programs.
+
+Owns the columns and the values of the comparison (`NodeCharges`, `PodCharges`, `PolicyRefusal`), all of it
+together (`PoliciesReport`), and its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
+
+from plimsoll.api.forms import Policy
+from plimsoll.ledger.texts import render
+from plimsoll.ledger.verdict import Reason
+from plimsoll.tools.paint import Paint
+from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.top.table import Cell, Table, count, short_of
+
+AS_IS = "as it is"
+POLICIES = (Policy.ADD_PER_CLAIM, Policy.ADD_PER_REFERENCE, Policy.MAX, Policy.CONSUME_FROM)
+#: The columns: the cluster as it is, then under each policy.
+COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
+#: How a column is headed, and what it comes to, in few words.
+HEADINGS = {
+    AS_IS: ("NOW", "as booked today"),
+    "AddPerClaim": ("ADD/CLAIM", "requests and claims, each claim once"),
+    "AddPerReference": ("ADD/REF", "requests, claims per container with them"),
+    "Max": ("MAX", "the greater of requests and claims"),
+    "ConsumeFrom": ("CONSUME", "the claims; requests draw from them"),
+}
+#: So many rows of each table, unless more are asked for.
+SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCharges:
+    """What is charged of one resource of a node, in whole units, by column."""
+
+    node: str
+    resource: str
+    line: int
+    charged: Mapping[str, int]
+
+    def left(self, column: str) -> int:
+        return self.line - self.charged[column]
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.charged.values())) > 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node": self.node,
+            "resource": self.resource,
+            "allocatable": text_of(self.resource, self.line),
+            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
+            "headroom": {name: text_of(self.resource, self.left(name)) for name in self.charged},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodCharges:
+    """What a pod with claims takes of one resource; without a `pod`, a pool that several share."""
+
+    namespace: str
+    pod: str
+    node: str
+    resource: str
+    claims: tuple[str, ...]
+    requests: int  #: of its containers, or its own
+    claimed: int  #: what its claims have, all together
+    references: int  #: containers that refer to any of them
+    charged: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.charged.values())) > 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.pod or 'claim/' + self.claims[0]}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "pod": self.pod or None,
+            "node": self.node,
+            "resource": self.resource,
+            "claims": list(self.claims),
+            "requests": text_of(self.resource, self.requests),
+            "claimed": text_of(self.resource, self.claimed),
+            "references": self.references,
+            "charged": {name: text_of(self.resource, amount) for name, amount in self.charged.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRefusal:
+    """A pod that a policy's rules would not let onto its node."""
+
+    column: str
+    namespace: str
+    pod: str
+    node: str
+    reason: Reason
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "under": self.column,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "node": self.node,
+            "reason": render(self.reason),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesReport:
+    """The comparison."""
+
+    nodes: tuple[NodeCharges, ...]
+    pods: tuple[PodCharges, ...] = ()
+    refusals: tuple[PolicyRefusal, ...] = ()
+    believed: tuple[tuple[str, str], ...] = ()  #: (pod, claim) taken as its status says: it cannot be priced
+    limit: int = SHOWN
+
+    def past(self, column: str) -> list[str]:
+        """The nodes that are past their line in any resource."""
+        return sorted({row.node for row in self.nodes if row.left(column) < 0})
+
+    # -- for people
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.pods:
+            yield "No pod on a node has a claim that is charged to it: every policy comes to the same."
+            return
+        yield "Every claim priced anew, under one policy for all:"
+        yield ""
+        yield from self._tell_summary(paint)
+        yield ""
+        yield from self._tell_nodes(paint, wide)
+        yield ""
+        yield from self._tell_pods(paint, wide)
+        yield from self._tell_refusals(paint)
+        for pod, claim in self.believed[:5]:
+            yield f"note: claim {claim} of pod {pod} cannot be priced; taken as its pod's status says."
+
+    def _tell_summary(self, paint: Paint) -> Iterator[str]:
+        names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
+        heads = (">NODES PAST", ">REFUSED", "CHARGES")
+        table = Table(("POLICY", *(f">{name.upper()}" for name in names), *heads))
+        for column in COLUMNS:
+            past, refused = len(self.past(column)), len({*self._refused(column)})
+            cells: list[str | Cell] = []
+            for name in names:
+                total = sum(row.charged[column] for row in self.nodes if row.resource == name)
+                cells.append(short_of(name, total))
+            cells.append(Cell(f"{past:,}", "red" if past else ""))
+            cells.append(Cell(f"{refused:,}", "red" if refused else ""))
+            table.add(Cell(column, "bold"), *cells, HEADINGS[column][1])
+        yield from table.lines(paint)
+
+    def _refused(self, column: str) -> Iterator[tuple[str, str]]:
+        for refusal in self.refusals:
+            if refusal.column == column:
+                yield refusal.namespace, refusal.pod
+
+    def _tell_nodes(self, paint: Paint, wide: bool) -> Iterator[str]:
+        told = [row for row in self.nodes if wide or row.differs or any(row.left(c) < 0 for c in COLUMNS)]
+        told.sort(key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, order_of(row.resource)))
+        shown = told if wide or not self.limit else told[: self.limit]
+        yield "Nodes: what is charged, and how far past the line that is."
+        table = Table(("NODE", "RESOURCE", ">LINE", *(f">{HEADINGS[column][0]}" for column in COLUMNS)))
+        for row in shown:
+            cells = [_cell(row, column, wide) for column in COLUMNS]
+            table.add(row.node, row.resource, short_of(row.resource, row.line), *cells)
+        yield from table.lines(paint, wide=True)
+        if len(told) > len(shown):
+            yield f"{count(len(told) - len(shown), 'more row')} not shown; -o wide shows all."
+        same = len({row.node for row in self.nodes} - {row.node for row in told})
+        if same:
+            yield f"{count(same, 'node')} the same under every policy."
+
+    def _tell_pods(self, paint: Paint, wide: bool) -> Iterator[str]:
+        told = [row for row in self.pods if wide or row.differs]
+        if not told:
+            yield "No pod is charged otherwise under another policy."
+            return
+        shown = told if wide or not self.limit else told[: self.limit]
+        yield "Pods: what they request, what their claims have, how many containers refer to them."
+        heads = (">REQUESTS", ">CLAIMED", ">REFS", *(f">{HEADINGS[column][0]}" for column in COLUMNS))
+        table = Table(("RESOURCE", *heads, "POD"))
+        for row in shown:
+            amounts = [short_of(row.resource, row.charged[column]) for column in COLUMNS]
+            own = [short_of(row.resource, amount) for amount in (row.requests, row.claimed)]
+            table.add(row.resource, *own, str(row.references), *amounts, row.name)
+        yield from table.lines(paint, wide=wide)
+        if len(told) > len(shown):
+            yield f"{count(len(told) - len(shown), 'more pod')} not shown; -o wide shows all."
+
+    def _tell_refusals(self, paint: Paint) -> Iterator[str]:
+        if not self.refusals:
+            return
+        yield ""
+        yield "Refused by rule, whatever room there is:"
+        groups: dict[tuple[str, str], list[PolicyRefusal]] = {}
+        for refusal in self.refusals:
+            groups.setdefault((refusal.column, render(refusal.reason)), []).append(refusal)
+        for (column, text), group in groups.items():
+            first = f"{group[0].namespace}/{group[0].pod}"
+            more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+            whole = f"{column}: {first}{more}: {text}"
+            for line in wrap(whole, paint.width, initial_indent="  ", subsequent_indent="    "):
+                yield paint.red(line)
+
+    # -- for programs
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "columns": list(COLUMNS),
+            "nodes": [row.as_json() for row in self.nodes],
+            "pods": [row.as_json() for row in self.pods],
+            "pastLine": {column: self.past(column) for column in COLUMNS},
+            "refused": [refusal.as_json() for refusal in self.refusals],
+            "believed": [{"pod": pod, "claim": claim} for pod, claim in self.believed],
+        }
+
+
+def _cell(row: NodeCharges, column: str, wide: bool) -> Cell:
+    left = row.left(column)
+    text = short_of(row.resource, row.charged[column])
+    if left < 0:
+        return Cell(f"{text} ({short_of(row.resource, -left)} past)", "red")
+    return Cell(f"{text} ({short_of(row.resource, left)} left)" if wide else text)
