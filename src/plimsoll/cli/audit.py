@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import Form, Output, Where, cluster_options, write_report
+from plimsoll.cli.options import Form, Where, cluster_options, output_options_and, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, Severity
@@ -24,21 +24,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 
 @click.command(name="audit")
 @cluster_options
-@click.option(
-    "-o",
-    "--output",
-    type=Output("sarif", "junit"),
-    default="table",
-    show_default=True,
-    help="How the answer is written.",
-)
-@click.option(
-    "--color",
-    "colour",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colours. [default: on a terminal]",
-)
+@output_options_and("sarif", "junit")
 @click.option(
     "--fail-on",
     type=click.Choice(_LEVELS),
@@ -59,8 +45,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 @click.option("--now", default="", hidden=True, help="The time, as 2026-01-31T12:00:00Z.")
 def run_audit(
     where: Where,
-    output: str,
-    colour: str,
+    form: Form,
     fail_on: str,
     only: tuple[str, ...],
     skip: tuple[str, ...],
@@ -85,7 +70,6 @@ def run_audit(
     from plimsoll.tools.audit import baseline as former
     from plimsoll.tools.audit import words
 
-    form = Form(output, colour)
     if listing:
         write_report(words.Listing(auditing.CHECKS), form)
         return

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -193,13 +193,13 @@ class Output(_Choice):
         return super().convert("table" if value == "text" else value, param, ctx)
 
 
-def output_options(command: F) -> F:
+def output_options(command: F, more: tuple[str, ...] = ()) -> F:
     """Gives a command `form`."""
 
     @click.option(
         "-o",
         "--output",
-        type=Output(),
+        type=Output(*more),
         default="table",
         show_default=True,
         help="How the answer is written.",
@@ -216,6 +216,11 @@ def output_options(command: F) -> F:
         return command(*given, form=Form(output, colour), **rest)
 
     return with_form  # type: ignore[return-value]
+
+
+def output_options_and(*more: str) -> Callable[[F], F]:
+    """`output_options` with outputs of the command's own."""
+    return partial(output_options, more=more)
 
 
 def write_report(report: Report, form: Form) -> None:

@@ -201,6 +201,7 @@ class HttpTransport:
 
 
 def is_loopback(host: str) -> bool:
+    """Whether an address, or `localhost`, is reached from this machine only."""
     if host == "localhost":
         return True
     try:

@@ -75,8 +75,3 @@ def find_obstacle(host: str, port: int) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    return host == "localhost" or host == "::1" or host.startswith("127.")

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from plimsoll.api.forms import Form
 from plimsoll.cluster.client.endpoints import DEVICE_CLASSES
+from plimsoll.cluster.client.http import is_loopback
 from plimsoll.cluster.dump import Found, read_objects
 from plimsoll.cluster.server.security.users import SCHEDULER, driver_user, node_user
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, Enforcement
@@ -44,7 +45,7 @@ from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.settings import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 from plimsoll.run.up.console import Console
-from plimsoll.run.up.ports import API, DASHBOARD, Ports, find_obstacle, is_loopback
+from plimsoll.run.up.ports import API, DASHBOARD, Ports, find_obstacle
 from plimsoll.run.up.settings import UpSettings
 from plimsoll.run.up.simulated import find_simulated, play
 

@@ -32,16 +32,6 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address, or `localhost`, is reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

@@ -179,16 +179,7 @@ def one_node(picture: Picture, name: str) -> dict[str, Any]:
             for row in book.rows
         ],
         "holders": [
-            {
-                "resource": each.resource,
-                "amount": each.amount,
-                "text": text_of(each.resource, each.amount),
-                "rule": each.rule,
-                "namespace": each.namespace,
-                "pod": each.pod or None,
-                "claim": each.claim or None,
-                "devices": [str(device) for device in each.devices],
-            }
+            {**each.as_json(), "amount": each.amount, "text": text_of(each.resource, each.amount)}
             for each in holders(picture, name)
         ],
         "devices": [row.as_json() for row in device_rows(picture, name)],

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.http import is_loopback
 from plimsoll.errors import ConfigError
-from plimsoll.tools.dashboard.guard import is_loopback
 from plimsoll.tools.dashboard.server import Dashboard
 from plimsoll.tools.picture import Picture
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.cluster.client.http import is_loopback
 from plimsoll.errors import ConfigError
 from plimsoll.run.up import ports
-from plimsoll.run.up.ports import API, Ports, find_obstacle, is_loopback
+from plimsoll.run.up.ports import API, Ports, find_obstacle
 from plimsoll.run.up.settings import name_for
 
 HOST = "127.0.0.1"
@@ -55,7 +56,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_who_can_reach_it() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "localhost", "::1")))
-    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "host")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "host", "127.example.com")))
 
 
 @pytest.mark.parametrize(
