@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import gc
+import warnings
+
+import pytest
 
 from plimsoll.run.scheduler.memory import Memory
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_others() -> None:
+    """What tests of commands in this process set aside, and left, is not found here first."""
+    gc.unfreeze()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def test_the_collector_on_a_leash() -> None:
