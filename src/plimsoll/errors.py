@@ -19,6 +19,7 @@ match, a field that fails validation) is a value, never an exception.
           UnreachableError     it got no answer: no connection, a broken one, or too late (code 0)
         PatchError             a patch that is malformed, or does not fit the object it is for
         ConfigError            a kubeconfig, certificate, token file or server setting that cannot be used
+      LeaseLostError           leader election: the lease is not ours any more, so nothing may be written
       StoreError               the store's file is corrupt, locked, full or cannot be written
       StateError               a device released that is not held: the caller's bug
       LedgerError              a pod booked twice, or taken off the books it is not on: the caller's bug
@@ -141,6 +142,10 @@ class PatchError(InputError):
 
 class ConfigError(InputError):
     """A kubeconfig, certificate, token file or server setting that cannot be used."""
+
+
+class LeaseLostError(PlimsollError):
+    """The lease of a leader was lost, or not renewed in time: its work must end at once."""
 
 
 class StoreError(PlimsollError):

@@ -13,7 +13,7 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -95,6 +95,8 @@ class Informer(Generic[T]):
         self._synced: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self._running = False
+        self._refreshes: list[asyncio.Event] = []  # waiting for a listing that begins from now on
+        self._interruptible: asyncio.Future[None] | None = None
 
     # -- looking
 
@@ -140,6 +142,14 @@ class Informer(Generic[T]):
         if self._failure is not None:
             raise self._failure
 
+    async def refresh(self) -> None:
+        """List the collection anew; returns when everything written before the call is known and told."""
+        done = asyncio.Event()
+        self._refreshes.append(done)
+        if self._interruptible is not None:
+            self._interruptible.cancel()
+        await done.wait()
+
     # -- following
 
     async def run(self) -> None:
@@ -168,19 +178,22 @@ class Informer(Generic[T]):
             began = time.monotonic()
             revision = self.revision
             try:
-                if self._stale and self._streamed:
-                    await self._start_streamed()
+                stale = self._stale or bool(self._refreshes)
+                if stale and self._streamed:
+                    await self._unless_refreshed(self._start_streamed())
                 else:
-                    if self._stale:
+                    if stale:
                         await self._list()
                         self._synced.set()
-                    await self._watch()
+                    await self._unless_refreshed(self._watch())
+                if self._refreshes:
+                    continue
                 quick = time.monotonic() - began < 1.0 and self.revision == revision
                 failures = failures + 1 if quick else 0
             except ApiError as error:
                 if self._optional and error.code == 404:
                     await self._clear()
-                    await self._sleep(_OPTIONAL_SECONDS)
+                    await self._unless_refreshed(self._sleep(_OPTIONAL_SECONDS))
                     continue
                 self._note(error)
                 if is_expired(error):
@@ -192,30 +205,54 @@ class Informer(Generic[T]):
                 self._note(error)
                 failures += 1
             if failures:
-                await self._sleep(self._backoff.delay(failures, self._dice))
+                await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._dice)))
+
+    async def _unless_refreshed(self, waiting: Awaitable[None]) -> None:
+        """Do something until it ends, or until `refresh` asks for a new listing."""
+        task = self._interruptible = asyncio.ensure_future(waiting)
+        if self._refreshes:
+            task.cancel()
+        try:
+            await asyncio.wait((task,))
+        finally:
+            self._interruptible = None
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    @asynccontextmanager
+    async def _replacing(self) -> AsyncGenerator[Replacement[T], None]:
+        """A new listing, which is known and told at the end of the block."""
+        refreshes, self._refreshes = self._refreshes, []
+        replacement = self._cache.replace()
+        try:
+            yield replacement
+            self.error = None
+            await self._tell(replacement.commit())
+            self._stale = False  # not before: half a listing is no state to go on from
+        except BaseException:
+            self._refreshes += refreshes
+            raise
+        for refresh in refreshes:
+            refresh.set()
 
     async def _list(self) -> None:
-        replacement = self._cache.replace()
-        pages = self._client.pages(
-            self.endpoint, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
-        )
-        async with aclosing(pages):
-            async for page in pages:
-                replacement.add(page.items, page.revision)
-        self.listings += 1
-        await self._take(replacement)
+        async with self._replacing() as replacement:
+            pages = self._client.pages(
+                self.endpoint, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
+            )
+            async with aclosing(pages):
+                async for page in pages:
+                    replacement.add(page.items, page.revision)
+            self.listings += 1
 
     async def _clear(self) -> None:
         """The kind is not served: there are no such objects."""
         assert self._synced is not None
-        await self._take(self._cache.replace())
+        async with self._replacing():
+            pass
         self._stale = True
         self._synced.set()
-
-    async def _take(self, replacement: Replacement[T]) -> None:
-        self.error = None
-        await self._tell(replacement.commit())
-        self._stale = False  # not before: half a listing is no state to go on from
 
     async def _watch(self) -> None:
         async with aclosing(self._events(self.revision)) as events:
@@ -225,20 +262,21 @@ class Informer(Generic[T]):
     async def _start_streamed(self) -> None:
         """Begin with a watch that sends what there is first, and follow it on."""
         assert self._synced is not None
-        replacement: Replacement[T] | None = self._cache.replace()
         try:
             async with aclosing(self._events("", initial=True)) as events:
+                async with self._replacing() as replacement:
+                    async for event in events:
+                        if event.type != "BOOKMARK":
+                            replacement.hear(event)
+                        elif b'"k8s.io/initial-events-end"' in event.raw:
+                            replacement.revision = event.revision
+                            break
+                    else:
+                        raise ApiError(0, "Closed", "the watch ended before it had sent what there is")
+                    self.listings += 1
+                self._synced.set()
                 async for event in events:
-                    if replacement is None:
-                        await self._tell(self._cache.apply(event))
-                    elif event.type != "BOOKMARK":
-                        replacement.hear(event)
-                    elif b'"k8s.io/initial-events-end"' in event.raw:
-                        replacement.revision = event.revision
-                        self.listings += 1
-                        await self._take(replacement)
-                        self._synced.set()
-                        replacement = None
+                    await self._tell(self._cache.apply(event))
         except ApiError as error:
             if error.code not in (400, 422):
                 raise

@@ -1,16 +1,19 @@
-"""One of several does the work: leader election by a Lease (coordination.k8s.io).
+"""Leader election by a Lease (coordination.k8s.io).
 
-Owns `Election`, with the fields and the timing that client-go uses, so that candidates of either kind can
-share a lease. Promises: work runs only while the lease is ours and was renewed in time; it is cancelled, and
-waited for, before anyone else may take over; a candidate that is cancelled gives the lease back. Clocks of
-different machines are never compared: a lease is taken over when it has not changed for its duration on our
-own clock.
+`Election` uses the fields and the timing of client-go, so that candidates of either kind can share a lease.
+Work runs only while the lease is ours and was renewed in time; `check` tells that at any moment, also after
+the process was stopped or the machine suspended. When the lease is lost, the work is cancelled and waited
+for, and `run` raises LeaseLostError: what the work has written may still be under way, so that the same
+process must not go on as if nothing had happened. A candidate whose work ended with all its writes answered
+releases the lease. Clocks of different machines are never compared: a lease is taken over when it has not
+changed for its duration on our own clock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +23,16 @@ from typing import Any
 
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import LEASES
-from plimsoll.errors import ApiError, ConfigError
+from plimsoll.errors import ApiError, ConfigError, LeaseLostError
 
 _log = logging.getLogger("plimsoll.leader")
 #: Candidates wait a little longer than the retry period, each by another amount.
 _JITTER = 0.2
+
+
+def read_uptime() -> float:
+    """Return the seconds since the machine was started, those in which it was suspended included."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,14 @@ class Election:
         *,
         timing: Timing | None = None,
         release: bool = True,
+        settled: Callable[[], bool] = lambda: True,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        uptime: Callable[[], float] = read_uptime,
         dice: Random | None = None,
     ) -> None:
+        """`settled` tells, when the work has ended, whether all its writes were answered; only then is the
+        lease released. `uptime` is a clock in seconds that also counts while the machine is suspended.
+        """
         if not identity:
             raise ConfigError("leader election: a candidate needs an identity of its own")
         self.timing = timing or Timing()
@@ -67,11 +80,16 @@ class Election:
         self.identity = identity
         self._client = client
         self._release = release
+        self._settled = settled
         self._wall = wall
+        self._uptime = uptime
         self._dice = dice or Random()
         self._lease: dict[str, Any] | None = None  # as last seen
         self._record: dict[str, Any] = {}
         self._seen_at = 0.0
+        self._write_until = float("-inf")  # by `uptime`
+        #: Whether the last holder released the lease, that is, had all its writes answered.
+        self.was_released = False
 
     @property
     def holder(self) -> str:
@@ -82,36 +100,48 @@ class Election:
     def leading(self) -> bool:
         return self.holder == self.identity
 
+    def holds(self) -> bool:
+        """Return whether the lease is ours and was renewed in time, as of this moment."""
+        return self._uptime() < self._write_until
+
+    def check(self) -> None:
+        """Raise LeaseLostError unless the lease is ours: call this right before anything is written."""
+        if not self.holds():
+            raise LeaseLostError(f"lease {self.namespace}/{self.name} was not renewed in time")
+
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Campaign, lead, campaign again if the lease is lost; ends when `lead` does, or when cancelled."""
+        """Wait for the lease, then run `lead` to its end; raises LeaseLostError if the lease is lost."""
         try:
-            while True:
-                renewed = await self._acquire()
-                _log.info("%s/%s: %s leads", self.namespace, self.name, self.identity)
-                work = asyncio.ensure_future(lead())
-                keep = asyncio.ensure_future(self._keep(renewed))
-                try:
-                    await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    # Whatever happened, the work has stopped before the lease can be given away.
-                    keep.cancel()
-                    lost = keep.done() and not work.done()
-                    work.cancel()
-                    await asyncio.gather(work, keep, return_exceptions=True)
-                if not lost:
-                    return work.result()
-                _log.warning("%s/%s: %s lost the lease", self.namespace, self.name, self.identity)
+            renewed = await self._acquire()
+            _log.info("%s/%s: %s leads", self.namespace, self.name, self.identity)
+            work = asyncio.ensure_future(lead())
+            keep = asyncio.ensure_future(self._keep(renewed))
+            try:
+                await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # Whatever happened, the work has stopped before the lease can be given away.
+                keep.cancel()
+                lost = keep.done() and not work.done()
+                if lost:
+                    self._write_until = float("-inf")
+                work.cancel()
+                await asyncio.gather(work, keep, return_exceptions=True)
+            if lost:
+                raise LeaseLostError(f"lease {self.namespace}/{self.name} was lost by {self.identity}")
+            return work.result()
         finally:
-            if self._release and self.leading:
+            if self._release and self.leading and self.holds() and self._settled():
                 with suppress(ApiError, TimeoutError):
                     async with asyncio.timeout(self.timing.retry):
                         await self.give_back()
+            self._write_until = float("-inf")
 
     async def _acquire(self) -> float:
         """Wait for the lease; the time at which the call that got it began."""
         while True:
-            began = self._clock()
+            began, up = self._clock(), self._uptime()
             if await self.attempt(self.timing.renew):
+                self._write_until = up + self.timing.renew
                 return began
             await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
 
@@ -119,11 +149,14 @@ class Election:
         """Renew for as long as it works; returns when the lease is lost."""
         while (left := renewed + self.timing.renew - self._clock()) > 0:
             await asyncio.sleep(min(self.timing.retry, left))
-            began = self._clock()
+            began, up = self._clock(), self._uptime()
             left = renewed + self.timing.renew - began
+            if not self.holds():
+                return  # the process was stopped, or the machine suspended, for too long
             # However long the call takes: when the time is up, the work must stop.
             if left > 0 and await self.attempt(left):
                 renewed = began
+                self._write_until = up + self.timing.renew
             elif self.holder and not self.leading:
                 return
 
@@ -153,11 +186,15 @@ class Election:
                 raise
             fresh = {"metadata": {"name": self.name, "namespace": self.namespace}, "spec": self._spec({})}
             self._observe(await self._client.create(LEASES, fresh, self.namespace))
+            self.was_released = False
             return True
         self._observe(lease)
         if self.holder and not self.leading and self._valid():
             return False
-        return await self._write(lease)
+        was_released = self.was_released if self.leading else not self.holder
+        written = await self._write(lease)
+        self.was_released = was_released
+        return written
 
     async def _write(self, lease: dict[str, Any]) -> bool:
         spec = lease.get("spec")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.leader import Election, Timing
-from plimsoll.errors import ApiError, ConfigError, UnreachableError
+from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
 
 
 class Clockwork(asyncio.SelectorEventLoop):
@@ -97,8 +97,21 @@ def wall() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
 
 
+def uptime() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def candidate(leases: Leases, name: str, **options: Any) -> Election:
-    return Election(leases, "ns", "work", name, wall=wall, dice=Random(name), **options)
+    return Election(leases, "ns", "work", name, wall=wall, uptime=uptime, dice=Random(name), **options)
+
+
+async def supervise(leases: Leases, name: str, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a candidate, and a new one whenever the lease was lost, as a supervisor of processes does."""
+    while True:
+        try:
+            return await candidate(leases, name).run(lead)
+        except LeaseLostError:
+            continue
 
 
 @given(
@@ -132,7 +145,7 @@ def test_there_are_never_two_leaders(
                 finally:
                     leading.remove(name)
 
-            return asyncio.ensure_future(candidate(leases, name).run(lead))
+            return asyncio.ensure_future(supervise(leases, name, lead))
 
         tasks = {name: start(name) for name in "abc"}
         for name, seconds in departures:
@@ -270,7 +283,7 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
             finally:
                 spans.append((began, now()))
 
-        task = asyncio.ensure_future(candidate(leases, "first").run(lead))
+        task = asyncio.ensure_future(supervise(leases, "first", lead))
         await asyncio.sleep(5)
         leases.trouble = 1.0
         renewed = leases.writes[-1][0]
@@ -305,7 +318,7 @@ def test_time_counts_from_the_question_not_from_the_answer() -> None:
                 raise UnreachableError("dead", sent=True)
 
         leases._line = line  # type: ignore[method-assign]
-        task = asyncio.ensure_future(candidate(leases, "first").run(lead))
+        task = asyncio.ensure_future(supervise(leases, "first", lead))
         await asyncio.sleep(14)
         assert stopped
         assert stopped[0] - leases.writes[0][0] <= 10.0
@@ -314,7 +327,7 @@ def test_time_counts_from_the_question_not_from_the_answer() -> None:
         leases.writes.clear()
         leases.lease, slow, limit = None, 0.0, 2
         stopped.clear()
-        task = asyncio.ensure_future(candidate(leases, "second").run(lead))
+        task = asyncio.ensure_future(supervise(leases, "second", lead))
         await asyncio.sleep(1)
         slow = 3.5  # the first renewal is asked for at 2 s, stored at 5.5 s and answered at 9 s
         await asyncio.sleep(25)
@@ -344,8 +357,84 @@ def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
         await leases.update(None, {**leases.lease, "spec": usurped})
         await asyncio.sleep(2.5)
         assert stopped.is_set()
-        await end(task)
+        with pytest.raises(LeaseLostError, match=r"ns/work was lost by first"):
+            await task
         assert leases.lease["spec"]["holderIdentity"] == "usurper"
+
+    play(story())
+
+
+def test_a_process_that_was_stopped_too_long_may_write_nothing_more() -> None:
+    """SIGSTOP and SIGCONT: what was about to be written finds out before anything else has run."""
+
+    async def story() -> None:
+        leases = Leases(Random(1))
+        election = candidate(leases, "first")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clockwork)
+        with pytest.raises(LeaseLostError):
+            election.check()
+
+        async def lead() -> None:
+            await asyncio.sleep(1000)
+
+        task = asyncio.ensure_future(election.run(lead))
+        await asyncio.sleep(5)
+        election.check()
+        loop.now += 9
+        with pytest.raises(LeaseLostError, match="not renewed in time"):
+            election.check()
+        assert not election.holds()
+        with pytest.raises(LeaseLostError):
+            await task
+        assert leases.lease is not None
+        assert leases.lease["spec"]["holderIdentity"] == "first", "nothing more was written"
+
+    play(story())
+
+
+def test_a_machine_that_was_suspended_has_lost_its_lease() -> None:
+    """The loop's clock stands still while a machine is suspended; that of the lease does not."""
+
+    async def story() -> None:
+        leases = Leases(Random(1))
+        suspended = 0.0
+        loop = asyncio.get_running_loop()
+        election = Election(leases, "ns", "work", "a", wall=wall, uptime=lambda: loop.time() + suspended)
+
+        async def lead() -> None:
+            await asyncio.sleep(1000)
+
+        task = asyncio.ensure_future(election.run(lead))
+        await asyncio.sleep(5)
+        written = len(leases.writes)
+        suspended = 3600.0
+        with pytest.raises(LeaseLostError):
+            await task
+        assert len(leases.writes) == written
+
+    play(story())
+
+
+def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
+    async def story() -> None:
+        leases = Leases(Random(1))
+
+        async def lead() -> None:
+            await asyncio.sleep(1)
+
+        first = candidate(leases, "first", settled=lambda: False)
+        await first.run(lead)
+        assert leases.lease is not None
+        assert leases.lease["spec"]["holderIdentity"] == "first"
+        assert not first.was_released, "nobody had released it: there was none"
+        second = candidate(leases, "second")
+        await second.run(lead)
+        assert not second.was_released
+        assert leases.lease["spec"]["holderIdentity"] == ""
+        third = candidate(leases, "third")
+        await third.run(lead)
+        assert third.was_released
 
     play(story())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
+from copy import copy
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -71,6 +72,7 @@ class Client:
         self._backoff = backoff or retries.Backoff()
         self._dice = dice or Random()
         self._sleep = sleep
+        self._guard: Callable[[], None] | None = None
 
     @classmethod
     def connect(cls, config: ClientConfig) -> Client:
@@ -103,6 +105,15 @@ class Client:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def guarded(self, guard: Callable[[], None]) -> Client:
+        """The same client, on the same connections, with a check right before each write is sent.
+
+        What `guard` raises keeps the write from being sent; it is not retried unless it is an ApiError.
+        """
+        client = copy(self)
+        client._guard = guard
+        return client
 
     # -- reading
 
@@ -359,7 +370,8 @@ class Client:
             headers["Content-Type"] = content_type
         if harmless is None:
             harmless = retries.is_harmless(method, tree, dict(query), content_type)
-        request = Request(method, path, query, headers, body, timeout or self._timeout)
+        guard = None if method == "GET" else self._guard
+        request = Request(method, path, query, headers, body, timeout or self._timeout, guard)
 
         async def send() -> Reply:
             reply = await self._transport.send(request)

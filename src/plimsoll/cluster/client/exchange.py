@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 
 from plimsoll.cluster.client.transport import Reply
 from plimsoll.errors import UnreachableError
@@ -186,9 +187,18 @@ class Connections:
         self._context: ssl.SSLContext | None = None
 
     async def send(
-        self, request: bytes, timeout: float, connecting: float, context: ssl.SSLContext | None, what: str
+        self,
+        request: bytes,
+        timeout: float,
+        connecting: float,
+        context: ssl.SSLContext | None,
+        what: str,
+        guard: Callable[[], None] | None = None,
     ) -> Reply:
-        """Send a request once and wait for its answer; `what` it is called when it fails."""
+        """Send a request once and wait for its answer; `what` it is called when it fails.
+
+        `guard` is called when there is a connection, right before the request is written to it.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         if context is not self._context:
@@ -201,6 +211,8 @@ class Connections:
         timer = loop.call_at(deadline, _expire, waiter, f"{what}: no answer within {timeout:g} s")
         self._busy.add(connection)
         try:
+            if guard is not None:
+                guard()
             connection.ask(request, waiter, what)
             reply = await waiter
         except BaseException:

@@ -98,7 +98,9 @@ class HttpTransport:
             raise InputError(f"{request.method} {request.path[:200]!r}: not a request") from None
         what = f"{request.method} {self._base}{request.path}"
         try:
-            return await connections.send(wire, request.timeout, _CONNECT_SECONDS, context, what)
+            return await connections.send(
+                wire, request.timeout, _CONNECT_SECONDS, context, what, request.guard
+            )
         except ssl.SSLCertVerificationError as error:
             raise self._distrust(error.verify_message) from None
         except ssl.SSLError as error:
@@ -134,6 +136,8 @@ class HttpTransport:
                 options["server_hostname"] = self._config.tls_server_name
         if self._config.proxy:
             options["proxy"] = self._config.proxy
+        if request.guard is not None:
+            request.guard()
         return await self._begin().request(
             request.method,
             yarl.URL(url, encoded=True),

@@ -7,7 +7,7 @@ have seen the request.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -20,6 +20,8 @@ class Request(NamedTuple):
     body: bytes | None = None
     #: Seconds for the whole answer; of a stream, the longest silence.
     timeout: float = 30.0
+    #: Called right before the request is sent; what it raises keeps it from being sent.
+    guard: Callable[[], None] | None = None
 
 
 class Reply(NamedTuple):

@@ -26,6 +26,8 @@ class WithinTransport:
         self._user = user
 
     async def send(self, request: Request) -> Reply:
+        if request.guard is not None:
+            request.guard()
         try:
             async with asyncio.timeout(request.timeout):
                 answer = await self._handle(self._call(request))

@@ -24,7 +24,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.client.client import Client
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler import evict
 from plimsoll.run.scheduler.logs import LOG, tell
@@ -76,6 +76,7 @@ class Aftermath:
         self.notices = Notices(writer)
         self._held: dict[str, Held] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._releasing: set[str] = set()  # UIDs of claims
         self._offset = 0
 
     # -- pods
@@ -88,13 +89,24 @@ class Aftermath:
     def scheduled(self, placement: Placement) -> None:
         self._recorder.scheduled(placement.task.pod, placement.node)
 
+    def release_abandoned(self, attempt: Attempt, unplaced: Unplaced, then: Callable[[], None]) -> None:
+        """Release a claim whose devices are where the pod cannot go, if there is one, and call `then`.
+
+        `then` puts the pod back into the queue: not before the release is done, so that the pod is not tried
+        with a claim that is about to change. A claim is released once at a time.
+        """
+        claim = find_abandoned(unplaced)
+        if claim is None or claim.metadata.uid in self._releasing:
+            then()
+            return
+        self._releasing.add(claim.metadata.uid)
+        self._start(self._release(claim, attempt.pod, then), "releasing a claim")
+
     def refuse(self, attempt: Attempt, unplaced: Unplaced) -> None:
-        """A pod fits nowhere."""
+        """A pod fits nowhere: say so, and look for pods to preempt unless a claim of it is released."""
         pod = attempt.pod
-        abandoned = find_abandoned(unplaced)
-        if abandoned is not None:
+        if find_abandoned(unplaced) is not None:
             message = f"{render_unplaced(unplaced)} {Deallocation.DONE.value}"
-            self._start(self._release(abandoned, pod), "releasing a claim")
             self._tell(pod, failure_reason(unplaced), message)
             return
         message, nominated = self._preempt(pod, unplaced)
@@ -128,15 +140,17 @@ class Aftermath:
             unplaced = Unplaced(task, len(world.snapshot), ((held.reason, 0),))
             self._tell(held.pod, failure_reason(unplaced), render_unplaced(unplaced))
 
-    async def stop(self, seconds: float) -> None:
-        """Give what is under way so long, then leave it."""
+    async def stop(self, seconds: float) -> int:
+        """Give what is under way so much time, then cancel it; returns how many writes that were."""
         if self._tasks and seconds > 0:
             await asyncio.wait(self._tasks, timeout=seconds)
-        for task in list(self._tasks):
+        cancelled = list(self._tasks)
+        for task in cancelled:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
         await self.notices.stop(seconds)
+        return len(cancelled)
 
     # -- inside
 
@@ -195,10 +209,14 @@ class Aftermath:
             self._world.queue.activate([key], self._world.now())
             self._world.stir.set()
 
-    async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
+    async def _release(self, claim: ResourceClaim, pod: Pod, then: Callable[[], None]) -> None:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         tell("released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
-        await release_claim(claim, pod, self._writer, self._heard)
+        try:
+            await release_claim(claim, pod, self._writer, self._heard)
+        finally:
+            self._releasing.discard(claim.metadata.uid)
+            then()
 
     def _start(self, work: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.get_running_loop().create_task(_carefully(work, what))
@@ -209,6 +227,8 @@ class Aftermath:
 async def _carefully(work: Coroutine[Any, Any, None], what: str) -> None:
     try:
         await work
+    except LeaseLostError:
+        pass  # the next leader decides anew
     except ApiError as error:
         if error.code not in (404, 409):  # gone or changed meanwhile: the next attempt sees what there is
             LOG.warning("%s: %s", what, error)

@@ -1,20 +1,32 @@
 """Bindings in the background: many at a time, none lost.
 
-Owns `Bindings`, which runs `bind_pod` for placements that are assumed already. Promises: every placement that
-is started ends with exactly one call of `done`, also if our own code fails; at most `limit` are under way,
-the rest wait in order; `drain` waits for all of them, and what is still under way then is broken off (a later
-start finds it half done and carries on from there).
+`Bindings` runs `bind_pod` for placements that are assumed already. Every placement that is started ends with
+exactly one call of `done`, also if our own code fails, unless it is cancelled or the lease is lost; at most
+`limit` are under way, the rest wait in order; `drain` waits for all of them and cancels what is still under
+way then (the next leader resumes it).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.errors import LeaseLostError
 from plimsoll.run.scheduler.logs import LOG
-from plimsoll.schedule.binding.bind import CONDITIONS_MS, Bound, Failed, Hear, Step, Writer, bind_pod
+from plimsoll.schedule.binding.bind import (
+    CONDITIONS_MS,
+    Bound,
+    Failed,
+    Hear,
+    Step,
+    Writer,
+    ask_until_answered,
+    bind_pod,
+)
 from plimsoll.schedule.placement import Placement
 
 Done = Callable[[Placement, Bound | Failed], None]
@@ -24,11 +36,20 @@ class Bindings:
     """Runs bindings; to be used on one loop."""
 
     def __init__(
-        self, writer: Writer, heard: Hear, done: Done, *, limit: int = 128, timeout_ms: int = CONDITIONS_MS
+        self,
+        writer: Writer,
+        heard: Hear,
+        done: Done,
+        *,
+        find_conflict: Callable[[str, Sequence[ResourceClaim]], str] = lambda node, claims: "",
+        limit: int = 128,
+        timeout_ms: int = CONDITIONS_MS,
     ) -> None:
+        """`find_conflict` returns the device of some claims, on a node, that others hold as well, or ""."""
         self._writer = writer
         self._heard = heard
         self._done = done
+        self._find_conflict = find_conflict
         self._limit = max(1, limit)
         self._timeout_ms = timeout_ms
         self._waiting: deque[Placement] = deque()
@@ -71,11 +92,30 @@ class Bindings:
         while True:
             outcome: Bound | Failed
             try:
-                outcome = await bind_pod(placement, self._writer, self._heard, timeout_ms=self._timeout_ms)
+                outcome = await bind_pod(
+                    placement,
+                    self._writer,
+                    self._heard,
+                    find_conflict=partial(self._find_conflict, placement.node),
+                    timeout_ms=self._timeout_ms,
+                )
+            except LeaseLostError:
+                return  # the next leader finds out how far it came
             except Exception as error:  # whatever it is, the pod must not be lost
                 LOG.exception("binding %s failed", placement.task.key)
-                outcome = Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)
+                outcome = await self._settle(placement, error)
             self._done(placement, outcome)
             if not self._waiting:
                 return
             placement = self._waiting.popleft()
+
+    async def _settle(self, placement: Placement, error: Exception) -> Bound | Failed:
+        """End whatever a binding that failed in an unexpected way may still be writing."""
+        for claim in placement.task.claims:
+            fresh = await ask_until_answered(self._writer, self._writer.fence_claim, claim)
+            if fresh is not None:
+                self._heard(fresh)
+        pod = await ask_until_answered(self._writer, self._writer.fence_pod, placement.task.pod)
+        if pod is not None and pod.spec.node_name == placement.node:
+            return Bound(placement.node)
+        return Failed(Step.BINDING, f"{type(error).__name__}: {error}", settled=False)

@@ -55,6 +55,8 @@ from plimsoll.schedule.snapshot import Snapshot
 _AGAIN = 1.0
 #: Pods that have ended charge nothing and are never scheduled.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+#: The kinds that tell who holds what.
+_ALLOCATIONS = frozenset({PODS.plural, RESOURCE_CLAIMS.plural})
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,11 @@ class Feed:
         )
         informer.add_handler(_Ear(self.hear_pod if view is Pod else self.hear))
         return informer
+
+    async def refresh_allocations(self) -> None:
+        """List pods and claims anew: who holds what is known as of this call, not as of the last event."""
+        informers = [each for each in self.informers if each.endpoint.plural in _ALLOCATIONS]
+        await asyncio.gather(*(each.refresh() for each in informers))
 
     def pods(self) -> list[Pod]:
         """All pods that have not ended, bound or not, as last heard of."""

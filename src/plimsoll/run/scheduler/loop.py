@@ -1,10 +1,11 @@
-"""Pods off the queue, decisions, and what follows from them.
+"""The scheduling loop: pods from the queue, decisions, and what follows from them.
 
-Owns `Loop`, the work of whoever leads: take a pod, read its claims, decide (`schedule_one`), assume the
-placement at once, write it down in the background; or tell the pod why not, and look for pods that would have
-to go. Promises: deciding never keeps the event loop for more than a few milliseconds at a time; so many
-bindings are under way at once and no more; whatever goes wrong with one pod is that pod's problem alone;
-being cancelled leaves the books as if the bindings under way had never begun, and the pods in the queue.
+`Loop` is the work of the leader: take a pod, read its claims, decide (`schedule_one`), assume the placement
+at once and bind it in the background; or report why the pod is unschedulable, and look for pods to preempt.
+Deciding never keeps the event loop for more than a few milliseconds at a time; the number of bindings under
+way is bounded; whatever goes wrong with one pod concerns that pod alone. A loop that has ended is not started
+again: bindings that were cancelled may still land, so their pods and devices stay assumed, and a new process
+takes over (`takeover.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from plimsoll.api.core import Pod
 from plimsoll.run.scheduler.aftermath import Aftermath
@@ -56,9 +58,11 @@ class Loop:
         aftermath: Aftermath,
         bindings: Callable[[Callable[[Placement, Bound | Failed], None]], Bindings],
         *,
+        may_decide: Callable[[], bool] = lambda: True,
         turn: float = _TURN,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """`may_decide` tells, at any moment, whether we still lead."""
         self._world = world
         self._aftermath = aftermath
         self._bindings = bindings(self._bound)
@@ -67,6 +71,9 @@ class Loop:
         self._flights: dict[str, Flight] = {}
         self._probe = Probe(world.metrics)
         self._stopping = False
+        self._may_decide = may_decide
+        #: How many bindings were cancelled before they had ended.
+        self.cancelled = 0
 
     @property
     def in_flight(self) -> int:
@@ -86,13 +93,12 @@ class Loop:
                     await asyncio.sleep(0)
                 else:
                     await self._rest()
-            left = await self._bindings.drain(patience)
-            if left:
-                LOG.warning("%d bindings were broken off; whoever is next carries on from there", left)
+            self.cancelled += await self._bindings.drain(patience)
         finally:
-            await self._bindings.drain(0)
-            self._forget_all()
-            await self._aftermath.stop(patience if self._stopping else 0)
+            self.cancelled += await self._bindings.drain(0)
+            if self.cancelled:
+                LOG.warning("%d bindings cancelled; the next leader resumes them", self.cancelled)
+            self.cancelled += await self._aftermath.stop(patience if self._stopping else 0)
 
     async def _rest(self) -> None:
         """Wait until something happens, or until a pod's back-off is over."""
@@ -113,7 +119,7 @@ class Loop:
         """Decide about pods for a while; whether there was one."""
         queue, now = self._world.queue, self._world.now
         until, worked = self._clock() + self._turn, False
-        while not self._bindings.full and self._clock() < until:
+        while not self._bindings.full and self._clock() < until and self._may_decide():
             attempt = queue.pop(now())
             if attempt is None:
                 break
@@ -142,14 +148,22 @@ class Loop:
             self._place(attempt, outcome, began)
         else:
             profile = attempt.pod.spec.scheduler_name
-            world.queue.fail(attempt.key, outcome.rules, world.now(), room=wants_room(outcome))
-            world.joined(attempt.key, FAILURE)
+            self._aftermath.release_abandoned(
+                attempt, outcome, partial(self._unschedulable, attempt, outcome)
+            )
             world.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
             world.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
             self._aftermath.refuse(attempt, outcome)
             point = world.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
             point.observe(self._clock() - start)
+
+    def _unschedulable(self, attempt: Attempt, outcome: Unplaced) -> None:
+        """Have a pod wait for an event that can help it."""
+        world = self._world
+        world.queue.fail(attempt.key, outcome.rules, world.now(), room=wants_room(outcome))
+        world.joined(attempt.key, FAILURE)
+        world.stir.set()
 
     # -- binding
 
@@ -212,14 +226,6 @@ class Loop:
         world.snapshot.forget(flight.attempt.key)
         room = room_at(world.snapshot, placement.node)
         world.queue.happen(released(placement.task.pod, room), world.now())
-
-    def _forget_all(self) -> None:
-        """Bindings were broken off: what they wrote is heard of like anything else."""
-        world = self._world
-        for key, flight in list(self._flights.items()):
-            del self._flights[key]
-            self._release(flight)
-            world.queue.retry(key, world.now())
 
 
 def decide(world: World, pod: Pod, probe: Probe | None = None) -> Placement | Unplaced | NodeReason:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
-from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
 from plimsoll.ledger.node import pod_key
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.run.scheduler.writer import ApiWriter, write_time
@@ -113,6 +113,8 @@ async def _carefully(work: Awaitable[None], pod: Pod) -> bool:
     """Whether there was an answer, whatever it was."""
     try:
         await work
+    except LeaseLostError:
+        return True  # nothing more is written
     except ApiError as error:
         if error.code not in (404, 409):  # gone, or another pod of its name
             meta = pod.metadata

@@ -1,9 +1,12 @@
 """START HERE: the scheduler, from the first listing to the last binding.
 
-Owns `SchedulerProcess`, in which all parts come together on one event loop: the feed follows the API all the
-time; once everything is listed, and while we lead (if several stand by for each other), the loop schedules.
-Promises: nothing is decided before everything is known; who loses the lease stops at once; who is asked to
-stop takes no more pods, ends the bindings under way in time, and gives the lease back.
+`SchedulerProcess` puts all parts together on one event loop: the feed follows the API all the time; once
+everything is listed, and while we lead (if several replicas stand by for each other), the loop schedules.
+Nothing is decided before everything is known and nothing of a previous leader can land any more
+(`takeover.py`). A leader that loses its lease writes nothing more and `run` raises LeaseLostError: the
+process ends, as kube-scheduler's does, and whoever supervises it starts a new one. A scheduler that is asked
+to stop takes no more pods, waits for the bindings under way, and releases the lease if all of them were
+answered.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +27,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.client import Client, ClientConfig
 from plimsoll.cluster.leader import Election
+from plimsoll.errors import LeaseLostError
 from plimsoll.run.addresses import read_address
 from plimsoll.run.health import HealthServer
 from plimsoll.run.scheduler.aftermath import Aftermath
@@ -31,9 +37,11 @@ from plimsoll.run.scheduler.loop import Loop
 from plimsoll.run.scheduler.pages import show_ledger, show_queue
 from plimsoll.run.scheduler.recorder import Recorder
 from plimsoll.run.scheduler.settings import NAME, SchedulerSettings
+from plimsoll.run.scheduler.takeover import take_over
 from plimsoll.run.scheduler.upkeep import keep_up, mend
 from plimsoll.run.scheduler.world import World
 from plimsoll.run.scheduler.writer import ApiWriter, Charging
+from plimsoll.schedule.binding.holders import find_device_conflict
 
 #: Nodes whose devices are read before others get their turn.
 _READ_AT_ONCE = 20
@@ -57,17 +65,19 @@ class SchedulerProcess:
         self.world = World.make(settings)
         self._client = client
         self._alone = alone
-        self.writer = ApiWriter(client, Charging(settings.wire_form))
+        guarded = client.guarded(self._check_lease)
+        self.writer = ApiWriter(guarded, Charging(settings.wire_form))
         self.recorder = Recorder(
             client,
             controller=settings.profiles[0].name,
             instance=f"{NAME}-{socket.gethostname()}",
             is_busy=lambda: self.loop is not None and self.loop.in_flight > 0,
         )
-        self.aftermath = Aftermath(self.world, client, self.writer, self.recorder, self._heard)
+        self.aftermath = Aftermath(self.world, guarded, self.writer, self.recorder, self._heard)
         self.world.feed.left = self.aftermath.leave
         self.world.feed.claim_changed = self.writer.waits.tell
         self.loop: Loop | None = None
+        self._unanswered = 0  # writes that were cancelled
         self._election: Election | None = None
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
@@ -119,7 +129,12 @@ class SchedulerProcess:
             return
         where = self.settings.election
         self._election = Election(
-            self._client, where.namespace, where.name, self.identity, timing=where.timing
+            self._client,
+            where.namespace,
+            where.name,
+            self.identity,
+            timing=where.timing,
+            settled=lambda: not self._unanswered,
         )
         await self._or_stopped(self._election.run(self._lead), patience=self.settings.stop_seconds + 5)
 
@@ -136,18 +151,42 @@ class SchedulerProcess:
     async def _lead(self) -> None:
         """Schedule; cancelled when the lease is lost."""
         tell("leading", identity=self.identity, names=list(self.settings.by_name))
-        loop = self.loop = Loop(self.world, self.aftermath, self._bindings)
+        election = self._election
+        may_decide = election.holds if election is not None else _always
+        loop = self.loop = Loop(self.world, self.aftermath, self._bindings, may_decide=may_decide)
         if self._stop.is_set():
             loop.stop()
         upkeep = asyncio.create_task(keep_up(self.aftermath))
         try:
+            await self._take_over()
             await self._mend()
             self._scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
+            self._unanswered = loop.cancelled
             await _cancel([upkeep])
             tell("stopped leading", identity=self.identity)
+
+    async def _take_over(self) -> None:
+        """End what a previous leader may have left under way.
+
+        Without an election nobody schedules beside us: what was listed at the start is up to date.
+        """
+        election = self._election
+        await take_over(
+            self.world.feed,
+            lambda: list(self.world.snapshot.all(ResourceClaim)),
+            self.writer,
+            self._is_ours,
+            self._heard,
+            refresh=election is not None,
+            fence=election is None or not election.was_released,
+        )
+
+    def _check_lease(self) -> None:
+        if self._election is not None:
+            self._election.check()
 
     async def _mend(self) -> None:
         """Put right what somebody before us left half done; what that takes too long for is left, too."""
@@ -160,7 +199,13 @@ class SchedulerProcess:
         return pod.spec.scheduler_name in self.world.profiles
 
     def _bindings(self, done: Done) -> Bindings:
-        return Bindings(self.writer, self._heard, done, limit=self.settings.binds)
+        return Bindings(
+            self.writer,
+            self._heard,
+            done,
+            find_conflict=partial(find_device_conflict, self.world.snapshot),
+            limit=self.settings.binds,
+        )
 
     def _heard(self, claim: ResourceClaim) -> None:
         """An answer to a write tells of a claim before the watch does, unless it comes after its end."""
@@ -221,6 +266,10 @@ class SchedulerProcess:
         tell("listening", address=f"{host}:{self.health.port}")
 
 
+def _always() -> bool:
+    return True
+
+
 async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
@@ -230,7 +279,7 @@ async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) ->
 
 
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
-    """The process behind `plimsoll scheduler`: runs until a signal asks it to stop."""
+    """The process behind `plimsoll scheduler`: runs until a signal asks it to stop, or the lease is lost."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
     config = replace(config, in_flight=settings.binds + _BESIDE_BINDINGS)
     async with Client.connect(config) as client:
@@ -239,5 +288,9 @@ async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
         tell("starting", server=config.server, pid=os.getpid())
-        await process.run()
+        try:
+            await process.run()
+        except LeaseLostError as error:
+            LOG.error("%s; a new process has to take over", error)
+            sys.exit(1)  # as kube-scheduler does
     LOG.info("stopped")

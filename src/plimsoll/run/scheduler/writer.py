@@ -1,9 +1,12 @@
 """The scheduler's writes over the API: small patches, and nothing read that need not be.
 
-Owns `ApiWriter`, the `Writer` of `schedule/bind` for a real API, and the status patches that tell a pod why
-it waits. Promises: only what is to change is sent (fields we do not know survive); each write names the UID
-it is meant for, and the version where others may have changed what it rests on; a call is made once, for
-whether it may be made again is for `bind_pod` to say.
+`ApiWriter` implements the `Writer` of `schedule/binding/bind.py` for a real API, and the status patches that
+tell a pod why it is pending. Only what is to change is sent, so that unknown fields survive. Each write names
+the UID it is meant for and, unless it only adds something harmless, the resourceVersion. A call is made once:
+whether it may be repeated is for `bind_pod` to decide.
+
+Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
+sent before is refused, however late it arrives.
 
 Where charges go: into the pod's status, in the form of the cluster; or, where a server drops those fields,
 into an annotation that the binding itself carries, so that it costs no write of its own. `Charging.AUTO`
@@ -18,10 +21,14 @@ from datetime import UTC, datetime
 from enum import Enum
 from random import Random
 from typing import Any, TypeVar
+from uuid import uuid4
+
+from msgspec.structs import replace
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodStatus
 from plimsoll.api.forms import POD_KEY, ClaimCharge, Form, charges_annotation, read_status, write_status
+from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS, Endpoint
@@ -45,6 +52,14 @@ _FIELDS = {
     Form.DRAFT: "nativeResourceClaimStatus",
 }
 _NO_STATUS = PodStatus()
+#: Annotation whose change gives claims and pods a new resourceVersion.
+FENCE_KEY = "plimsoll.dev/write-fence"
+
+
+class _Versioned(Wire, frozen=True):
+    """Any object, as far as its metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class Charging(Enum):
@@ -70,6 +85,7 @@ class ApiWriter:
         dice: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self.charging = charging
         self.requests = 0  #: calls made so far
@@ -79,6 +95,7 @@ class ApiWriter:
         self._dice = dice or Random()
         self._sleep = sleep
         self._now = now
+        self._new_id = new_id
         self.waits = waits or ClaimWaits(self.read_claim, now=now)
 
     # -- claims
@@ -113,8 +130,17 @@ class ApiWriter:
             body: Any = {"metadata": _version(claim), "status": nothing}
             return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
         gone = {"$patch": "delete", "uid": consumer.uid}
-        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [gone]}}
+        body = {"metadata": _version(claim), "status": {"reservedFor": [gone]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        meta = {"uid": claim.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
+        try:
+            return _claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
+        except ApiError as error:
+            if error.code in (404, 409):  # without a version, only another UID is a conflict
+                return None
+            raise
 
     async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         fresh = await self._read(self._claim_path(claim), ResourceClaim)
@@ -127,48 +153,65 @@ class ApiWriter:
 
     # -- pods
 
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> None:
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
         if self.charging is Charging.ANNOTATION:
-            return  # the binding carries them
+            return pod  # the binding carries them
         if self.charging is not Charging.AUTO:
-            await self._write_status(pod, entries, Form(self.charging.value))
-            return
+            return await self._write_status(pod, entries, Form(self.charging.value))
         for form, charging in ((Form.V1_36, Charging.V1_36), (Form.V1_37, Charging.V1_37)):
             try:
-                kept = await self._write_status(pod, entries, form)
+                pod = await self._write_status(pod, entries, form)
             except ApiError as error:
                 if error.code != 422:
                     raise
                 LOG.info("the server refuses claim charges in the %s form: %s", form.value, error)
                 continue
+            kept = bool(read_status(pod.status))
             if kept and self.charging is Charging.AUTO:
                 self.charging = charging
             if kept:
-                return
+                return pod
         if self.charging is Charging.AUTO:
             LOG.info("the server drops claim charges from pod statuses: they go into an annotation")
             self.charging = Charging.ANNOTATION
+        return pod
 
-    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> bool:
-        """Write charges in a form, or in the one that loses nothing; whether the server kept them."""
+    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Pod:
+        """Write charges in a form, or in the one that loses nothing; returns what the server kept of the pod.
+
+        Whether it kept the charges is not told by the field's name alone: that is among the managedFields
+        even where the field is dropped.
+        """
         written = write_status(_NO_STATUS, entries, form)
         if written.losses:
             form = Form.V1_37
             written = write_status(_NO_STATUS, entries, form)
-        body = {"metadata": {"uid": pod.metadata.uid}, "status": written.view}
+        body = {"metadata": _version(pod), "status": written.view}
         reply = await self._patch_pod(pod, body, _STRATEGIC, "/status")
-        if self.charging is not Charging.AUTO:
-            return True
-        # Not by the field's name alone: that is among the managedFields even where the field is dropped.
-        return bool(read_status(codec.decode(reply.body, Pod).status))
+        if self.charging is Charging.AUTO:
+            return codec.decode(reply.body, Pod)
+        return _at_version(pod, reply)
 
-    async def clear_charges(self, pod: Pod) -> None:
-        uid = {"uid": pod.metadata.uid}
+    async def clear_charges(self, pod: Pod) -> Pod:
         if self.charging is not Charging.ANNOTATION or read_status(pod.status):
             fields = dict.fromkeys(self._fields())
-            await self._patch_pod(pod, {"metadata": uid, "status": fields}, _STRATEGIC, "/status")
+            body: Any = {"metadata": _version(pod), "status": fields}
+            pod = _at_version(pod, await self._patch_pod(pod, body, _STRATEGIC, "/status"))
         if POD_KEY in pod.metadata.annotations:
-            await self._patch_pod(pod, {"metadata": {**uid, "annotations": {POD_KEY: None}}}, _MERGE, "")
+            body = {"metadata": {**_version(pod), "annotations": {POD_KEY: None}}}
+            pod = _at_version(pod, await self._patch_pod(pod, body, _MERGE, ""))
+        return pod
+
+    async def fence_pod(self, pod: Pod) -> Pod | None:
+        """By way of the status: schedulers have no right to patch pods."""
+        meta = {"uid": pod.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
+        try:
+            reply = await self._patch_pod(pod, {"metadata": meta}, _STRATEGIC, "/status")
+        except ApiError as error:
+            if error.code in (404, 409):
+                return None
+            raise
+        return codec.decode(reply.body, Pod)
 
     def _fields(self) -> set[str]:
         """The fields charges may be in; a form with no room for something falls back on 1.37."""
@@ -176,7 +219,7 @@ class ApiWriter:
 
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
-        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
         if entries and self.charging is Charging.ANNOTATION:
             head["annotations"] = {POD_KEY: charges_annotation(entries)}
         body = codec.encode(
@@ -259,8 +302,15 @@ def _claim(reply: Reply) -> ResourceClaim:
     return codec.decode(reply.body, ResourceClaim)
 
 
-def _version(claim: ResourceClaim) -> dict[str, str]:
-    return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+def _version(thing: ResourceClaim | Pod) -> dict[str, str]:
+    """Preconditions: this object, and only as it was read."""
+    return {"uid": thing.metadata.uid, "resourceVersion": thing.metadata.resource_version}
+
+
+def _at_version(pod: Pod, reply: Reply) -> Pod:
+    """The pod with the resourceVersion that a write has given it."""
+    version = codec.decode(reply.body, _Versioned).metadata.resource_version
+    return replace(pod, metadata=replace(pod.metadata, resource_version=version))
 
 
 def _pod_path(pod: Pod) -> str:

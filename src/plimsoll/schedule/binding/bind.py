@@ -1,12 +1,17 @@
-"""Writing a placement down, step by step: claims, charges, conditions, binding.
+"""Binding a pod: write its claims, charges and node to the API, and undo them on failure.
 
-Owns `bind_pod`, the story of a binding against a small `Writer`; `release` is its reverse. The order is
-kube-scheduler's: for each claim the finalizer, then allocation and reservation in one write under its
-resourceVersion; the pod's charges; the conditions of devices that name some; the binding itself. Promises:
-every step may be repeated, so that a binding that broke off anywhere can be made again from what the API
-says; a write whose answer is lost is made again until there is one, for only an answer tells that the first
-cannot arrive later; what was written is taken back in reverse order when a later step fails; nothing is
-forgotten before it is known what the API holds.
+The order is kube-scheduler's: for each claim the finalizer, then allocation and reservation in one write; the
+pod's charges; the conditions of devices that name some; the binding itself. Guarantees:
+
+- Every write that takes or releases something is conditional on the resourceVersion of its object, so that it
+  can land at most once and never after the object has changed.
+- A write without an answer is repeated until there is one. Before the binding is given up, every object whose
+  write may still be under way is read at a newer version, or given one (`Writer.fence_claim`, `fence_pod`):
+  from then on the write is refused wherever it was delayed, and nothing it could take is given to others
+  before.
+- What was written is undone in reverse order when a later step fails. A release names the allocation that it
+  undoes: a claim that has another one by then is left alone.
+- Before the pod is bound, its devices are checked against their current holders.
 
 Document 000, "Reserve" to "PreBind Stage"; section 3 of the accounting semantics, "Who writes what, when".
 """
@@ -29,6 +34,8 @@ from plimsoll.schedule.placement import Placement
 
 T = TypeVar("T")
 Hear = Callable[[ResourceClaim], None]
+#: Returns the device of these claims that somebody else holds, too, or "" if there is none.
+FindConflict = Callable[[Sequence[ResourceClaim]], str]
 
 #: What keeps a claim from vanishing while its devices are in use.
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -85,16 +92,22 @@ class Writer(Protocol):
     async def unreserve(
         self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
     ) -> ResourceClaim:
-        """Take a consumer away; with `deallocate` its devices, too, if it is still as `claim` shows it."""
+        """Remove a consumer, with `deallocate` the devices too, if the claim is still as `claim` shows it."""
 
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> None:
-        """Record what claims charge to a pod."""
+    async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Give a claim a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
 
-    async def clear_charges(self, pod: Pod) -> None:
-        """Take that record away."""
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+        """Record what claims charge to a pod, if it is still as `pod` shows it; returns its new version."""
+
+    async def clear_charges(self, pod: Pod) -> Pod:
+        """Remove that record, if the pod is still as `pod` shows it; returns its new version."""
 
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
-        """Bind a pod; `entries` are for a record of charges that is made along with it."""
+        """Bind a pod if it is still as `pod` shows it; `entries` are recorded along with it if need be."""
+
+    async def fence_pod(self, pod: Pod) -> Pod | None:
+        """Give a pod a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
 
     async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         """A claim as it is now; None if it is gone, or another one has its name."""
@@ -115,21 +128,28 @@ class Writer(Protocol):
 
 
 async def bind_pod(
-    placement: Placement, writer: Writer, heard: Hear, *, timeout_ms: int = CONDITIONS_MS
+    placement: Placement,
+    writer: Writer,
+    heard: Hear,
+    *,
+    find_conflict: FindConflict = lambda claims: "",
+    timeout_ms: int = CONDITIONS_MS,
 ) -> Bound | Failed:
-    """Write a placement down; on failure take back what was written.
+    """Write a placement to the API; on failure undo what was written.
 
-    `heard` is told every claim that an answer shows, so that the snapshot knows it at once.
+    `heard` receives every claim that an answer shows, so that the snapshot has it at once.
     """
     binding = Binding(placement.task.pod, writer, heard)
-    failed = await _write(binding, placement, timeout_ms)
+    failed = await _write(binding, placement, find_conflict, timeout_ms)
     if failed is None:
         return Bound(placement.node, tuple(hold.claim for hold in binding.holds))
     settled = await binding.undo()
     return replace(failed, settled=settled and failed.settled)
 
 
-async def _write(binding: Binding, placement: Placement, timeout_ms: int) -> Failed | None:
+async def _write(
+    binding: Binding, placement: Placement, find_conflict: FindConflict, timeout_ms: int
+) -> Failed | None:
     claims = placement.task.claims
     if len(claims) == 1:
         outcomes = [await _take(binding, placement, claims[0])]
@@ -143,6 +163,7 @@ async def _write(binding: Binding, placement: Placement, timeout_ms: int) -> Fai
     return (
         await binding.charge(entries)
         or await binding.await_devices(timeout_ms)
+        or binding.check_holders(find_conflict)
         or await binding.bind(placement.node, entries)
     )
 
@@ -171,7 +192,7 @@ class Binding:
         self.consumer = consumer_of(pod)
         self.holds: list[Hold] = []
         self._charged = False
-        self._unsure = False  # an answer was lost: what a later one says need not be about the first try
+        self._unsure = False  # a write got no definite answer: it may still be under way
 
     # -- claims
 
@@ -194,10 +215,10 @@ class Binding:
                 failed = _fail(step, mishap, error, claim=name, error=error)
                 if not self._is_doubtful(error):
                     return failed
-            # Somebody was faster, or the server does not know what became of it: look.
-            fresh = await self._look(claim)
-            if isinstance(fresh, Failed):
-                return replace(fresh, step=step)
+            # Somebody else wrote the claim, or nobody knows what became of our write.
+            fresh = await self._settle_claim(claim)
+            if fresh is None:
+                return _fail(step, Mishap.CLAIM_GONE, failed.cause, claim=name)
             if fresh.metadata.deletion_timestamp is not None:
                 return _fail(step, Mishap.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
@@ -216,15 +237,19 @@ class Binding:
         return None
 
     async def reserve(self, claim: ResourceClaim) -> Failed | None:
-        """Join the consumers of a claim that has devices; one that is reserved already counts as ours."""
+        """Join the consumers of a claim that has devices; one that is reserved already counts as ours.
+
+        A claim that is reserved already (by an earlier attempt, perhaps of another process) is written all
+        the same: only a write proves that it still is, and ends a release that may be under way.
+        """
         name, allocation = full_name(claim), claim.status.allocation
-        if self._has_reserved(claim):
-            self.holds.append(Hold(claim, ours=True))
-            return None
-        fresh = await self._join(claim)
+        ours = self._has_reserved(claim)
+        fresh = await self._confirm(claim) if ours else await self._join(claim)
         if isinstance(fresh, Failed):
             return fresh
-        self.holds.append(Hold(fresh, ours=False))
+        if ours and not self._has_reserved(fresh):
+            return _fail(Step.RESERVATION, Mishap.CLAIM_RELEASED, None, claim=name)
+        self.holds.append(Hold(fresh, ours=ours))
         if fresh.status.allocation is None:
             return _fail(Step.RESERVATION, Mishap.CLAIM_RELEASED, None, claim=name)
         if allocation is not None and _devices(fresh.status.allocation) != _devices(allocation):
@@ -239,10 +264,20 @@ class Binding:
             failed = _fail(Step.RESERVATION, Mishap.ADD_RESERVATION, error, claim=name, error=error)
             if not self._is_doubtful(error):
                 return failed
-        fresh = await self._look(claim)
-        if isinstance(fresh, Failed):
-            return replace(fresh, step=Step.RESERVATION)
+        fresh = await self._settle_claim(claim)
+        if fresh is None:
+            return _fail(Step.RESERVATION, Mishap.CLAIM_GONE, failed.cause, claim=name)
         return fresh if self._has_reserved(fresh) else failed
+
+    async def _confirm(self, claim: ResourceClaim) -> ResourceClaim | Failed:
+        name = full_name(claim)
+        try:
+            fresh = await self._insist(self.writer.fence_claim, claim)
+        except InputError as error:
+            return _fail(Step.RESERVATION, Mishap.ADD_RESERVATION, error, claim=name, error=error)
+        if fresh is None:
+            return _fail(Step.RESERVATION, Mishap.CLAIM_GONE, None, claim=name)
+        return self._note(fresh)
 
     async def await_devices(self, timeout_ms: int) -> Failed | None:
         """Wait until devices that name binding conditions are ready."""
@@ -269,46 +304,90 @@ class Binding:
                 return _fail(Step.CONDITIONS, Mishap.DEVICES_LATE, None, name=name)
         return None
 
+    def check_holders(self, find_conflict: FindConflict) -> Failed | None:
+        """Refuse to bind a pod to devices that somebody else turns out to hold."""
+        device = find_conflict([hold.claim for hold in self.holds])
+        return _fail(Step.BINDING, Mishap.DEVICE_HELD, None, device=device) if device else None
+
     # -- the pod
 
     async def charge(self, entries: Sequence[ClaimCharge]) -> Failed | None:
-        """Record what the claims charge; what an earlier attempt has left there goes."""
+        """Record what the claims charge, instead of what an earlier attempt has left there."""
         if not entries and not read_pod(self.pod):
             return None
         self._charged = True
-        try:
-            if entries:
-                await self._insist(self.writer.write_charges, self.pod, entries)
-            else:
-                await self._insist(self.writer.clear_charges, self.pod)
-        except InputError as error:
-            pod = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
-            failed = _fail(Step.CHARGES, Mishap.CHARGES, error, pod=pod, error=error)
-            return replace(failed, over=await self._is_gone(error))
-        return None
+        error = await self._write_pod(self._record, entries)
+        if error is None or self.pod.spec.node_name:
+            return None  # if it turned out to be bound, `bind` finds out what that means
+        pod = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+        failed = _fail(Step.CHARGES, Mishap.CHARGES, error, pod=pod, error=error)
+        return replace(failed, over=_is_missing(error))
+
+    async def _record(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+        return await (self.writer.write_charges(pod, entries) if entries else self.writer.clear_charges(pod))
+
+    async def _write_pod(self, write: Callable[..., Awaitable[Pod]], *args: object) -> InputError | None:
+        """Write to the pod, under whatever version it has, unless somebody binds it; returns why not.
+
+        A 404 in the answer says that the pod is gone, or that another one has its name.
+        """
+        for _ in range(TRIES):
+            try:
+                self.pod = await self._insist(write, self.pod, *args)
+                return None
+            except InputError as error:
+                refusal = error
+            if not self._is_doubtful(refusal):
+                return refusal
+            fresh = await self._settle_pod()
+            if fresh is None:
+                return self._gone()
+            bound = fresh.spec.node_name != self.pod.spec.node_name
+            self.pod = fresh
+            if bound or not _is_conflict(refusal):
+                return refusal
+        return refusal
+
+    def _gone(self) -> ApiError:
+        meta = self.pod.metadata
+        return ApiError(404, "NotFound", f'pod "{meta.name}" with UID {meta.uid} not found')
 
     async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> Failed | None:
         """The binding itself; a pod that is on this node already is bound."""
-        try:
-            await self._insist(self.writer.bind, self.pod, node, entries)
-        except InputError as error:
-            failed = _fail(Step.BINDING, Mishap.BINDING, error, error=error)
-            if not self._is_doubtful(error):
-                return replace(failed, over=_is_missing(error))
+        for attempt in range(1, TRIES + 1):
             try:
-                fresh = await self._insist(self.writer.read_pod, self.pod, forever=True)
-            except InputError:
-                return replace(failed, settled=False)
+                await self._insist(self.writer.bind, self.pod, node, entries)
+                return None
+            except InputError as error:
+                failed = _fail(Step.BINDING, Mishap.BINDING, error, error=error)
+                if not self._is_doubtful(error):
+                    return replace(failed, over=_is_missing(error))
+            before = self.pod
+            fresh = await self._settle_pod()
             if fresh is None:
-                return replace(failed, over=True)
+                return replace(
+                    _fail(Step.BINDING, Mishap.BINDING, failed.cause, error=self._gone()), over=True
+                )
+            self.pod = fresh
             if fresh.spec.node_name == node:
                 return None
             if fresh.spec.node_name:
                 # Whoever bound it recorded its own charges, unless they are still what we wrote.
                 self._charged = self._charged and read_pod(fresh) == tuple(entries)
                 return replace(failed, over=True)
-            return failed
-        return None
+            if (
+                attempt == TRIES
+                or failed.cause is None
+                or not _is_conflict(failed.cause)
+                or fresh.metadata.deletion_timestamp is not None
+                or fresh.metadata.resource_version == before.metadata.resource_version
+            ):
+                return failed  # the conflict is not about the version: it would be refused again
+            if self._charged and read_pod(fresh) != tuple(entries):
+                refused = await self.charge(entries)
+                if refused is not None:
+                    return refused
+        raise AssertionError("the last attempt returns")
 
     # -- taking back
 
@@ -320,36 +399,22 @@ class Binding:
         return settled
 
     async def _uncharge(self) -> bool:
-        for _ in range(TRIES):
-            try:
-                await self._insist(self.writer.clear_charges, self.pod)
-                return True
-            except InputError as error:
-                if await self._is_gone(error):
-                    return True
-                if not _is_conflict(error):
-                    return False
-        return False
-
-    async def _is_gone(self, error: InputError) -> bool:
-        """Whether the pod is gone, now that a write to it was refused; another may have its name."""
-        if not _is_conflict(error):
-            return _is_missing(error)
-        try:
-            return await self._insist(self.writer.read_pod, self.pod, forever=True) is None
-        except InputError:
-            return False
+        error = await self._write_pod(self.writer.clear_charges)
+        return error is None or _is_missing(error)
 
     async def give_back(self, hold: Hold) -> bool:
-        """Take the pod out of a claim's consumers, and the devices with it if they were chosen for it.
+        """Remove the pod from a claim's consumers, and the devices with it if they were chosen for it.
 
-        DIFF: a claim whose devices were chosen for this pod, and which nobody else has reserved, loses them
-        when the binding fails (test_devices_go_back_when_binding_fails); upstream leaves the claim allocated
-        but reserved for nobody, and so keeps its devices from others even if no pod ever uses it again.
+        A claim that has another allocation than `hold` by now is not the one that was taken, and stays as it
+        is. DIFF: a claim whose devices were chosen for this pod, and which nobody else has reserved, loses
+        them when the binding fails (test_devices_go_back_when_binding_fails); upstream leaves the claim
+        allocated but reserved for nobody, and so keeps its devices from others even if no pod ever uses it
+        again.
         """
         claim = hold.claim
+        taken = claim.status.allocation
         for _ in range(TRIES):
-            if claim.status.allocation is None:
+            if claim.status.allocation is None or claim.status.allocation != taken:
                 return True
             alone = all(each.uid == self.consumer.uid for each in claim.status.reserved_for)
             deallocate = hold.ours and alone
@@ -361,21 +426,20 @@ class Binding:
                 )
                 return True
             except InputError as error:
-                if _is_missing(error):
+                if _is_missing(error) and not self._unsure:
                     return True
                 if not self._is_doubtful(error):
                     return False
-            fresh = await self._look(claim)
-            if isinstance(fresh, Failed):
-                return fresh.settled
+            fresh = await self._settle_claim(claim)
+            if fresh is None:
+                return True
             claim = fresh
         return False
 
     # -- asking until there is an answer
 
-    async def _insist(
-        self, call: Callable[..., Awaitable[T]], *args: object, forever: bool = False, **named: object
-    ) -> T:
+    async def _insist(self, call: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
+        """Repeat a call until it is answered, and a few times where the answer is that the server failed."""
         attempt = 0
         while True:
             attempt += 1
@@ -384,26 +448,36 @@ class Binding:
             except ApiError as error:
                 lost = isinstance(error, UnreachableError)
                 busy = error.code == 429 or error.code >= 500
-                if not lost and not (busy and (forever or attempt < TRIES)):
+                if lost or error.code >= 500:
+                    self._unsure = True
+                if not lost and not (busy and attempt < TRIES):
                     raise
-                self._unsure = True
                 await self.writer.pause(attempt, error)
 
-    async def _look(self, claim: ResourceClaim) -> ResourceClaim | Failed:
-        """A claim as it is now; however long it takes, for devices must not be given twice."""
-        name = full_name(claim)
-        try:
-            fresh = await self._insist(self.writer.read_claim, claim, forever=True)
-        except InputError as error:
-            failed = _fail(Step.ALLOCATION, Mishap.ADD_ALLOCATION, error, claim=name, error=error)
-            return replace(failed, settled=False)
-        if fresh is None:
-            return _fail(Step.ALLOCATION, Mishap.CLAIM_GONE, None, claim=name)
-        return self._note(fresh)
+    async def _settle_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """The claim at a version at which no earlier write of ours can land any more; None if it is gone.
+
+        However long it takes: until then the devices must not be given to others.
+        """
+        fresh = await ask_until_answered(self.writer, self.writer.read_claim, claim)
+        version = claim.metadata.resource_version
+        if fresh is not None and self._unsure and fresh.metadata.resource_version == version:
+            fresh = await ask_until_answered(self.writer, self.writer.fence_claim, claim)
+        return None if fresh is None else self._note(fresh)
+
+    async def _settle_pod(self) -> Pod | None:
+        """The pod at a version at which no earlier write of ours can land any more; None if it is gone."""
+        fresh = await ask_until_answered(self.writer, self.writer.read_pod, self.pod)
+        version = self.pod.metadata.resource_version
+        if fresh is not None and self._unsure and fresh.metadata.resource_version == version:
+            fresh = await ask_until_answered(self.writer, self.writer.fence_pod, self.pod)
+        return fresh
 
     def _is_doubtful(self, error: InputError) -> bool:
-        """Whether only a look can tell what became of a write: somebody was faster, or an answer is lost."""
-        return self._unsure or (isinstance(error, ApiError) and (error.code == 409 or error.code >= 500))
+        """Whether only a look can tell what became of a write: no definite answer, or none we understand."""
+        if self._unsure or not isinstance(error, ApiError):
+            return True
+        return error.code == 409 or error.code >= 500
 
     def _note(self, claim: ResourceClaim) -> ResourceClaim:
         self.heard(claim)
@@ -413,7 +487,18 @@ class Binding:
         return any(each.uid == self.consumer.uid for each in claim.status.reserved_for)
 
 
-# -- small words
+async def ask_until_answered(writer: Writer, call: Callable[[T], Awaitable[T | None]], thing: T) -> T | None:
+    """Read or fence an object, again and again until it is answered; None if the object is gone."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await call(thing)
+        except ApiError as error:
+            await writer.pause(attempt, error)
+
+
+# -- helpers
 
 
 def consumer_of(pod: Pod) -> ClaimConsumer:

@@ -41,6 +41,7 @@ class Mishap(Enum):
     CHARGES = "updating pod {pod} NodeAllocatableResourceClaimStatuses: {error}"
     DEVICES_FAILED = 'device binding failed: claim={name}, reason={reason}, message="{message}"'
     DEVICES_LATE = "device binding timeout: claim={name}"
+    DEVICE_HELD = "device {device} is allocated to another claim as well"
     BINDING = "{error}"
 
 

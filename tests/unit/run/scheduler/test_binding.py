@@ -226,8 +226,8 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     for method in WRITES:
         outcome, _ = bind_with(Fault(method, act=replace))
         assert isinstance(outcome, Failed)
-        assert outcome.settled
-        assert "uid" in outcome.error.lower()
+        assert (outcome.settled, outcome.over) == (True, True)
+        assert "with UID" in outcome.error
 
 
 @pytest.mark.parametrize("method", ["add_finalizer", "write_allocation"])

@@ -46,8 +46,12 @@ class Notes:
     def leave(self, key: str) -> None:
         pass
 
-    async def stop(self, seconds: float) -> None:
+    def release_abandoned(self, attempt: Attempt, unplaced: Unplaced, then: Callable[[], None]) -> None:
+        then()
+
+    async def stop(self, seconds: float) -> int:
         self.told.append(("stopped", ""))
+        return 0
 
 
 class Desk:
@@ -102,6 +106,15 @@ def test_others_have_their_turn_after_a_while() -> None:
     assert len(desk.placements) == 4
 
 
+def test_nothing_is_decided_once_the_lease_is_gone() -> None:
+    _, loop, desk, _ = make(2, limit=3)
+    leading = iter((True, False))
+    loop._may_decide = lambda: next(leading, False)
+    assert loop._work()
+    assert len(desk.placements) == 1
+    assert not loop._work()
+
+
 def test_no_more_bindings_than_allowed() -> None:
     world, loop, desk, _ = make(4, limit=3)
     loop._work()
@@ -133,7 +146,8 @@ def test_what_becomes_of_bindings() -> None:
     assert verify(world.snapshot) == []
 
 
-def test_being_cancelled_leaves_nothing_behind() -> None:
+def test_cancelled_bindings_stay_assumed() -> None:
+    """Their writes may still land: nothing of them may be given to others in this process."""
     world, loop, _, notes = make(3)
 
     async def story() -> None:
@@ -144,8 +158,9 @@ def test_being_cancelled_leaves_nothing_behind() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(story())
-    assert not world.snapshot.assumed
-    assert world.queue.lengths()["backoff"] == 3
+    assert len(world.snapshot.assumed) == 3
+    assert loop.cancelled == 3
+    assert world.queue.lengths()["active"] == world.queue.lengths()["backoff"] == 0
     assert notes.told == [("stopped", "")]
     assert verify(world.snapshot) == []
 
