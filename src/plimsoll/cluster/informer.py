@@ -180,7 +180,7 @@ class Informer(Generic[T]):
             try:
                 stale = self._stale or bool(self._refreshes)
                 if stale and self._streamed:
-                    await self._unless_refreshed(self._start_streamed())
+                    await self._unless_refreshed(self._start_streamed(), lists=True)
                 else:
                     if stale:
                         await self._list()
@@ -207,10 +207,10 @@ class Informer(Generic[T]):
             if failures:
                 await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._dice)))
 
-    async def _unless_refreshed(self, waiting: Awaitable[None]) -> None:
-        """Do something until it ends, or until `refresh` asks for a new listing."""
+    async def _unless_refreshed(self, waiting: Awaitable[None], *, lists: bool = False) -> None:
+        """Do something until it ends or `refresh` asks for a new listing; `lists`: it begins with one."""
         task = self._interruptible = asyncio.ensure_future(waiting)
-        if self._refreshes:
+        if self._refreshes and not lists:
             task.cancel()
         try:
             await asyncio.wait((task,))

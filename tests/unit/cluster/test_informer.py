@@ -567,3 +567,78 @@ def test_a_handler_that_hangs_is_reported(
                 await asyncio.sleep(0.001)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_refresh_tells_what_a_stalled_watch_has_not(streamed: bool) -> None:
+    async def story() -> None:
+        world = World()
+        world.put("a", "1")
+        informer = make(world, streamed=streamed)
+        mirror = Mirror()
+        informer.add_handler(mirror)
+        async with running(informer):
+            with world.stalled():
+                world.put("a", "2")
+                world.put("b", "1")
+                await settle()
+                assert mirror.log == [("ADDED", "a", "1")]
+                await asyncio.wait_for(informer.refresh(), 5)
+                assert mirror.log == [("ADDED", "a", "1"), ("MODIFIED", "a", "2"), ("ADDED", "b", "1")]
+                assert informer.listings == 2
+            world.put("c", "1")
+            await settle()
+            assert mirror.log[3:] == [("ADDED", "c", "1")], "it is followed on"
+
+    asyncio.run(story())
+
+
+def test_a_refresh_does_not_wait_for_a_back_off() -> None:
+    async def story() -> None:
+        world = World()
+        world.put("a", "1")
+        waiting = asyncio.Event()
+
+        async def wait(seconds: float) -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        informer = Informer(Client(world, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+        async with running(informer):
+            world.failures += [ApiError(503, "ServiceUnavailable", "not now")]
+            world.end()
+            await asyncio.wait_for(waiting.wait(), 5)
+            world.put("b", "1")
+            await asyncio.wait_for(informer.refresh(), 5)
+            assert len(informer) == 2
+
+    asyncio.run(story())
+
+
+def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
+    async def story() -> None:
+        world = World()
+        world.put("a", "1")
+        informer = make(world)
+        begun, gate = asyncio.Event(), asyncio.Event()
+        pages = informer._client.pages
+
+        async def slow_pages(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
+            async for page in pages(*arguments, **options):
+                begun.set()
+                await gate.wait()
+                yield page
+
+        informer._client.pages = slow_pages  # type: ignore[assignment,method-assign]
+        async with running(informer):
+            await begun.wait()
+            world.put("b", "1")  # after the page was read
+            refreshed = asyncio.create_task(informer.refresh())
+            await settle()
+            assert not refreshed.done()
+            gate.set()
+            await asyncio.wait_for(refreshed, 5)
+            assert len(informer) == 2
+            assert informer.listings == 2
+
+    asyncio.run(story())

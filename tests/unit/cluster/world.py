@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from plimsoll.cluster.client.transport import Reply, Request, Stream
@@ -31,6 +31,7 @@ class World:
         self.failures: list[InputError] = []
         self._changed = asyncio.Event()
         self._cut = 0
+        self._stalled = False
         self.bookmarks = False
         self.streams = True
         #: How many versions too early a watch begins.
@@ -71,6 +72,14 @@ class World:
         """End every stream in good order, as a server does when the time is up."""
         self.half = -1
         self._cut += 1
+        self._wake()
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Streams send nothing, whatever happens meanwhile."""
+        self._stalled = True
+        yield
+        self._stalled = False
         self._wake()
 
     def _tell(self, kind: str, tree: Tree) -> None:
@@ -138,7 +147,7 @@ class World:
                 raise UnreachableError("cut", sent=True)
             waiting = self._changed
             fresh = b""
-            while place < len(self.history):
+            while place < len(self.history) and not self._stalled:
                 event = self.history[place]
                 place += 1
                 if event[0] > since:

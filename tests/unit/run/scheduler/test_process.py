@@ -32,6 +32,7 @@ from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.settings import LeaderElection, SchedulerSettings
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 from plimsoll.schedule.cycle import schedule_one
+from plimsoll.schedule.queue import Where
 from plimsoll.schedule.verify import verify
 from tests.smoke.objects import (
     DRIVER,
@@ -476,5 +477,51 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
             await place.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
             assert await place.bound("g") == "n1"
             assert verify(process.world.snapshot) == []
+
+    asyncio.run(story())
+
+
+def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            await place.node("n2")
+            await place.devices("n1", "n2")
+            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            found = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+            term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+            allocation = {"devices": {"results": [found]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+            await place.admin.patch(
+                RESOURCE_CLAIMS, "c", {"status": {"allocation": allocation}}, NS, subresource="status"
+            )
+            process = await place.start()
+            calls: list[str] = []
+            gate = asyncio.Event()
+            unreserve = process.writer.unreserve
+
+            async def slowly(*arguments: Any, **named: Any) -> Any:
+                calls.append("unreserve")
+                await gate.wait()
+                return await unreserve(*arguments, **named)
+
+            monkeypatch.setattr(process.writer, "unreserve", slowly)
+            tree = pod("p")
+            tree["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
+            tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
+            await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
+            made = await place.admin.create(PODS, tree, NS)
+            key = made["metadata"]["uid"]
+            await place.until(_constantly(None), lambda _: calls)
+            for number in range(3):  # things that would wake it
+                await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
+                await asyncio.sleep(0.05)
+            assert process.world.queue.where(key) is Where.IN_FLIGHT
+            assert calls == ["unreserve"]
+            gate.set()
+            assert await place.bound("p") == "n2"
+            assert calls == ["unreserve"]
 
     asyncio.run(story())
