@@ -157,15 +157,17 @@ class ApiWriter:
         if self.charging is Charging.ANNOTATION:
             return pod  # the binding carries them
         if self.charging is not Charging.AUTO:
-            return await self._write_status(pod, entries, Form(self.charging.value))
+            return _at_version(pod, await self._write_status(pod, entries, Form(self.charging.value)))
         for form, charging in ((Form.V1_36, Charging.V1_36), (Form.V1_37, Charging.V1_37)):
             try:
-                pod = await self._write_status(pod, entries, form)
+                reply = await self._write_status(pod, entries, form)
             except ApiError as error:
                 if error.code != 422:
                     raise
                 LOG.info("the server refuses claim charges in the %s form: %s", form.value, error)
                 continue
+            # Not by the field's name alone: that is among the managedFields even where the field is dropped.
+            pod = codec.decode(reply.body, Pod)
             kept = bool(read_status(pod.status))
             if kept and self.charging is Charging.AUTO:
                 self.charging = charging
@@ -176,21 +178,14 @@ class ApiWriter:
             self.charging = Charging.ANNOTATION
         return pod
 
-    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Pod:
-        """Write charges in a form, or in the one that loses nothing; returns what the server kept of the pod.
-
-        Whether it kept the charges is not told by the field's name alone: that is among the managedFields
-        even where the field is dropped.
-        """
+    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Reply:
+        """Write charges in a form, or in the one that loses nothing."""
         written = write_status(_NO_STATUS, entries, form)
         if written.losses:
             form = Form.V1_37
             written = write_status(_NO_STATUS, entries, form)
         body = {"metadata": _version(pod), "status": written.view}
-        reply = await self._patch_pod(pod, body, _STRATEGIC, "/status")
-        if self.charging is Charging.AUTO:
-            return codec.decode(reply.body, Pod)
-        return _at_version(pod, reply)
+        return await self._patch_pod(pod, body, _STRATEGIC, "/status")
 
     async def clear_charges(self, pod: Pod) -> Pod:
         if self.charging is not Charging.ANNOTATION or read_status(pod.status):

@@ -75,17 +75,23 @@ def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
 
 
 def find_abandoned(unplaced: Unplaced) -> ResourceClaim | None:
-    """A claim of a pod without a place whose devices are where the pod cannot go, and which nobody else uses.
+    """Return a claim that an unschedulable pod holds for nothing, and that nobody else uses.
 
-    Giving its devices up lets the next attempt choose others, as kube-scheduler does before it preempts.
+    Either its devices are where the pod cannot go: giving them up lets the next attempt choose others, as
+    kube-scheduler does before it preempts. Or it is reserved for the pod by a binding that was interrupted,
+    and the pod does not fit for other reasons.
+
+    DIFF: kube-scheduler gives up only the former, so that a pod whose binding was interrupted keeps its
+    devices from others for as long as it is pending
+    (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
     """
-    if all(reason.sentence is not Sentence.CLAIM_ELSEWHERE for reason, _ in unplaced.reasons):
-        return None
+    elsewhere = any(reason.sentence is Sentence.CLAIM_ELSEWHERE for reason, _ in unplaced.reasons)
     pod = unplaced.task.pod
     names = set(claim_names(pod).values())
     for claim in unplaced.task.claims:
         if claim.status.allocation is None or claim.metadata.name not in names:
             continue
-        if all(each.uid == pod.metadata.uid for each in claim.status.reserved_for):
+        consumers = claim.status.reserved_for
+        if (elsewhere or consumers) and all(each.uid == pod.metadata.uid for each in consumers):
             return claim
     return None

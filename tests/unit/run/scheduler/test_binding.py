@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, read_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
@@ -33,7 +35,9 @@ from tests.unit.run.scheduler.world import (
     Fault,
     FaultyWriter,
     World,
+    charge,
     lost,
+    pod_tree,
     refusal,
 )
 
@@ -626,5 +630,25 @@ def test_refusals_of_the_api_are_api_errors() -> None:
         assert await writer.read_claim(claim) is None
         with pytest.raises(ApiError):
             await writer.add_finalizer(claim)
+
+    play(story)
+
+
+def test_pods_that_find_out_the_form_together_use_the_same() -> None:
+    """One of them settles the form while the other waits for its answer."""
+
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client)
+        pod = await world.pod()
+        assert pod is not None
+        await world.client.create(PODS, pod_tree("q"), "default")
+        other = convert(await world.client.get(PODS, "q", "default"), Pod)
+        entries = (charge(NEW, "2"),)
+        await asyncio.gather(writer.write_charges(pod, entries), writer.write_charges(other, entries))
+        assert writer.charging is Charging.V1_36
+        for name in ("p", "q"):
+            tree = await world.client.get(PODS, name, "default")
+            (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]
+            assert "resources" in written, name
 
     play(story)

@@ -104,4 +104,12 @@ def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
         held = claim("c", exactly(), results=[RESULT], reserved=users)
         task = Task(mine, (held,), Options())
         assert (find_abandoned(Unplaced(task, 2, ((ELSEWHERE, 2),))) is held) is wanted
-        assert find_abandoned(Unplaced(task, 2, ((OTHER, 2),))) is None
+
+
+def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
+    """Its binding was interrupted, and now it does not fit; what it has not reserved stays as it is."""
+    mine = pod("p", claims=["c"])
+    for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):
+        held = claim("c", exactly(), results=[RESULT], reserved=users)
+        task = Task(mine, (held,), Options())
+        assert (find_abandoned(Unplaced(task, 2, ((OTHER, 2),))) is held) is wanted
