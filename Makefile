@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCHES := decode cel allocator ledger store server informer scheduler podresources nodes cpu_assignment \
+BENCHES := decode cel allocator ledger store server informer scheduler takeover podresources nodes cpu_assignment \
   whatif explain audit dashboard questions
 
 .PHONY: up install test lint types unit test-slow bench lock clean
