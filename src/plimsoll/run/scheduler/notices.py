@@ -1,8 +1,8 @@
-"""Telling pods why they wait, a few at a time, so that it never stands in the way of bindings.
+"""Conditions of pending pods, written a few at a time, so that they never delay bindings.
 
 Owns `Notices`. What is told last about a pod counts: a pod that is tried ten times while its turn comes is
-written once. Promises: a condition that says the same already is not written; a pod that no longer waits is
-not told anything; a write that fails for want of an answer is made again after a moment, because a pod that
+written once. A condition that says the same already is not written; a pod that is not pending any more, or
+bound by the time the write arrives, gets none; a write that fails for want of an answer is made again after a moment, because a pod that
 sleeps may not be tried again for long; one that is refused is logged and forgotten.
 """
 
@@ -102,11 +102,23 @@ class Notices:
                 await asyncio.sleep(self._pause)
 
     async def _write(self, notice: Notice) -> None:
-        now = write_time(self._now())
-        patch = plan_condition(notice.pod, notice.reason, notice.message, now, notice.nominated)
-        if patch is not None:
+        """Write the condition, but never to a pod that is bound meanwhile."""
+        now, pod = write_time(self._now()), notice.pod
+        while True:
+            patch = plan_condition(pod, notice.reason, notice.message, now, notice.nominated)
+            if patch is None:
+                return
             self.written += 1
-            await self._writer.patch_status(notice.pod, patch)
+            try:
+                await self._writer.patch_status(pod, patch)
+                return
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+            fresh = await self._writer.read_pod(pod)
+            if fresh is None or fresh.spec.node_name:
+                return
+            pod = fresh
 
 
 async def _carefully(work: Awaitable[None], pod: Pod) -> bool:

@@ -232,8 +232,8 @@ class ApiWriter:
         return fresh if fresh is not None and fresh.metadata.uid == pod.metadata.uid else None
 
     async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Write what `plan_condition` made."""
-        await self._patch_pod(pod, patch, _STRATEGIC, "/status")
+        """Write what `plan_condition` made, if the pod is still as `pod` shows it."""
+        await self._patch_pod(pod, {**patch, "metadata": _version(pod)}, _STRATEGIC, "/status")
 
     # -- how
 

@@ -20,6 +20,10 @@ class Server:
         self.errors = list(errors)
         self.told: list[tuple[str, str]] = []
         self.answered = asyncio.Event()
+        self.fresh: Pod | None = None
+
+    async def read_pod(self, each: Pod) -> Pod | None:
+        return self.fresh
 
     async def patch_status(self, each: Pod, patch: dict[str, Any]) -> None:
         await asyncio.sleep(0)
@@ -49,6 +53,19 @@ def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
         notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
         await _finish(notices)
         assert server.told == [("p", "no room")]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("node", "told"), [("", [("p", "no room")]), ("n1", [])])
+def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tuple[str, str]]) -> None:
+    async def story() -> None:
+        server = Server(ApiError(409, "Conflict", "it has changed"))
+        server.fresh = pod("p", node=node)
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        await _finish(notices)
+        assert server.told == told
 
     asyncio.run(story())
 
