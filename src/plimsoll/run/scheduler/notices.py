@@ -2,8 +2,9 @@
 
 Owns `Notices`. What is told last about a pod counts: a pod that is tried ten times while its turn comes is
 written once. A condition that says the same already is not written; a pod that is not pending any more, or
-bound by the time the write arrives, gets none; a write that fails for want of an answer is made again after a moment, because a pod that
-sleeps may not be tried again for long; one that is refused is logged and forgotten.
+bound by the time the write arrives, gets none; a write that fails for want of an answer is made again after a
+moment, because a pod that sleeps may not be tried again for long; one that is refused is logged and
+forgotten.
 """
 
 from __future__ import annotations

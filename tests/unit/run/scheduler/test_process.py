@@ -225,8 +225,10 @@ def test_less_important_pods_make_room() -> None:
                 lambda: place.admin.get(PODS, "high", NS), lambda one: one["status"].get("nominatedNodeName")
             )
             assert tree["status"]["nominatedNodeName"] == "n1"
-            victim = await place.admin.get(PODS, "low", NS)
-            assert victim["metadata"]["deletionTimestamp"]
+            # The nomination and the eviction are written side by side.
+            victim = await place.until(
+                lambda: place.admin.get(PODS, "low", NS), lambda one: one["metadata"].get("deletionTimestamp")
+            )
             reasons = [each.get("reason") for each in victim["status"]["conditions"]]
             assert "PreemptionByScheduler" in reasons
             await place.pod("sneaky", "3")
