@@ -34,6 +34,8 @@ class Driver:
         #: What it holds: UID -> name.
         self.held: dict[str, str] = {}
         self.refuses: set[str] = set()
+        #: The devices of claims by name, where it is not their own.
+        self.devices: dict[str, str] = {}
         #: Claims whose next call ends the process: before it has done anything, or after it.
         self.crashes: dict[str, str] = {}
         self._dying: asyncio.Task[None] | None = None
@@ -53,6 +55,14 @@ class Driver:
     def dead(self) -> bool:
         """It is not there, and nothing of it either."""
         return not self._servers and (self._dying is None or self._dying.done())
+
+    def device_of(self, claim: str) -> str:
+        return self.devices.get(claim, f"dev-{claim}")
+
+    def holders(self, claim: str) -> set[str]:
+        """The UIDs of the claims for which it holds the device of a claim."""
+        device = self.device_of(claim)
+        return {uid for uid, name in self.held.items() if self.device_of(name) == device}
 
     def count(self, call: str, claim: str) -> int:
         return sum((call, claim) == each[:2] for each in self.calls)
@@ -134,7 +144,9 @@ class Driver:
                 entry.error = f"no device for {claim.name}"
                 continue
             self.held[claim.uid] = claim.name
-            device = entry.devices.add(pool_name="pool", device_name=f"dev-{claim.name}", request_names=["r"])
+            device = entry.devices.add(
+                pool_name="pool", device_name=self.device_of(claim.name), request_names=["r"]
+            )
             if self.share_id is not None:
                 device.share_id = self.share_id
             device.cdi_device_ids.append(f"{self.name}/claim={claim.uid}")

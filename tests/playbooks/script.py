@@ -11,6 +11,7 @@ api goes | comes
 pod P [with A,B] [cpu 2] [never]              `never`: it is not restarted
 pod P is deleted | is forced off
 claim A is made anew
+claim A gets the device of B                  from now on
 starts wait | starts go on                    containers are made and not started, until then
 P crashes | P exits
 P runs | P waits | P is gone | P is Failed | P is starting | P is leaving
@@ -231,6 +232,11 @@ async def _deleted(world: World, name: str, how: str) -> None:
 @says(r"claim (\w+) is made anew")
 async def _anew(world: World, name: str) -> None:
     await world.remake_claim(name)
+
+
+@says(r"claim (\w+) gets the device of (\w+)")
+async def _gets_device(world: World, claim: str, other: str) -> None:
+    world.driver.devices[claim] = world.driver.device_of(other)
 
 
 # -- containers

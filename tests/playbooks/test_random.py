@@ -31,6 +31,7 @@ class Player:
         """What may happen now."""
         world, dice = self.world, self.dice
         found = ["pod"] * (4 if len(self.pods) < 6 else 0)
+        found += [f"claim {dice.choice(CLAIMS)} is made anew"]
         if self.pods:
             name = dice.choice(sorted(self.pods))
             found += [f"pod {name} is deleted"] * 2 + [f"pod {name} is forced off"]
@@ -69,12 +70,23 @@ class Player:
                 return
             if line.endswith(("deleted", "off")):
                 self.pods.discard(name)
+        elif line.startswith("claim ") and not await self._is_unused(line.split()[1]):
+            return
         self.told.append(line)
         if line == "driver goes" and not self.world.driver.gate.is_set():
             await perform(self.world, "driver speaks")  # it would wait for its answers
         await perform(self.world, line)
         assert not self.world.wrongs, self.world.wrongs
         await asyncio.sleep(self.dice.choice((0, 0, 0, 0.005, 0.02, 0.1)))
+
+    async def _is_unused(self, claim: str) -> bool:
+        """Whether a claim exists and no pod of the API names it; the node may still hold it."""
+        used = {
+            each["resourceClaimName"]
+            for tree in await self.world.pods()
+            for each in tree["spec"].get("resourceClaims", ())
+        }
+        return claim in self.world.claims and claim not in used
 
     def _pod(self) -> str:
         name = f"p{next(self._names)}"

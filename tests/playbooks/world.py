@@ -2,7 +2,8 @@
 
 Owns `World`, the verbs of conversations. What must never happen is noted the moment it does (`wrongs`): a
 driver asked again for what is ready on record, a claim released under a running container, a container made
-before its claims are on record. What must be so once nothing moves any more is in `quiet`.
+before its claims are on record, a device prepared for two claims. What must be so once nothing moves any more
+is in `quiet`.
 """
 
 from __future__ import annotations
@@ -242,6 +243,9 @@ class World:
             return
         if call == "prepare" and driver in known.drivers and driver not in known.pending:
             self.wrongs.append(f"{ref.name} was prepared again without need")
+        others = self.driver.holders(ref.name) - {ref.uid}
+        if call == "prepare" and driver == self.driver.name and others:
+            self.wrongs.append(f"{ref.name} is prepared while its device is held for {others}")
         if call == "unprepare":
             for pod in known.pods:
                 if any(state.phase is Phase.RUNNING for state in self.runtime.containers(pod)):
@@ -288,7 +292,7 @@ class World:
             "request": "r",
             "driver": driver or self.driver.name,
             "pool": "pool",
-            "device": f"dev-{name}",
+            "device": self.driver.device_of(name),
             **({"shareID": self.driver.share_id} if self.driver.share_id else {}),
         }
         status = {"allocation": {"devices": {"results": [result]}}}

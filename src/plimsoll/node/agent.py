@@ -35,6 +35,7 @@ from plimsoll.node.machine.machine import pods_share
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
+from plimsoll.node.pods.backoff import Failure, fail
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.situation import Order
 from plimsoll.node.pods.steps import read_claims
@@ -92,7 +93,8 @@ class Agent:
         self._tasks: list[asyncio.Task[None]] = []
         self._tiers_due = asyncio.Event()
         self._drivers_changed = asyncio.Event()
-        self._undone = False  #: drivers have to release or prepare something that no worker asks for
+        #: Drivers have to release or prepare something that no worker asks for; counts the failed tries.
+        self._undone: Failure | None = None
 
     # -- life
 
@@ -103,6 +105,7 @@ class Agent:
             limits = own.enforcement.root(pods_share(own.presence.machine, own.presence.reservations))
             for fault in await asyncio.to_thread(own.cgroups.set_up, limits):
                 _log.warning("%s: %s", self.name, fault)
+            own.book.on_release = self._claims_released
             await own.runtime.start(self._stirred)
             if own.nri is not None:
                 await own.nri.start()
@@ -324,6 +327,11 @@ class Agent:
         plugins = self.equipment.plugins
         return {each.name for each in plugins.drivers() if each.connected} if plugins is not None else set()
 
+    def _claims_released(self, uids: frozenset[str]) -> None:
+        """Claims were unprepared: pods whose claims need the same devices go on without a back-off."""
+        for worker in self._workers.values():
+            worker.claims_released(uids)
+
     def _poke_all(self) -> None:
         self._drivers_changed.set()
         for worker in self._workers.values():
@@ -355,13 +363,17 @@ class Agent:
             await self._next_tidying()
 
     async def _next_tidying(self) -> None:
-        """Wait until it is time; or until a driver comes, if drivers have left something undone."""
+        """Wait until it is time. If drivers have left something undone, wait only until the next retry, or
+        until a driver comes: another claim may need the devices."""
+        seconds = self._tidy_seconds
+        if self._undone is not None:
+            seconds = min(seconds, self._undone.again_at(self.equipment.parts.timing))
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._tidy_seconds):
+            async with asyncio.timeout(seconds):
                 while True:
                     await self._drivers_changed.wait()
                     self._drivers_changed.clear()
-                    if self._undone:
+                    if self._undone is not None:
                         return
 
     async def tidy(self) -> None:
@@ -379,7 +391,8 @@ class Agent:
         faults = await own.book.reconcile(known)
         for fault in faults:
             _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
-        self._undone = bool(faults) or own.book.lost
+        undone = "; ".join(fault.message for fault in faults)
+        self._undone = fail(self._undone, "", undone, 0.0) if faults or own.book.lost else None
         for uid in await asyncio.to_thread(own.cgroups.pods):
             if uid not in self._pods and uid not in self._workers:
                 await asyncio.to_thread(own.cgroups.remove_pod, uid)

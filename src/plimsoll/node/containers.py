@@ -91,10 +91,14 @@ class SandboxState:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFault:
-    """Why a runtime did not do as asked: a reason as container statuses show it, and the text."""
+    """Why a runtime did not do as asked: a reason as container statuses show it, and the text.
+
+    `waits_for` are the UIDs of claims that have to be unprepared first; the step is retried once one is.
+    """
 
     reason: str
     message: str
+    waits_for: frozenset[str] = frozenset()
 
 
 class Runtime(Protocol):

@@ -11,7 +11,27 @@ from typing import Protocol, TypeAlias
 
 from plimsoll.wire.dra import ClaimRef, PreparedDevice
 
-__all__ = ["ClaimRef", "Devices", "DriverFault", "Drivers", "PreparedClaim", "PreparedDevice"]
+__all__ = [
+    "ClaimRef",
+    "Devices",
+    "DriverFault",
+    "Drivers",
+    "HeldDevice",
+    "PreparedClaim",
+    "PreparedDevice",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevice:
+    """A device of a driver that an allocation gives to a claim, or one share of it.
+
+    A share ID is set where the device is shared by consumable capacity.
+    """
+
+    pool: str
+    device: str
+    share_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +41,10 @@ class PreparedClaim:
     `ready` is False while a driver's answer is still out; then the claim is recorded so that it is not
     forgotten, and has to be prepared again. `pending` are the drivers whose answer is out, or that have been
     asked to release it: they may hold the claim or not.
+
+    `allocated` are the devices of the allocation by driver, without those of admin access. It is on record
+    before a driver is asked, because a driver that never answered may hold them. A driver is missing there
+    only if the record was written by a kubelet.
     """
 
     ref: ClaimRef
@@ -28,6 +52,7 @@ class PreparedClaim:
     drivers: Mapping[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     ready: bool = False
     pending: frozenset[str] = frozenset()
+    allocated: Mapping[str, frozenset[HeldDevice]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

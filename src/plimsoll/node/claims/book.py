@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
@@ -21,12 +20,12 @@ from plimsoll.node.claims.checks import Wanted, read_claims, wanted_of
 from plimsoll.node.claims.faults import (
     NOT_SAVED,
     PREPARE,
-    REPLACED,
     UNPREPARE,
     ClaimFault,
     by_driver,
     not_saved,
 )
+from plimsoll.node.claims.holders import device_in_use, find_conflicts, find_replaced, releases_devices
 from plimsoll.node.claims.steps import answered, is_reallocated, joined, judged, left, released
 from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.claims.turns import Turns
@@ -54,7 +53,12 @@ class ClaimBook:
     ) -> None:
         self._drivers = drivers
         self._store = ClaimStore(restored.claims, file, boot)
+        self._store.on_release = self._released
         self._turns = Turns()
+        #: Claims that are being prepared: what they hold counts before it is on the disk.
+        self._preparing: dict[str, PreparedClaim] = {}
+        #: Called with the UIDs of claims that no longer hold what others may be waiting for.
+        self.on_release: Callable[[frozenset[str]], None] = lambda _: None
         #: From loading the record.
         self.findings = restored.findings
         #: There was a record and it is lost: `rebuild` has not been called yet.
@@ -97,18 +101,33 @@ class ClaimBook:
 
     async def _prepare(self, pod: str, wanted: tuple[Wanted, ...]) -> tuple[ClaimFault, ...]:
         before = {each.ref.uid: self._store.claims.get(each.ref.uid) for each in wanted}
-        faults = [fault for each in wanted if (fault := self._conflict(pod, each, before[each.ref.uid]))]
-        if faults:
-            return tuple(faults)
         claims: dict[str, PreparedClaim] = {}
         calls: dict[str, list[Wanted]] = {}
+        faults: list[ClaimFault] = []
         for each in wanted:
             # DIFF: what was ready before a restart is not prepared again: test_a_restart_asks_no_driver,
             # unless the machine was started anew: test_a_machine_that_was_started_anew.
             claim, to_ask = joined(before[each.ref.uid], each, pod)
+            faults += self._conflicts(each, to_ask, claims)
             claims[each.ref.uid] = claim
             for driver in sorted(to_ask):
                 calls.setdefault(driver, []).append(each)
+        if faults:
+            return tuple(faults)
+        # Nothing is awaited between the check and this, so that no other claim gets the devices.
+        self._preparing |= claims
+        try:
+            return await self._prepare_checked(wanted, before, claims, calls)
+        finally:
+            self._end_preparing(claims)
+
+    async def _prepare_checked(
+        self,
+        wanted: tuple[Wanted, ...],
+        before: Mapping[str, PreparedClaim | None],
+        claims: Mapping[str, PreparedClaim],
+        calls: Mapping[str, Collection[Wanted]],
+    ) -> tuple[ClaimFault, ...]:
         changed = {uid: claim for uid, claim in claims.items() if claim != before[uid]}
         if problem := await self._store.commit(changed):
             return tuple(not_saved(each.ref, problem) for each in wanted)
@@ -125,21 +144,33 @@ class ClaimBook:
             told += [not_saved(each.ref, problem) for each in wanted if each.ref.uid in changed]
         return tuple(told)
 
-    def _conflict(self, pod: str, wanted: Wanted, known: PreparedClaim | None) -> ClaimFault | None:
-        """Why a pod cannot have a claim beside what is on record."""
-        name = wanted.ref.name
-        # DIFF: a kubelet goes by names and refuses every other claim of the same name, whoever uses it; here
-        # only a pod that has the old one is refused: test_a_claim_made_anew_is_another_claim.
-        old = self._store.find(pod, wanted.ref.namespace, name)
-        if old is not None and old.ref.uid != wanted.ref.uid:
-            text = (
-                f"old ResourceClaim with same name {name} and different UID {old.ref.uid} still exists "
-                "(previous pod force-deleted?!)"
-            )
-            return ClaimFault(name, REPLACED, text)
+    def _conflicts(
+        self, wanted: Wanted, to_ask: Collection[str], same_pod: Mapping[str, PreparedClaim]
+    ) -> Iterator[ClaimFault]:
+        """Yield why a claim cannot be prepared beside what is on record or being prepared."""
+        claims = {**self._store.claims, **self._preparing, **same_pod}
+        if replaced := find_replaced(wanted, claims):
+            yield replaced
+        known = self._store.claims.get(wanted.ref.uid)
         # DIFF: a kubelet hands out the devices of the earlier allocation:
         # test_an_earlier_allocation_has_to_be_released_first.
-        return is_reallocated(known, wanted) if known is not None else None
+        if known is not None and (moved := is_reallocated(known, wanted)):
+            yield moved
+        # DIFF: a kubelet compares names only, and prepares a device that a claim of another name still holds:
+        # test_a_device_is_not_prepared_while_another_claim_holds_it.
+        for conflict in find_conflicts(wanted, to_ask, known, claims.values()):
+            yield device_in_use(conflict)
+
+    def _end_preparing(self, claims: Mapping[str, PreparedClaim]) -> None:
+        """Stop counting claims as being prepared, and report those that hold less than it was assumed."""
+        for uid in claims:
+            self._preparing.pop(uid, None)
+        less = {uid for uid, claim in claims.items() if releases_devices(claim, self._store.claims.get(uid))}
+        if less:
+            self._released(frozenset(less))
+
+    def _released(self, uids: frozenset[str]) -> None:
+        self.on_release(uids)
 
     async def _ask(
         self, calls: Mapping[str, Collection[Wanted]]
@@ -237,7 +268,8 @@ class ClaimBook:
             wanted = wanted_of(claim)
             if wanted.ref.uid not in self._store.claims:
                 drivers = frozenset(wanted.drivers)
-                unused[wanted.ref.uid] = replace(PreparedClaim(wanted.ref), pending=drivers)
+                claim_left = PreparedClaim(wanted.ref, pending=drivers, allocated=wanted.exclusive)
+                unused[wanted.ref.uid] = claim_left
         if problem := await self._store.commit(unused):
             return (
                 *faults,

@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.layout import Layout
-from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
+from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim, PreparedDevice
 from plimsoll.records import Finding, Loaded, RecordFile, Severity, read_plain
 
 KIND = "PreparedClaims"
@@ -32,6 +32,12 @@ class _Device(msgspec.Struct, frozen=True, omit_defaults=True):
     share_id: str | None = msgspec.field(name="shareID", default=None)
 
 
+class _Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    pool: str
+    device: str
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+
+
 class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     name: str
@@ -40,6 +46,7 @@ class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: tuple[str, ...]
     drivers: dict[str, tuple[_Device, ...]]
     pending: tuple[str, ...] = ()
+    allocated: dict[str, tuple[_Held, ...]] = {}
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -82,8 +89,16 @@ def encode_claim(claim: PreparedClaim) -> msgspec.Raw:
             for driver, devices in claim.drivers.items()
         },
         pending=tuple(sorted(claim.pending)),
+        allocated={
+            driver: tuple(sorted((_Held(d.pool, d.device, d.share_id) for d in devices), key=_held_key))
+            for driver, devices in claim.allocated.items()
+        },
     )
     return msgspec.Raw(msgspec.json.encode(row, order="deterministic"))
+
+
+def _held_key(device: _Held) -> tuple[str, str, str]:
+    return device.pool, device.device, device.share_id or ""
 
 
 def encode_body(rows: Iterable[msgspec.Raw], boot: str = "") -> dict[str, Any]:
@@ -112,6 +127,10 @@ def _claim(row: _Claim) -> PreparedClaim:
         },
         ready=row.ready,
         pending=frozenset(row.pending),
+        allocated={
+            driver: frozenset(HeldDevice(d.pool, d.device, d.share_id) for d in devices)
+            for driver, devices in row.allocated.items()
+        },
     )
 
 

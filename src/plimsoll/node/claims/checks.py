@@ -22,7 +22,7 @@ from plimsoll.node.claims.faults import (
     WRONG_POD,
     ClaimFault,
 )
-from plimsoll.node.prepared import ClaimRef
+from plimsoll.node.prepared import ClaimRef, HeldDevice
 
 _SCHEDULING = "scheduling.k8s.io"
 
@@ -31,20 +31,15 @@ EXTENDED = ""
 
 
 @dataclass(frozen=True)
-class Allocated:
-    """A device, or a share of one, that a claim was given."""
-
-    pool: str
-    device: str
-    share_id: str | None = None
-
-
-@dataclass(frozen=True)
 class Wanted:
-    """A claim that is to be prepared: its drivers, and what each may answer with."""
+    """A claim that is to be prepared: its drivers, and what each may answer with.
+
+    `exclusive` are those devices that no other claim may hold at the same time: all but admin access.
+    """
 
     ref: ClaimRef
-    drivers: Mapping[str, frozenset[Allocated]]
+    drivers: Mapping[str, frozenset[HeldDevice]]
+    exclusive: Mapping[str, frozenset[HeldDevice]]
 
 
 def read_claims(
@@ -109,13 +104,21 @@ def _read_claim(pod: Pod, claim: ResourceClaim | None, name: str, generated: boo
 
 def wanted_of(claim: ResourceClaim) -> Wanted:
     """An allocated claim as what its drivers are to prepare, results with admin access too."""
-    drivers: dict[str, set[Allocated]] = {}
+    drivers: dict[str, set[HeldDevice]] = {}
+    exclusive: dict[str, set[HeldDevice]] = {}
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
-        device = Allocated(result.pool, result.device, result.share_id)
+        device = HeldDevice(result.pool, result.device, result.share_id)
         drivers.setdefault(result.driver, set()).add(device)
+        own = exclusive.setdefault(result.driver, set())
+        if not result.admin_access:
+            own.add(device)
     ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-    return Wanted(ref, {driver: frozenset(drivers[driver]) for driver in sorted(drivers)})
+    return Wanted(ref, _frozen(drivers), _frozen(exclusive))
+
+
+def _frozen(devices: Mapping[str, set[HeldDevice]]) -> dict[str, frozenset[HeldDevice]]:
+    return {driver: frozenset(devices[driver]) for driver in sorted(devices)}
 
 
 def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:

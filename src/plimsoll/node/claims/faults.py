@@ -20,17 +20,22 @@ NOT_RESERVED = "NotReserved"
 NOT_ALLOCATED = "NotAllocated"
 REPLACED = "Replaced"
 REALLOCATED = "Reallocated"
+HELD = "DeviceInUse"
 NOT_SAVED = "NotSaved"
 
 
 @dataclass(frozen=True)
 class ClaimFault:
-    """What is wrong with one claim of a pod; `code` is one of the above or the kind of a driver's fault."""
+    """What is wrong with one claim of a pod; `code` is one of the above or the kind of a driver's fault.
+
+    `holder` is the UID of the claim that has to be unprepared before this one can be prepared.
+    """
 
     claim: str
     code: str
     message: str
     driver: str = ""
+    holder: str = ""
 
 
 def by_driver(call: str, ref: ClaimRef, fault: DriverFault) -> ClaimFault:

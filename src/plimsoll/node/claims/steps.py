@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from plimsoll.node.claims.checks import Allocated, Wanted
+from plimsoll.node.claims.checks import Wanted
 from plimsoll.node.claims.faults import PREPARE, REALLOCATED, ClaimFault
-from plimsoll.node.prepared import Devices, DriverFault, PreparedClaim
+from plimsoll.node.prepared import Devices, DriverFault, HeldDevice, PreparedClaim
 
 #: What one driver may say about one claim: the record has to hold it for every claim of a node.
 LARGEST_ANSWER = 64 << 10
@@ -23,7 +23,11 @@ def joined(known: PreparedClaim | None, wanted: Wanted, pod: str) -> tuple[Prepa
     claim = known or PreparedClaim(wanted.ref)
     to_ask = frozenset(wanted.drivers) - _settled(claim)
     joined = replace(
-        claim, pods=claim.pods | {pod}, ready=not to_ask and not claim.pending, pending=claim.pending | to_ask
+        claim,
+        pods=claim.pods | {pod},
+        ready=not to_ask and not claim.pending,
+        pending=claim.pending | to_ask,
+        allocated=wanted.exclusive,
     )
     return joined, to_ask
 
@@ -35,14 +39,17 @@ def is_reallocated(known: PreparedClaim, wanted: Wanted) -> ClaimFault | None:
     once it has been released for the pods that are gone.
     """
     strange = [driver for driver in {*known.drivers, *known.pending} if driver not in wanted.drivers]
-    for driver, devices in known.drivers.items():
-        if driver in wanted.drivers and foreign(wanted.drivers[driver], devices) is not None:
+    for driver in {*known.drivers, *known.pending} & set(wanted.drivers):
+        allocated = known.allocated.get(driver)
+        answer = known.drivers.get(driver, ())
+        moved = allocated is not None and allocated != wanted.exclusive[driver]
+        if moved or foreign(wanted.drivers[driver], answer) is not None:
             strange.append(driver)
     if not strange:
         return None
     name = known.ref.name
     text = f"ResourceClaim {name} is still prepared for an earlier allocation (previous pod force-deleted?!)"
-    return ClaimFault(name, REALLOCATED, text, min(strange))
+    return ClaimFault(name, REALLOCATED, text, min(strange), holder=known.ref.uid)
 
 
 def judged(wanted: Wanted, driver: str, answer: Devices | DriverFault) -> Devices | DriverFault:
@@ -67,7 +74,7 @@ def _size(devices: Devices) -> int:
 
 
 # DIFF: the kubelet takes whatever device a driver names: test_devices_of_others_are_refused.
-def foreign(allocated: Collection[Allocated], devices: Devices) -> str | None:
+def foreign(allocated: Collection[HeldDevice], devices: Devices) -> str | None:
     """The first device that was not allocated; drivers need not name the share (v1beta1 cannot)."""
     known = {(each.pool, each.device, each.share_id) for each in allocated}
     known |= {(each.pool, each.device, None) for each in allocated}
@@ -112,7 +119,8 @@ def released(claim: PreparedClaim, answers: Mapping[str, DriverFault | None]) ->
     if not pending:
         return None
     kept = {driver: devices for driver, devices in claim.drivers.items() if driver in pending}
-    return replace(claim, drivers=kept, pending=pending)
+    allocated = {driver: devices for driver, devices in claim.allocated.items() if driver in pending}
+    return replace(claim, drivers=kept, pending=pending, allocated=allocated)
 
 
 def _settled(claim: PreparedClaim) -> frozenset[str]:

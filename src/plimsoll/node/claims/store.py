@@ -8,12 +8,13 @@ cancelled does not leave before its change is decided.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from plimsoll.errors import StoreError
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
+from plimsoll.node.claims.holders import releases_devices
 from plimsoll.node.prepared import PreparedClaim
 from plimsoll.records import RecordFile
 
@@ -29,6 +30,8 @@ class ClaimStore:
         self.revision = 0
         #: Why the last save failed; empty if it did not.
         self.problem = ""
+        #: Called with the UIDs of claims that were removed or hold fewer devices than before.
+        self.on_release: Callable[[frozenset[str]], None] = lambda _: None
         self._by_pod: dict[str, dict[str, PreparedClaim]] = {}
         self._rows: dict[str, msgspec.Raw] = {}
         self._file = file
@@ -114,8 +117,11 @@ class ClaimStore:
 
     def _apply(self, changes: Changes, rows: dict[str, msgspec.Raw] | None = None) -> None:
         self._rows = self._rows_after(changes) if rows is None else rows
+        released = set()
         for uid, claim in changes.items():
             before = self.claims.pop(uid, None)
+            if before is not None and releases_devices(before, claim):
+                released.add(uid)
             for pod in before.pods if before is not None else ():
                 self._by_pod[pod].pop(uid)
                 if not self._by_pod[pod]:
@@ -126,3 +132,5 @@ class ClaimStore:
                     self._by_pod.setdefault(pod, {})[uid] = claim
         if changes:
             self.revision += 1
+        if released:
+            self.on_release(frozenset(released))

@@ -55,18 +55,28 @@ def restart_at(known: Wait | None, finished_at: float, timing: Timing) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A step that failed: why, how often in a row, and when last."""
+    """A step that failed: why, how often in a row, and when last.
+
+    `waits_for` are the UIDs of the claims whose release ends the back-off.
+    """
 
     reason: str
     message: str
     count: int = 1
     at: float = 0.0
+    waits_for: frozenset[str] = frozenset()
 
     def again_at(self, timing: Timing) -> float:
         doubled = timing.retry_first * (1 << min(self.count - 1, 32))
         return self.at + min(doubled, timing.retry_most)
 
 
-def fail(known: Failure | None, reason: str, message: str, now: float) -> Failure:
+def fail(
+    known: Failure | None,
+    reason: str,
+    message: str,
+    now: float,
+    waits_for: frozenset[str] = frozenset(),
+) -> Failure:
     """A failure that comes after `known`."""
-    return Failure(reason, message, 1 if known is None else known.count + 1, now)
+    return Failure(reason, message, 1 if known is None else known.count + 1, now, waits_for)

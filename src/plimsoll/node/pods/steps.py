@@ -55,13 +55,14 @@ async def _prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
     # The book knows which claims the pod has to have, those not made yet included.
     faults = await parts.book.prepare(pod, claims)
     if faults:
-        return _unprepared("; ".join(dict.fromkeys(fault.message for fault in faults)))
+        holders = frozenset(fault.holder for fault in faults if fault.holder)
+        return _unprepared("; ".join(dict.fromkeys(fault.message for fault in faults)), holders)
     return None
 
 
-def _unprepared(message: str) -> RuntimeFault:
+def _unprepared(message: str, waits_for: frozenset[str] = frozenset()) -> RuntimeFault:
     text = f"Failed to prepare dynamic resources: prepare dynamic resources: {message}"
-    return RuntimeFault(PREPARE_FAILED, text)
+    return RuntimeFault(PREPARE_FAILED, text, waits_for)
 
 
 async def release_claims(uid: str, parts: Parts) -> RuntimeFault | None:

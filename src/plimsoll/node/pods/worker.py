@@ -121,6 +121,14 @@ class PodWorker:
         self._resize.stir()
         self._wake.set()
 
+    def claims_released(self, uids: frozenset[str]) -> None:
+        """Claims no longer hold their devices: retry at once what was waiting for them."""
+        waiting = [name for name, failure in self._failures.items() if failure.waits_for & uids]
+        for name in waiting:
+            del self._failures[name]
+        if waiting:
+            self._wake.set()
+
     def end(self, order: Order) -> None:
         """The pod has to fail: an eviction. The first order counts."""
         if self._order is None:
@@ -292,7 +300,7 @@ class PodWorker:
         if fault is None:
             self._failures.pop("", None)
             return
-        self._failures[""] = fail(self._failures.get(""), fault.reason, fault.message, self.parts.clock())
+        self._note_failure("", fault)
         self.parts.events.say(self.pod, fault.reason, fault.message, type=WARNING)
 
     async def _begin(self, action: Begin) -> None:
@@ -343,8 +351,12 @@ class PodWorker:
         self.parts.events.say(self.pod, reason, message, type=WARNING, container=container)
 
     def _fail(self, name: str, fault: RuntimeFault) -> None:
-        self._failures[name] = fail(self._failures.get(name), fault.reason, fault.message, self.parts.clock())
+        self._note_failure(name, fault)
         self._say_failed("Failed", f"Error: {fault.message}", name)
+
+    def _note_failure(self, name: str, fault: RuntimeFault) -> None:
+        known, now = self._failures.get(name), self.parts.clock()
+        self._failures[name] = fail(known, fault.reason, fault.message, now, fault.waits_for)
 
     def _given(self) -> Pod:
         """The pod with what it was given, which a resize that waits does not change."""

@@ -285,29 +285,6 @@ def test_reconcile_releases_what_vanished_in_one_call(layout: Layout, world: Wor
     asyncio.run(story())
 
 
-def test_a_claim_made_anew_is_another_claim(layout: Layout, world: World) -> None:
-    old, new = make_claim("a", uid="u1", users=["p"]), make_claim("a", uid="u2", users=["p", "q"])
-    world.add(old, new)
-
-    async def story() -> None:
-        book = ClaimBook.open(layout, world)
-        assert await book.prepare(make_pod("p", "a"), {"a": old}) == ()
-        # p was deleted by force and has not been cleaned up yet.
-        pod = make_pod("q", "a")
-        assert await book.prepare(pod, {"a": new}) == ()
-        assert book.cdi_ids(pod, pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
-        (fault,) = await book.prepare(make_pod("p", "a"), {"a": new})
-        assert fault.code == "Replaced"
-        assert fault.message == (
-            "old ResourceClaim with same name a and different UID u1 still exists "
-            "(previous pod force-deleted?!)"
-        )
-        assert await book.reconcile(["q"]) == ()
-        assert world.held == {GPU: {"u2"}}
-
-    asyncio.run(story())
-
-
 def test_an_earlier_allocation_has_to_be_released_first(layout: Layout, world: World) -> None:
     first, second = make_claim("a", GPU, users=["p"]), make_claim("a", NIC, users=["q"])
     moved = make_claim("a", users=["q"], results=[AllocationDevice(driver=GPU, pool="node", device="other")])
@@ -495,6 +472,7 @@ def test_the_record_can_be_read(layout: Layout, world: World) -> None:
                         }
                     ]
                 },
+                "allocated": {GPU: [{"pool": "node", "device": "d", "shareID": "s"}]},
             }
         ]
     }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from plimsoll.api.resource import AllocationDevice
 from plimsoll.cluster.client.endpoints import CONFIG_MAPS, PODS
 from plimsoll.node.containers import Phase, RuntimeFault
 from plimsoll.node.pods.situation import Order
 from plimsoll.node.pods.worker import reject
 from plimsoll.run.local import LocalCluster
+from tests.unit.node.claims.world import make_claim, make_pod
 from tests.unit.node.pods.stories import (
     PLAIN,
     gone,
@@ -21,7 +24,7 @@ from tests.unit.node.pods.stories import (
     restarted,
     with_claim,
 )
-from tests.unit.node.pods.world import DRIVER, Node, until
+from tests.unit.node.pods.world import DRIVER, QUICK, Node, until
 
 
 def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
@@ -321,6 +324,30 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
         await node.delete()
         await gone(node)
         assert node.log.count("unprepare") - node.log.count("unprepared") == 3
+
+    play(cluster, story)
+
+
+def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: LocalCluster) -> None:
+    async def story(node: Node) -> None:
+        node.parts.timing = replace(QUICK, retry_first=3600.0, retry_most=3600.0)
+        device = [AllocationDevice(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
+        earlier = make_claim("earlier", uid="old", users=["gone"], results=device)
+        assert await node.book.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
+        worker = await node.begin(await with_claim(node))
+        node.book.on_release = worker.claims_released
+        await until(lambda: worker._failures)
+        (failure,) = worker._failures.values()
+        assert failure.reason == "FailedPrepareDynamicResources"
+        assert f"device {DRIVER}/pool/gpu-0 still held by ResourceClaim default/earlier (UID old)" in (
+            failure.message
+        )
+        assert node.log.count("prepared") == 1
+        worker.claims_released(frozenset({"another"}))
+        await asyncio.sleep(0.05)
+        assert node.log.count("prepared") == 1
+        await node.book.unprepare("gone")
+        await until(lambda: is_phase(node, "Running"))
 
     play(cluster, story)
 
