@@ -31,6 +31,7 @@ from plimsoll.cluster.client.endpoints import (
     Endpoint,
 )
 from plimsoll.node.cgroups import open_cgroups
+from plimsoll.node.cgroups.ownership import owner_of
 from tests.chaos.cpu_sights import Watch
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
 from tests.chaos.forked_scheduler import ForkedScheduler
@@ -114,14 +115,18 @@ class Stage:
             with suppress(ProcessLookupError):
                 os.kill(box.pid, 9)
         if self.real:
-            open_cgroups(self._cgroups, owner=NODE).tear_down()
+            open_cgroups(self._cgroups, owner=owner_of(NODE, self.node_root)).tear_down()
 
     def tracebacks(self) -> list[str]:
         logs = [each.log for each in (self.driver, self.node)]
         return [str(log) for log in logs if "Traceback" in log.read_text(errors="replace")]
 
     def cgroups_left(self) -> tuple[str, ...]:
-        return tuple(open_cgroups(self._cgroups, owner=NODE).pods()) if self.real else ()
+        return (
+            tuple(open_cgroups(self._cgroups, owner=owner_of(NODE, self.node_root)).pods())
+            if self.real
+            else ()
+        )
 
     def recorded(self) -> dict[str, str]:
         """The claims on record, with their CPUs."""

@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from plimsoll.node.cgroups import open_cgroups
+from plimsoll.node.cgroups.ownership import owner_of
 from plimsoll.run.local import LocalCluster
 from tests.chaos.node_load import Load, NodeAgent, calls_for, prepared_on_record, runs, wait_until
 from tests.node_peers import DriverProcess, make_stubs
@@ -75,7 +76,7 @@ def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> Non
             agent.end(signal.SIGTERM)
             driver.stop()
             load.kill_all()
-            open_cgroups(f"plimsoll-{root.name}-x", owner="chaotic").tear_down()
+            open_cgroups(f"plimsoll-{root.name}-x", owner=owner_of("chaotic", root)).tear_down()
 
 
 def check_running(load: Load, root: Path) -> None:
@@ -101,7 +102,8 @@ def check_gone(load: Load, root: Path) -> None:
     wait_until(lambda: not os.listdir(root / "pods"), lambda: os.listdir(root / "pods"))
     assert [path.name for path in (root / "cdi").iterdir()] == []
     wait_until(
-        lambda: not open_cgroups(f"plimsoll-{root.name}-x", owner="chaotic").pods(), lambda: "cgroups of pods"
+        lambda: not open_cgroups(f"plimsoll-{root.name}-x", owner=owner_of("chaotic", root)).pods(),
+        lambda: "cgroups of pods",
     )
     quarantine = root / "quarantine"
     assert not quarantine.exists() or not os.listdir(quarantine)

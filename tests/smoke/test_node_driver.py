@@ -19,6 +19,7 @@ from tests.unit.node.plugins.peers import registered, run, until
 
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
 A, B = ClaimRef("default", "a", "uid-a"), ClaimRef("other", "b", "uid-b")
+SECONDS = 60.0
 TIMES = Times(scan=0.05, retry=0.1, longest_retry=0.5, health_retry=0.1, gone=0.3, call=10)
 
 
@@ -46,6 +47,9 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         await plugins.start()
         await asyncio.to_thread(driver.start)
         await registered(plugins)
+        await until(
+            lambda: driver.events("registered"), seconds=SECONDS
+        )  # it is told after it counts as registered here
         assert [event["event"] for event in driver.events("info", "registered")] == ["info", "registered"]
         (start,) = driver.events("start")
         assert "grpc" in start["modules"]
@@ -113,7 +117,8 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await asyncio.to_thread(driver.start)
         await registered(plugins)
         assert isinstance((await plugins.prepare(driver.name, [A]))["uid-a"], tuple)
-        assert len(driver.events("registered")) == 2
+        # The driver notes that it was told after the agent counts it as registered.
+        await until(lambda: len(driver.events("registered")) == 2, seconds=SECONDS)
         await plugins.stop()
 
     try:

@@ -22,6 +22,7 @@ from plimsoll.api import codec
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import (
     DEVICE_CLASSES,
+    EVENTS,
     NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
@@ -31,6 +32,7 @@ from plimsoll.cluster.kubeconfig import find_config
 from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
+from plimsoll.node.cgroups.ownership import default_root
 
 SECONDS = 60.0
 TEMPLATE = {
@@ -201,6 +203,89 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
     assert "Traceback" not in up.text(), up.text()
 
 
+def cannot_limit() -> str:
+    """Why there are no cgroups for pods here, or nothing."""
+    if os.geteuid() != 0:
+        return "needs root"
+    return "" if detect(Path("/sys/fs/cgroup"), LinuxKernel()).version else "needs cgroups to write"
+
+
+def root_of(up: Up, name: str) -> list[Path]:
+    """The root of a cluster's cgroups, in every hierarchy."""
+    return list(Path("/sys/fs/cgroup").rglob(default_root(name, up.data / "node")))
+
+
+def remove_root(up: Up, name: str) -> None:
+    """Kill everything in a cluster's cgroups and remove them, as somebody who takes them for leftovers."""
+    for root in root_of(up, name):
+        for folder, _, _ in os.walk(root, topdown=False):
+            deadline = time.monotonic() + SECONDS
+            while os.path.isdir(folder):
+                with suppress(OSError):
+                    for pid in Path(folder, "cgroup.procs").read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
+                with suppress(OSError):
+                    os.rmdir(folder)
+                assert time.monotonic() < deadline, folder
+
+
+@pytest.mark.skipif(bool(cannot_limit()), reason=cannot_limit() or "-")
+def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(folder: Path) -> None:
+    name = f"up-{os.getpid()}"
+    (folder / "1").mkdir()
+    (folder / "2").mkdir()
+    first, second = (Up(folder / each, "--name", name, "--no-driver") for each in "12")
+
+    async def begin(client: Client) -> None:
+        await client.create(PODS, pod("old"))
+        await running(client, "old")
+
+    async def go_on(client: Client) -> None:
+        old = (await client.get(PODS, "old", "default"))["status"]["containerStatuses"][0]
+        assert old["restartCount"] == 0
+        assert old["state"]["running"]
+        await client.create(PODS, pod("new"))
+        await running(client, "new")
+
+    async def recover(client: Client) -> None:
+        async def restarted() -> bool:
+            statuses = [(await client.get(PODS, each, "default"))["status"] for each in ("old", "new")]
+            return all(
+                each["containerStatuses"][0]["restartCount"] >= 1
+                and each["containerStatuses"][0]["state"].get("running")
+                for each in statuses
+            )
+
+        async def reported() -> bool:
+            events = [codec.decode_tree(raw) for raw in (await client.list(EVENTS)).items]
+            return {"CgroupsLost", "CgroupsRestored"} <= {each["reason"] for each in events}
+
+        await until(restarted)
+        await until(reported)
+        await client.create(PODS, pod("newest"))
+        await running(client, "newest")
+        node = await client.get(NODES, name)
+        ready = next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
+        assert ready["status"] == "True"
+
+    try:
+        for up in (first, second):
+            up.start()
+            up.tell(begin)
+        assert root_of(first, name)
+        assert second.stop() == 0
+        assert not root_of(second, name), "its own cgroups are removed"
+        first.tell(go_on)
+        remove_root(first, name)
+        first.tell(recover)
+    finally:
+        codes = [up.stop() for up in (first, second)]
+    assert codes == [0, 0]
+    assert not list(Path("/sys/fs/cgroup").rglob(f"plimsoll-{name}*"))
+    for up in (first, second):
+        assert "Traceback" not in up.text(), up.text()
+
+
 def cannot_pin() -> str:
     """Why processes cannot be pinned here, or nothing."""
     if os.geteuid() != 0:
@@ -245,5 +330,5 @@ def test_a_pod_runs_on_the_cpu_it_claims_and_its_neighbours_do_not(folder: Path)
         code = up.stop()
     assert code == 0
     # Nothing runs on when all has ended.
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/plimsoll-up-{os.getpid()}"))
+    assert not list(Path("/sys/fs/cgroup").rglob(f"plimsoll-up-{os.getpid()}*"))
     assert "Traceback" not in up.text(), up.text()

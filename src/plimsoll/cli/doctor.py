@@ -42,7 +42,9 @@ _FOLDER = click.Path(readable=False, path_type=Path)
     metavar="FOLDER",
     help="Of CDI files; repeatable.",
 )
-@click.option("--cgroup-root", metavar="NAME", help="Root of the node's cgroups. [default: plimsoll-NODE]")
+@click.option(
+    "--cgroup-root", metavar="NAME", help="Root of the node's cgroups. [default: plimsoll-NODE-KEY]"
+)
 @click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also ask this cluster about the node.")
 @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended, then examine again.")

@@ -55,7 +55,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(["auto", "v1", "v2", "plan"]),
     help="Which cgroups are set; plan: none. [default: auto]",
 )
-@click.option("--cgroup-root", metavar="NAME", help="Their root. [default: plimsoll-NODE]")
+@click.option(
+    "--cgroup-root", metavar="NAME", help="Root of the cgroups. [default: plimsoll-NODE-KEY, KEY from --root]"
+)
 @click.option(
     "--form", type=click.Choice(["1.36", "1.37"]), help="Whose rules for claims hold. [default: 1.37]"
 )

@@ -23,11 +23,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import Admission
 from plimsoll.ledger.node import pod_key
 from plimsoll.node.admission.admit import Admitter, has_ended
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.cgroups.ownership import RootMark
+from plimsoll.node.cgroups.values import CgroupFault
+from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.enforcement import Enforcement
@@ -67,11 +71,13 @@ class Equipment:
     enforcement: Enforcement
     parts: Parts  #: what workers work with
     sights: Sights
+    mark: RootMark  #: on the root of the cgroups
     plugins: Plugins | None = None
     slices: Slices | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
     pressure: PressureWatch | None = None
+    cgroup_watch: CgroupWatch | None = None
 
 
 class Agent:
@@ -102,9 +108,13 @@ class Agent:
         """Take over what is there, open the sockets, begin to register; pods come by `pods_listed`."""
         own = self.equipment
         try:
-            limits = own.enforcement.root(pods_share(own.presence.machine, own.presence.reservations))
-            for fault in await asyncio.to_thread(own.cgroups.set_up, limits):
+            for fault in await asyncio.to_thread(self._set_up_root):
                 _log.warning("%s: %s", self.name, fault)
+            if not own.cgroups.lost():
+                # Nothing below the root is touched before it is certain that no other agent uses it.
+                problem = await asyncio.to_thread(own.mark.take, own.cgroups.root_folders())
+                if problem:
+                    raise ConfigError(f"{problem}; stop it, or give another root with --cgroup-root")
             own.book.on_release = self._claims_released
             await own.runtime.start(self._stirred)
             if own.nri is not None:
@@ -126,6 +136,8 @@ class Agent:
         self._keep(self._keep_tiers(), "tiers")
         if own.pressure is not None:
             self._keep(own.pressure.run(), "pressure")
+        if own.cgroup_watch is not None:
+            self._keep(own.cgroup_watch.run(), "cgroups")
 
     async def stop(self) -> None:
         """End in order; containers go on running, the Node stays."""
@@ -142,6 +154,7 @@ class Agent:
             if part is not None:
                 await part.stop()
         await own.runtime.stop()
+        own.mark.release()
         await own.admitter.flush()
 
     # -- pods come and go
@@ -163,6 +176,11 @@ class Agent:
             "files": dict(cgroups.plan()),
             "faults": {file: str(fault) for file, fault in cgroups.unapplied().items()},
         }
+
+    def cgroup_counts(self) -> tuple[int, int]:
+        """How often cgroups were found to be removed, and made again."""
+        watch = self.equipment.cgroup_watch
+        return (watch.losses, watch.restores) if watch is not None else (0, 0)
 
     def is_active(self, pod: Pod) -> bool:
         """Whether a pod holds anything here, or will."""
@@ -338,6 +356,18 @@ class Agent:
             worker.poke()
 
     # -- upkeep
+
+    def _set_up_root(self) -> tuple[CgroupFault, ...]:
+        """Make the root of the cgroups and its tiers, limited to what the machine leaves for pods."""
+        own = self.equipment
+        limits = own.enforcement.root(pods_share(own.presence.machine, own.presence.reservations))
+        return own.cgroups.set_up(limits)
+
+    async def restore_root(self) -> tuple[CgroupFault, ...]:
+        """Make the root of the cgroups and its tiers again while the agent runs."""
+        faults = await asyncio.to_thread(self._set_up_root)
+        plan = self.equipment.enforcement.tiers(self.running())
+        return (*faults, *await asyncio.to_thread(self.equipment.cgroups.apply_tiers, plan))
 
     async def _keep_tiers(self) -> None:
         """Follow the pods that run with the cgroups above them."""

@@ -93,6 +93,8 @@ class Tree:
         self._owner = _OWNER + part(owner)
         self._patience = patience
         self._tiers: dict[str, str] = {}
+        #: This agent has made the root: it stays ours if somebody removes the mark.
+        self._made_root = False
         # Calls come from threads, several at a time; what is remembered is guarded, the kernel guards itself.
         self._lock = threading.Lock()
         self._plan: dict[str, str] = {}
@@ -109,13 +111,29 @@ class Tree:
         faults: list[CgroupFault] = []
         for depth in range(1, len(self._parts) + 1):
             faults += self._make("/".join(self._parts[:depth]))
-        faults += self._make(f"{self._root}/{self._owner}")
+        marked = list(self._make(f"{self._root}/{self._owner}"))
+        self._made_root = self._made_root or not marked
+        faults += marked
         for tier in ("burstable", "besteffort"):
             faults += self._make(f"{self._root}/{tier}")
         for cgroup in self._leaves():
             self._hierarchies.wake(cgroup)
         faults += self._apply(self._root, limits or LinuxResources())
         return tuple(faults)
+
+    def root_folders(self) -> tuple[Path, ...]:
+        return () if self.version == 0 else tuple(self._folders(self._root))
+
+    def lost(self) -> tuple[str, ...]:
+        foreign = self._foreign()
+        if foreign is not None:
+            return (f"{foreign.file}: {foreign.error}",)
+        names = ("", f"/{self._owner}", "/burstable", "/besteffort")
+        folders = (folder for name in names for folder in self._folders(self._root + name))
+        return tuple(str(folder) for folder in folders if not self._kernel.exists(folder))
+
+    def is_lost(self, pod: str, id: str = "") -> bool:
+        return not all(map(self._kernel.exists, self._folders(self._cgroup(pod, id))))
 
     def apply_tiers(self, plan: TierPlan) -> tuple[CgroupFault, ...]:
         foreign = self._foreign()
@@ -172,6 +190,7 @@ class Tree:
         return all(gone)
 
     def tear_down(self) -> bool:
+        """Remove everything; a root that is not this agent's is left alone."""
         pods = [self.remove_pod(uid) for uid in self.pods()]
         if not all(pods):
             return False
@@ -296,7 +315,8 @@ class Tree:
         for folder in self._folders(self._root):
             below = self._kernel.folders(folder)
             owners = [name for name in below if name.startswith(_OWNER)]
-            if (owners and self._owner not in owners) or (below and not owners):
+            unmarked = below and not owners and not self._made_root
+            if (owners and self._owner not in owners) or unmarked:
                 whose = owners[0].removeprefix(_OWNER) if owners else "somebody else"
                 return CgroupFault(str(folder), self._owner, f"this root belongs to {whose}")
         return None

@@ -59,6 +59,18 @@ class Cgroups(Protocol):
         """Make the root, with these limits for all pods together, and the tiers."""
         ...
 
+    def root_folders(self) -> tuple[Path, ...]:
+        """The folder of the root in every hierarchy; nothing for a plan."""
+        ...
+
+    def lost(self) -> tuple[str, ...]:
+        """What of the root and its tiers is gone, or no longer this agent's; nothing if all is there."""
+        ...
+
+    def is_lost(self, pod: str, id: str = "") -> bool:
+        """Whether the cgroup of a pod or container is missing in one of the hierarchies."""
+        ...
+
     def apply_tiers(self, plan: TierPlan) -> tuple[CgroupFault, ...]: ...
 
     def make_pod(self, uid: str, qos: str, plan: PodPlan) -> tuple[CgroupFault, ...]:

@@ -476,6 +476,52 @@ class ProcessRuntime:
                 if id not in self._lives:
                     self._cgroups.remove_container(uid, id)
 
+    async def restore_cgroups(self) -> tuple[str, ...]:
+        """Make the cgroups of pods and containers again that somebody has removed; the root is there.
+
+        Processes that run are moved back into their cgroup. Where that fails the container is killed, because
+        nothing limits it any more, and restarted as its restart policy says. Returns what was missing.
+        """
+        return await self._own(self._restore_cgroups())
+
+    async def _restore_cgroups(self) -> tuple[str, ...]:
+        lost = []
+        for uid, pod in list(self._pods.items()):
+            # Changes of cgroups go one after the other: if the pod is removed now, that comes after this.
+            if self._pods.get(uid) is pod and pod.running and await self._call(self._restore_pod, pod):
+                lost.append(f"pod {uid}")
+        for life in list(self._lives.values()):
+            if life.busy.locked():
+                continue  # it is being started or has ended; if need be, the next time
+            async with life.busy:
+                if life.state.phase is not Phase.EXITED and await self._call(self._restore_container, life):
+                    lost.append(f"container {life.state.id}")
+        return tuple(lost)
+
+    def _restore_pod(self, pod: PodRecord) -> bool:
+        spec = pod.spec
+        if not self._cgroups.is_lost(spec.uid):
+            return False
+        for fault in self._cgroups.make_pod(spec.uid, spec.qos, spec.plan):
+            if not fault.absent:
+                _log.warning("pod %s: %s", spec.uid, fault)
+        return True
+
+    def _restore_container(self, life: Life) -> bool:
+        pod, id = life.state.pod, life.state.id
+        if not self._cgroups.is_lost(pod, id):
+            return False
+        problem = ""
+        for fault in self._cgroups.make_container(pod, id, life.record.resources):
+            if not fault.absent:
+                problem = problem or str(fault)
+        if life.run is not None and life.state.phase is Phase.RUNNING:
+            problem = problem or shims.join(life.run.pid, self._cgroups.join_files(pod, id))
+            if problem:
+                _log.warning("container %s is killed: its cgroup was removed: %s", id, problem)
+                life.kill()
+        return True
+
     async def _adopt(self, life: Life) -> None:
         try:
             self._report(await life.adopt(self.layout.quarantine, self.settings.adopt_patience))

@@ -166,6 +166,25 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def join(pid: int, files: Iterable[Path]) -> str:
+    """Move a process and all that it has started into a cgroup; return what went wrong, or nothing.
+
+    What is started meanwhile by a process that was moved is inside already, so that this comes to an end.
+    """
+    wanted, moved = list(files), set[int]()
+    while new := [each for each in descendants(pid) if each not in moved]:
+        for each in new:
+            moved.add(each)
+            for file in wanted:
+                try:
+                    file.write_text(str(each))
+                except ProcessLookupError:
+                    break  # it has ended
+                except OSError as error:
+                    return f"{file}: {error.strerror or error}"
+    return ""
+
+
 def set_affinity(pids: Iterable[int], cpus: set[int]) -> str:
     """Let all threads of processes run on these CPUs only; what went wrong, if anything."""
     problem = ""

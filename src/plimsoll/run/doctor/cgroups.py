@@ -9,10 +9,11 @@ from plimsoll.errors import InputError
 from plimsoll.node.cgroups import Cgroups, detect, open_cgroups
 from plimsoll.node.cgroups.detect import Detected
 from plimsoll.node.cgroups.kernel import LinuxKernel
+from plimsoll.node.cgroups.ownership import read_mark
 from plimsoll.node.cgroups.tree import root_parts
-from plimsoll.run.doctor.facts import CgroupFacts, Facts, PodCgroup
+from plimsoll.run.doctor.facts import CgroupFacts, Facts, OtherRoot, PodCgroup
 from plimsoll.run.doctor.findings import Finding, Level, error, note, ok, warning
-from plimsoll.run.doctor.repairs import RemoveCgroup
+from plimsoll.run.doctor.repairs import RemoveCgroup, RemoveCgroupRoot
 
 MOUNT = Path("/sys/fs/cgroup")
 _OWNER = "owner."
@@ -37,7 +38,7 @@ def open_tree(root: str, owner: str, want: str, mount: Path = MOUNT) -> Cgroups 
     return tree if tree.version else None
 
 
-def gather(root: str, tree: Cgroups | None, mount: Path = MOUNT) -> CgroupFacts:
+def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> CgroupFacts:
     kernel = LinuxKernel()
     found = detect(mount, kernel)
     version = tree.version if tree is not None else found.version
@@ -63,11 +64,12 @@ def gather(root: str, tree: Cgroups | None, mount: Path = MOUNT) -> CgroupFacts:
         controllers=controllers,
         read_only=found.read_only,
         root=name,
+        owner=owner,
         exists=exists,
         owners=tuple(sorted(owners)),
         missing_tiers=tuple(missing),
         pods=tuple(pods),
-        others=tuple(sorted(_others(mounts, kernel, name))),
+        others=tuple(sorted(_others(mounts, kernel, name), key=lambda each: each.name)),
     )
 
 
@@ -84,11 +86,29 @@ def _mounts(found: Detected, version: int) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found.v1.values()))
 
 
-def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[str]:
+def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
     names = {name for mount in mounts for name in kernel.folders(mount) if name != own}
     for name in names:
-        if any(each.startswith(_OWNER) for mount in mounts for each in kernel.folders(mount / name)):
-            yield name
+        folders = [mount / name for mount in mounts]
+        below = sorted({each for folder in folders for each in kernel.folders(folder)})
+        owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
+        if owners:
+            mark = read_mark(folders)
+            inside = {pid for folder in folders for pid in _pids(folder, kernel)}
+            yield OtherRoot(
+                name=name,
+                owner=owners[0],
+                alive=mark.alive,
+                data=mark.data,
+                gone=mark.gone,
+                processes=len(inside),
+            )
+
+
+def _pids(folder: Path, kernel: LinuxKernel) -> Iterator[str]:
+    yield from (kernel.read(folder / "cgroup.procs") or "").split()
+    for name in kernel.folders(folder):
+        yield from _pids(folder / name, kernel)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -122,11 +142,11 @@ def _judge_version(facts: Facts, told: str) -> Iterator[Finding]:
 
 def _judge_root(facts: Facts) -> Iterator[Finding]:
     found, subject = facts.cgroups, facts.cgroups.root
-    strange = [name for name in found.owners if name != facts.node]
+    strange = [name for name in found.owners if name != found.owner]
     if found.exists and (strange or not found.owners):
         whose = strange[0] if strange else "somebody else"
-        fix = "give this node a root of its own with --cgroup-root, or its own name with --name"
-        yield error("cgroups.root", subject, f"it belongs to {whose}, not to {facts.node}", fix)
+        fix = "give this node a root of its own with --cgroup-root"
+        yield error("cgroups.root", subject, f"it belongs to {whose}, not to {found.owner}", fix)
     elif found.exists and found.missing_tiers:
         fix = "restart the agent: it makes them"
         level = Level.ERROR if facts.running else Level.INFO
@@ -138,9 +158,20 @@ def _judge_root(facts: Facts) -> Iterator[Finding]:
         yield warning("cgroups.root", subject, "an agent runs and it is not there", fix)
     else:
         yield ok("cgroups.root", subject, "not there; an agent makes it")
-    if found.others:
-        shown = ", ".join(found.others[:5])
-        yield note("cgroups.others", "cgroups", f"{len(found.others)} other agents have roots here: {shown}")
+    for other in found.others:
+        if other.is_leftover:
+            text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
+            repair = RemoveCgroupRoot(other.name, other.owner, other.processes)
+            yield warning("cgroups.orphan", other.name, text, "remove it", repair)
+    kept = [_describe(other) for other in found.others if not other.is_leftover]
+    if kept:
+        shown = ", ".join(kept[:5])
+        yield note("cgroups.others", "cgroups", f"{len(kept)} other agents have roots here: {shown}")
+
+
+def _describe(other: OtherRoot) -> str:
+    state = "running" if other.alive else f"not running, {other.processes} processes inside"
+    return f"{other.name} ({other.data or 'directory unknown'}: {state})"
 
 
 def _judge_leftovers(facts: Facts) -> Iterator[Finding]:

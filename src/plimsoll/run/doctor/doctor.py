@@ -101,7 +101,7 @@ class Doctor:
         return replace(after, outcomes=tuple(outcomes))
 
     def _operate(self, repairs: list[Repair], ours: bool) -> list[Outcome]:
-        surgery = Surgery(self.layout, self._tree(), self._asked.now)
+        surgery = Surgery(self.layout, self._tree(), self._asked.now, self._asked.mount)
         outcomes = []
         # What is in the lock's own place goes first; then the lock can be taken.
         repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
@@ -160,7 +160,9 @@ class Doctor:
             privileges=await asyncio.to_thread(privileges.gather, pid if running else None),
             machine=await asyncio.to_thread(machine.gather, settings, self._asked.machine),
             cgroups=replace(
-                await asyncio.to_thread(cgroups.gather, self._cgroup_root(), tree, self._asked.mount),
+                await asyncio.to_thread(
+                    cgroups.gather, *settings.cgroups_of(self.node), tree, self._asked.mount
+                ),
                 planned=settings.cgroups == "plan",
             ),
             records=found,
@@ -193,12 +195,9 @@ class Doctor:
         shim = look_at(self.layout.root / "shim.pyc").exists
         return "none" if running and not shim else self._settings.runtime
 
-    def _cgroup_root(self) -> str:
-        return self._settings.cgroup_root or f"plimsoll-{self.node}"
-
     def _tree(self) -> Cgroups | None:
-        want = self._settings.cgroups
-        return cgroups.open_tree(self._cgroup_root(), self.node, want, self._asked.mount)
+        root, owner = self._settings.cgroups_of(self.node)
+        return cgroups.open_tree(root, owner, self._settings.cgroups, self._asked.mount)
 
     def _nri(self) -> Path | None:
         nri = self._settings.nri

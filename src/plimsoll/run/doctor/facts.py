@@ -120,6 +120,24 @@ class PodCgroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRoot:
+    """The root of another agent's cgroups. `data` is the directory of the agent ("" if unknown); `gone`: it
+    does not exist any more."""
+
+    name: str
+    owner: str = ""
+    alive: bool = False
+    data: str = ""
+    gone: bool = False
+    processes: int = 0
+
+    @property
+    def is_leftover(self) -> bool:
+        """Whether nobody can ever use it again."""
+        return self.gone and not self.alive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupFacts:
     version: int = 0
     planned: bool = False  #: the settings want no cgroups to be set
@@ -131,8 +149,10 @@ class CgroupFacts:
     #: Hierarchies in which a tier is missing below a root that is ours.
     missing_tiers: tuple[str, ...] = ()
     pods: tuple[PodCgroup, ...] = ()
+    #: The owner that our root is marked with.
+    owner: str = ""
     #: Roots of other agents.
-    others: tuple[str, ...] = ()
+    others: tuple[OtherRoot, ...] = ()
 
 
 # -- records

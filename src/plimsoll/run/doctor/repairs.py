@@ -119,6 +119,30 @@ class RemoveCgroup:
         return f"{killed}remove the cgroup of pod {self.uid}"
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveCgroupRoot:
+    """The root of the cgroups of an agent whose directory was deleted; what still runs inside is killed."""
+
+    name: str
+    owner: str
+    processes: int
+    #: It is another agent's: whether one runs in this directory does not matter.
+    alone: ClassVar[bool] = False
+
+    @property
+    def what(self) -> str:
+        killed = f"kill {self.processes} processes and " if self.processes else ""
+        return f"{killed}remove the cgroup root {self.name}"
+
+
 Repair: TypeAlias = (
-    RemoveSocket | RemoveFile | RemoveFolder | SetMode | SetAside | EndPod | EndShim | RemoveCgroup
+    RemoveSocket
+    | RemoveFile
+    | RemoveFolder
+    | SetMode
+    | SetAside
+    | EndPod
+    | EndShim
+    | RemoveCgroup
+    | RemoveCgroupRoot
 )

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.errors import InputError
-from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.cgroups import MOUNT, Cgroups, open_cgroups
+from plimsoll.node.cgroups.ownership import hold_root, read_directory
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.folder import Run, load, remove_tree
@@ -26,6 +27,7 @@ from plimsoll.run.doctor.repairs import (
     EndShim,
     Identity,
     RemoveCgroup,
+    RemoveCgroupRoot,
     RemoveFolder,
     RemoveSocket,
     Repair,
@@ -49,11 +51,16 @@ class Surgery:
     """Repairs of one node. `cgroups` is None where the node has none."""
 
     def __init__(
-        self, layout: Layout, cgroups: Cgroups | None = None, now: Callable[[], float] = time.time
+        self,
+        layout: Layout,
+        cgroups: Cgroups | None = None,
+        now: Callable[[], float] = time.time,
+        mount: Path = MOUNT,
     ) -> None:
         self._layout = layout
         self._cgroups = cgroups
         self._now = now
+        self._mount = mount
 
     def apply(self, repair: Repair) -> Outcome:
         try:
@@ -68,6 +75,8 @@ class Surgery:
             return self._end_pod(repair.uid)
         if isinstance(repair, RemoveCgroup):
             return self._remove_cgroup(repair.uid)
+        if isinstance(repair, RemoveCgroupRoot):
+            return self._remove_root(repair.name, repair.owner)
         if isinstance(repair, EndShim):
             processes = read_processes()
             alive = [repair.pid] if processes.is_there(repair.pid, repair.start) else []
@@ -121,6 +130,19 @@ class Surgery:
         if self._cgroups is None or uid not in self._cgroups.pods():
             return ""
         return "" if self._cgroups.remove_pod(uid) else "its cgroup cannot be removed: something stays inside"
+
+    def _remove_root(self, name: str, owner: str) -> str:
+        tree = open_cgroups(name, mount=self._mount, owner=owner)
+        hold = hold_root(tree.root_folders())
+        if hold is None:
+            return "an agent uses it"
+        try:
+            # Looked at while no agent can start there.
+            if not read_directory(tree.root_folders()).gone:
+                return "its directory exists"
+            return "" if tree.tear_down() else "something stays inside"
+        finally:
+            hold.release()
 
 
 def _end(pids: Collection[int], processes: Processes) -> str:

@@ -42,6 +42,10 @@ class AgentLike(Protocol):
         """What is set in cgroups, or would be if they could be used."""
         ...
 
+    def cgroup_counts(self) -> tuple[int, int]:
+        """How often cgroups were found to be removed, and made again."""
+        ...
+
     def pods(self) -> Sequence[Pod]:
         """The pods the agent knows."""
         ...

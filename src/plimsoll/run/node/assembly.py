@@ -27,6 +27,8 @@ from plimsoll.node.admission.admit import KIND, Admitter
 from plimsoll.node.admission.resizing import Resizing
 from plimsoll.node.agent import Agent, Equipment
 from plimsoll.node.cgroups import Cgroups, open_cgroups
+from plimsoll.node.cgroups.ownership import RootMark
+from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.enforcement import Enforcement
@@ -150,6 +152,7 @@ class _Bench:
     ) -> Agent:
         settings, machine, pace = self.settings, self.presence.machine, self.settings.pace
         cgroups = self._cgroups()
+        mark = RootMark(self.layout.root)
         cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
         runtime = kept or self._runtime(cgroups, cdi)
         self.presence.set_runtime(f"{runtime.name}://{runtime.version}")
@@ -208,6 +211,8 @@ class _Bench:
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(sights),
                 pressure=self._pressure(cgroups, available),
+                mark=mark,
+                cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
             ),
             tidy=pace.tidy,
             room=pace.room,
@@ -218,7 +223,24 @@ class _Bench:
 
     def _cgroups(self) -> Cgroups:
         want = "plan" if self.settings.runtime == "none" else self.settings.cgroups
-        return open_cgroups(self.settings.cgroup_root or f"plimsoll-{self.name}", want=want, owner=self.name)
+        root, owner = self.settings.cgroups_of(self.name)
+        return open_cgroups(root, want=want, owner=owner)
+
+    def _cgroup_watch(
+        self, cgroups: Cgroups, runtime: NoneRuntime | ProcessRuntime, mark: RootMark
+    ) -> CgroupWatch | None:
+        if not isinstance(runtime, ProcessRuntime) or not cgroups.version:
+            return None
+        return CgroupWatch(
+            self.name,
+            cgroups,
+            mark,
+            restore_root=lambda: self._agent().restore_root(),
+            restore=runtime.restore_cgroups,
+            reporter=self.presence,
+            emit=self._node_event,
+            interval=self.settings.pace.cgroups,
+        )
 
     def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> NoneRuntime | ProcessRuntime:
         ip = self.presence.address or "127.0.0.1"

@@ -60,6 +60,17 @@ class NodeMetrics(Collector):
         for what, count in sums.items():
             beats.add_metric([what], count)
         yield beats
+        counts = [agent.cgroup_counts() for agent in agents]
+        yield CounterMetricFamily(
+            "plimsoll_node_cgroup_losses",
+            "How often cgroups of the agent were found to be removed by somebody else.",
+            value=sum(losses for losses, _ in counts),
+        )
+        yield CounterMetricFamily(
+            "plimsoll_node_cgroup_restores",
+            "How often cgroups that were removed were created again.",
+            value=sum(restores for _, restores in counts),
+        )
 
     def _refusals(self, agents: Iterable[AgentLike]) -> Metric:
         counter = Counter(

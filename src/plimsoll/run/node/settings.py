@@ -18,6 +18,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.cluster.config_tree import Section, read_document
 from plimsoll.errors import ConfigError, InputError
+from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels, read_taints
 from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations, parse_cpus
@@ -53,6 +54,7 @@ class Pace:
     slices: float = 30.0  #: for drivers to come back after a start, before their slices go
     slices_retry: float = 5.0
     pressure: float = 10.0  #: between two looks at what is left of the machine
+    cgroups: float = 5.0  #: between two checks that the cgroups are still there
     room: float = 120.0  #: for those that go for the sake of a critical pod
 
 
@@ -81,7 +83,7 @@ class NodeSettings:
     nri: Path | None = None  #: None: below the root; Path(""): no NRI
     nri_config: Path | None = None
     pod_resources: Limit | None = field(default_factory=Limit)  #: calls per second; None: no limit
-    cgroup_root: str = ""  #: "": after the node
+    cgroup_root: str = ""  #: "": after the node and its directory
     cgroups: Literal["auto", "v1", "v2", "plan"] = "auto"
     gates: Gates = field(default_factory=Gates.all_on)
     #: Whose rules hold for claims; by those of 1.36 they do not count in cgroups.
@@ -105,6 +107,11 @@ class NodeSettings:
     @property
     def is_bare(self) -> bool:
         return self.count > 1 if self.bare is None else self.bare
+
+    def cgroups_of(self, name: str) -> tuple[str, str]:
+        """The root of a node's cgroups, and the owner it is marked with."""
+        data = self.layout(name).root
+        return self.cgroup_root or default_root(name, data), owner_of(name, data)
 
     def layout(self, name: str) -> Layout:
         """Where a node keeps its files: several nodes have folders of their own below the root."""

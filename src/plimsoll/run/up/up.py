@@ -439,15 +439,23 @@ class Up:
 
 
 async def _end_containers(agent: Agent) -> None:
-    """End what runs, as when a machine is shut down: pods stay, and are begun again with the cluster."""
-    runtime = agent.equipment.runtime
-    await runtime.start(lambda _: None)
+    """End what runs, as when a machine is shut down: pods stay, and are begun again with the cluster.
+
+    A root of cgroups that another process uses is not this node's: nothing in it is touched.
+    """
+    own = agent.equipment
+    if await asyncio.to_thread(own.mark.take, own.cgroups.root_folders()):
+        return
     try:
-        running = [each for each in runtime.containers() if each.phase is Phase.RUNNING]
-        await asyncio.gather(*(runtime.stop_container(each.id, _GRACE_SECONDS) for each in running))
+        await own.runtime.start(lambda _: None)
+        try:
+            running = [each for each in own.runtime.containers() if each.phase is Phase.RUNNING]
+            await asyncio.gather(*(own.runtime.stop_container(each.id, _GRACE_SECONDS) for each in running))
+        finally:
+            await own.runtime.stop()
+        await asyncio.to_thread(own.cgroups.tear_down)
     finally:
-        await runtime.stop()
-    await asyncio.to_thread(agent.equipment.cgroups.tear_down)
+        own.mark.release()
 
 
 def _is_auto(cpu: CpuSettings) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from plimsoll.node.cgroups import Cgroups
-from plimsoll.node.containers import RuntimeFault
+from plimsoll.node.containers import Phase, RuntimeFault
 from plimsoll.node.hooks import Adjusted
 from plimsoll.node.resources import LinuxResources
 
@@ -131,6 +131,56 @@ def test_nothing_is_left(cgroups: Cgroups) -> None:
             assert cgroups.containers("pod-1") == ()
             await runtime.remove_sandbox("pod-1")
             assert cgroups.pods() == ()
+
+    asyncio.run(story())
+
+
+def evict(cgroups: Cgroups, pod: str) -> None:
+    """Move the processes of a pod out of the agent's cgroups and remove them all, the root included."""
+    roots = cgroups.root_folders()
+    for pid in cgroups.pids(pod):
+        for root in roots:
+            (root.parent / "cgroup.procs").write_text(str(pid))
+    for root in roots:
+        for folder, _, _ in os.walk(root, topdown=False):
+            os.rmdir(folder)
+
+
+def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> None:
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            await run(runtime, shell("setsid sleep 1000 & sleep 1000", plan=a_plan(memory_limit=64 << 20)))
+            assert await runtime.create(shell("echo later", id="c2", name="later")) is None
+            await until(lambda: len(cgroups.pids("pod-1")) == 3)
+            pids, values = set(cgroups.pids("pod-1")), cgroups.plan()
+            assert await runtime.restore_cgroups() == (), "nothing is missing"
+            evict(cgroups, "pod-1")
+            assert cgroups.lost()
+            assert cgroups.set_up() == ()
+            assert await runtime.restore_cgroups() == ("pod pod-1", "container c1", "container c2")
+            assert set(cgroups.pids("pod-1", "c1")) == pids
+            assert cgroups.plan() == values
+            assert cgroups.unapplied() == {}
+            assert await runtime.start_container("c2") is None
+            await ended(runtime, "c2")
+            assert lines(state(runtime, "c2")) == ["later"]
+            assert state(runtime).phase is Phase.RUNNING
+            assert await runtime.restore_cgroups() == ()
+
+    asyncio.run(story())
+
+
+def test_a_container_that_cannot_go_back_is_killed(cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+            await run(runtime, shell("sleep 1000"))
+            await until(lambda: len(cgroups.pids("pod-1")) == 2)
+            evict(cgroups, "pod-1")
+            assert cgroups.set_up() == ()
+            monkeypatch.setattr("plimsoll.node.runtime.shims.join", lambda pid, files: "no room")
+            assert await runtime.restore_cgroups() == ("pod pod-1", "container c1")
+            found = await ended(runtime)
+            assert (found.exit_code, found.signal) == (137, 9)
 
     asyncio.run(story())
 

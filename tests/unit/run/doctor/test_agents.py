@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.kubeconfig import find_config
 from plimsoll.node.cgroups import open_cgroups
+from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
 from plimsoll.run.doctor.findings import Level
@@ -140,8 +141,8 @@ def can_run_processes() -> str:
 @pytest.mark.skipif(can_run_processes() != "", reason=can_run_processes() or "it can")
 def test_exactly_what_a_killed_agent_leaves_is_mended(ward: Ward) -> None:
     name = f"doctor-{os.getpid()}"
-    tree = open_cgroups(f"plimsoll-{name}", owner=name)
     layout = ward.layout
+    tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))
     runs: dict[str, dict[str, Any]] = {}
     with LocalCluster(controllers=False) as cluster:
         log = open(ward.folder / "log", "wb")  # noqa: SIM115

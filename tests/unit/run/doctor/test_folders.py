@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from plimsoll.errors import ConfigError
+from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
 from plimsoll.node.claims import kubelet_file
 from plimsoll.records import render
 from plimsoll.run.doctor.findings import Level
+from plimsoll.run.doctor.repairs import RemoveCgroupRoot
+from plimsoll.run.doctor.surgery import Outcome
 from plimsoll.run.node.lock import RootLock
 
 from .ward import CLAIM, DRIVER, GONE, NODE, POD, Ward, a_claim, a_ward, bad, mended, of
@@ -357,7 +360,7 @@ def test_cgroups_in_order(ward: Ward) -> None:
 
 def test_cgroups_of_pods_that_are_gone(ward: Ward) -> None:
     ward.put_cgroups(POD, GONE)
-    left = ward.mount / f"plimsoll-{NODE}/burstable"
+    left = ward.cgroups / "burstable"
     report = ward.examine(runtime="process")
     (found,) = of(report, "cgroups.leftover")
     assert (found.level, found.subject) == (Level.WARNING, f"pod {GONE}")
@@ -372,8 +375,42 @@ def test_a_root_of_cgroups_that_is_somebody_elses(ward: Ward) -> None:
     ward.put_cgroups(GONE, owner="other")
     report = ward.examine(runtime="process", repair=True)
     (found,) = of(report, "cgroups.root")
-    assert (found.level, found.evidence) == (Level.ERROR, f"it belongs to other, not to {NODE}")
-    assert (ward.mount / f"plimsoll-{NODE}/burstable/pod{GONE}").is_dir()
+    assert (found.level, found.evidence) == (
+        Level.ERROR,
+        f"it belongs to other, not to {owner_of(NODE, ward.layout.root)}",
+    )
+    assert (ward.cgroups / f"burstable/pod{GONE}").is_dir()
+
+
+def test_the_root_of_an_agent_whose_directory_is_gone_is_removed(ward: Ward) -> None:
+    ward.put_cgroups()
+    data, other = ward.folder / "other-data", ward.mount / "plimsoll-other"
+    data.mkdir()
+    for name in ("owner.other", "burstable", "besteffort"):
+        (other / name).mkdir(parents=True)
+    mark = RootMark(data)
+    mark.take([other])
+    if not read_directory([other]).data:
+        pytest.skip("no extended attributes here")
+
+    def repaired() -> list[Outcome]:
+        report = ward.examine(repair=True, runtime="process")
+        return [each for each in report.outcomes if isinstance(each.repair, RemoveCgroupRoot)]
+
+    data.rmdir()
+    assert repaired() == [], "its agent runs"
+    data.mkdir()
+    mark.release()
+    assert repaired() == [], "its directory exists: the agent can be started again"
+    assert other.is_dir()
+    report = ward.examine(runtime="process")
+    (note,) = of(report, "cgroups.others")
+    assert f"plimsoll-other ({data}: not running, 0 processes inside)" in note.evidence
+    data.rmdir()
+    (outcome,) = repaired()
+    assert outcome.problem == ""
+    assert not other.exists()
+    assert ward.cgroups.is_dir(), "its own root stays"
 
 
 def test_controllers_that_are_missing(ward: Ward) -> None:

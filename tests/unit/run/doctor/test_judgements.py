@@ -26,6 +26,7 @@ from plimsoll.run.doctor.facts import (
     DriverFact,
     Facts,
     MachineFacts,
+    OtherRoot,
     PodFacts,
     PodFolder,
     PrivilegeFacts,
@@ -41,7 +42,7 @@ from plimsoll.run.doctor.facts import (
 from plimsoll.run.doctor.files import Entry, age_text, size_text
 from plimsoll.run.doctor.findings import AREAS, Level
 from plimsoll.run.doctor.processes import Process, Processes
-from plimsoll.run.doctor.repairs import EndPod, EndShim
+from plimsoll.run.doctor.repairs import EndPod, EndShim, RemoveCgroupRoot
 from plimsoll.run.node.settings import NodeSettings
 
 from .ward import CLAIM, DRIVER, GONE, POD, a_claim
@@ -196,18 +197,38 @@ def test_who_may_use_a_socket() -> None:
 
 def test_cgroups_of_an_agent_that_runs() -> None:
     there = CgroupFacts(
-        version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",)
+        version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",), owner="a"
     )
     assert set(told(cgroups.judge(replace(RUNS, cgroups=there))).values()) == {Level.OK}
     half = replace(there, missing_tiers=("/sys/fs/cgroup/plimsoll-a/burstable",))
     assert told(cgroups.judge(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Level.ERROR
-    gone = replace(there, exists=False, owners=(), others=("plimsoll-b",))
+    gone = replace(there, exists=False, owners=(), others=(OtherRoot(name="plimsoll-b", alive=True),))
     assert told(cgroups.judge(replace(RUNS, cgroups=gone))) == {
         "cgroups.version": Level.OK,
         "cgroups.root": Level.WARNING,
         "cgroups.others": Level.INFO,
         "cgroups.leftover": Level.OK,
     }
+
+
+@pytest.mark.parametrize(
+    ("other", "leftover"),
+    [
+        (OtherRoot(name="b", owner="b", data="/gone", gone=True, processes=2), True),
+        (OtherRoot(name="b", owner="b", data="/gone", gone=True, alive=True), False),
+        (OtherRoot(name="b", owner="b", data="/there"), False),
+        (OtherRoot(name="b", owner="b"), False),
+    ],
+)
+def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_removed(
+    other: OtherRoot, leftover: bool
+) -> None:
+    found = CgroupFacts(version=2, controllers=tuple(cgroups.NEEDED), root="a", owner="a", others=(other,))
+    findings = list(cgroups.judge(replace(RUNS, cgroups=found)))
+    repairs = [each.repair for each in findings if each.repair is not None]
+    assert repairs == ([RemoveCgroupRoot("b", "b", 2)] if leftover else [])
+    assert told(findings).get("cgroups.orphan") is (Level.WARNING if leftover else None)
+    assert told(findings).get("cgroups.others") is (None if leftover else Level.INFO)
 
 
 # -- pods

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.node.admission.admit import KIND as ADMITTED
+from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
@@ -82,9 +83,14 @@ class Ward:
         os.utime(path, (os.stat(path).st_atime, os.stat(path).st_mtime - 3600))
         return path
 
-    def put_cgroups(self, *pods: str, owner: str = NODE, controllers: str = "cpu cpuset memory pids") -> None:
+    @property
+    def cgroups(self) -> Path:
+        """The root of the node's cgroups."""
+        return self.mount / default_root(NODE, self.layout.root)
+
+    def put_cgroups(self, *pods: str, owner: str = "", controllers: str = "cpu cpuset memory pids") -> None:
         self.put(self.mount / "cgroup.controllers", controllers.encode())
-        root = self.mount / f"plimsoll-{NODE}"
+        root, owner = self.cgroups, owner or owner_of(NODE, self.layout.root)
         for name in (f"owner.{owner}", "burstable", "besteffort", *(f"burstable/pod{uid}" for uid in pods)):
             (root / name).mkdir(parents=True, exist_ok=True)
 

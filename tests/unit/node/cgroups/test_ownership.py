@@ -1,0 +1,108 @@
+"""Roots of cgroups belong to one data directory each, and show whether its agent runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from plimsoll.node.cgroups.ownership import (
+    RootMark,
+    default_root,
+    hold_root,
+    owner_of,
+    read_directory,
+    read_mark,
+)
+from plimsoll.node.cgroups.tree import root_parts
+
+
+def test_every_directory_has_a_root_of_its_own(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert default_root("vm", one) != default_root("vm", two)
+    assert owner_of("vm", one) != owner_of("vm", two)
+    assert default_root("vm", one) == default_root("vm", one)
+    assert default_root("vm", one) == f"plimsoll-{owner_of('vm', one)}"
+
+
+def test_a_link_leads_to_the_same_root(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    assert default_root("vm", tmp_path / "link") == default_root("vm", tmp_path / "data")
+    assert default_root("vm", tmp_path / "x" / ".." / "data") == default_root("vm", tmp_path / "data")
+
+
+def test_the_longest_name_of_a_node_fits() -> None:
+    name = default_root(".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61]), Path("/data"))
+    assert len(name) <= 253
+    assert root_parts(name) == (name,)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """What stands in for a root in two hierarchies."""
+    found = [tmp_path / "cpu" / "root", tmp_path / "memory" / "root"]
+    for folder in found:
+        folder.mkdir(parents=True)
+    try:
+        os.setxattr(found[0], "user.plimsoll.root", b"")
+        os.removexattr(found[0], "user.plimsoll.root")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
+    return found
+
+
+def test_the_mark_tells_whose_a_root_is_and_whether_its_agent_runs(
+    tmp_path: Path, folders: list[Path]
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    assert read_mark(folders).data == ""
+    assert not read_mark(folders).alive
+    mark = RootMark(data)
+    assert mark.take(folders) == ""
+    assert mark.take(folders) == "", "again"
+    found = read_mark(folders)
+    assert (found.alive, found.data, found.gone) == (True, str(data), False)
+    assert hold_root(folders) is None
+    mark.release()
+    found = read_mark(folders)
+    assert (found.alive, found.data, found.gone) == (False, str(data), False)
+    data.rmdir()
+    assert read_directory(folders).gone
+    hold = hold_root(folders)
+    assert hold is not None
+    assert RootMark(data, patience=0.0).take(folders) != "", "no agent starts while it is held"
+    hold.release()
+
+
+def test_a_directory_of_another_mount_namespace_is_not_known_to_be_gone(
+    tmp_path: Path, folders: list[Path]
+) -> None:
+    for folder in folders:
+        os.setxattr(folder, "user.plimsoll.root", b"mnt:[1]:" + os.fsencode(tmp_path / "absent"))
+    found = read_mark(folders)
+    assert (found.data, found.gone) == (str(tmp_path / "absent"), False)
+
+
+def test_a_root_that_another_process_uses_is_refused(tmp_path: Path, folders: list[Path]) -> None:
+    first, second = RootMark(tmp_path / "a"), RootMark(tmp_path / "b", patience=0.0)
+    assert first.take(folders) == ""
+    assert second.take(folders) == f"cgroup {folders[0]} is in use by another process"
+    first.release()
+    assert second.take(folders) == ""
+    second.release()
+
+
+def test_a_root_that_was_made_again_is_marked_again(tmp_path: Path, folders: list[Path]) -> None:
+    mark = RootMark(tmp_path)
+    mark.take(folders)
+    shutil.rmtree(folders[0])
+    assert mark.take(folders) == "", "what is not there is passed over"
+    folders[0].mkdir()
+    assert not read_mark(folders[:1]).alive
+    assert mark.take(folders) == ""
+    assert read_mark(folders[:1]).alive
+    mark.release()
