@@ -28,6 +28,7 @@ from plimsoll.api.core import Node, NodeAddress, Taint
 from plimsoll.cluster.client.client import Client
 from plimsoll.cluster.client.endpoints import LEASES, NODES
 from plimsoll.errors import ApiError, InputError
+from plimsoll.node.machine.changes import describe_changes
 from plimsoll.node.machine.machine import Machine, Reservations, allocatable
 from plimsoll.node.presence.node_object import (
     CONDITIONS,
@@ -185,9 +186,12 @@ class Presence:
         """The machine has changed."""
         if machine == self._facts.machine:
             return
+        changes = describe_changes(self._facts.machine, machine)
         line = allocatable(machine, self.reservations)
         self._facts = replace(self._facts, machine=machine, line=line)
-        _log.info("%s: the machine has changed", self.name)
+        if not changes:
+            return
+        _log.info("%s: the machine has changed: %s", self.name, changes)
         self._stir.set()
         if self._changed is not None and self._known is not None:
             status = {**_status(self._known), **wanted_status(self._facts, self._signs, {}, self._clock())}

@@ -2,7 +2,8 @@
 
 Owns the choice between a machine that was given, a file and the machine we are on, and what is looked at
 again while the agent runs. Promises: a file that was broken while we run changes nothing but a line in the
-log; a machine that cannot serve the settings (reserved cpus it does not have) is a ConfigError at the start.
+log; a machine that cannot serve the settings (reserved cpus it does not have) is a ConfigError at the start;
+readings that differ only by noise are equal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from pathlib import Path
 
 from plimsoll.errors import ConfigError, InputError
+from plimsoll.node.machine.changes import without_noise
 from plimsoll.node.machine.file import read_machine_file
 from plimsoll.node.machine.machine import Machine, check_cpus, read_machine, with_pods
 from plimsoll.run.node.settings import NodeSettings
@@ -34,6 +36,9 @@ class MachineSource:
             machine = self._read_file(settings.machine_file)
         else:
             machine = read_machine(self._root, storage=settings.root)
+            if self._machine is not None:
+                machine = without_noise(self._machine, machine)
+            self._machine = machine
         if settings.most_pods is not None:
             machine = with_pods(machine, settings.most_pods)
         try:

@@ -173,9 +173,9 @@ def test_a_claim_of_the_same_name_waits_for_the_old_one(layout: Layout, world: W
             )
         assert [claim.ref.uid for claim in book.claims()] == ["u1"], "the old record is not overwritten"
         assert await book.reconcile(["q"]) == ()
-        pod = make_pod("q", "a")
-        assert await book.prepare(pod, {"a": new}) == ()
-        assert book.cdi_ids(pod, pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
+        new_pod = make_pod("q", "a")
+        assert await book.prepare(new_pod, {"a": new}) == ()
+        assert book.cdi_ids(new_pod, new_pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
         assert world.held == {GPU: {"u2"}}
 
     asyncio.run(story())

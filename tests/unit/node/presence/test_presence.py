@@ -19,7 +19,7 @@ from plimsoll.cluster.client.within import WithinTransport
 from plimsoll.cluster.server.security.users import node_user
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.node.machine.file import parse_machine
-from plimsoll.node.machine.machine import Machine
+from plimsoll.node.machine.machine import Machine, NumaNode
 from plimsoll.node.presence.presence import Presence, Timing
 from plimsoll.run.server import RunningServer, ServerSettings, start_server
 
@@ -244,6 +244,24 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                     return bool((await admin.get(NODES, "n1"))["status"]["allocatable"]["cpu"] == "16")
 
                 await until(grown)
+
+    asyncio.run(scene())
+
+
+def test_only_a_machine_that_has_changed_is_said_to_have(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            presence = make(server)
+            caplog.set_level("INFO", "plimsoll.node")
+            node = NumaNode(id=0, cpus=MACHINE.cpus, memory=2**34)
+            presence.set_machine(replace(MACHINE, numa=(node,)))
+            caplog.clear()
+            presence.set_machine(replace(MACHINE, numa=(replace(node, memory=2**33),)))
+            assert presence.machine.numa[0].memory == 2**33
+            assert not caplog.messages
+            more = {**MACHINE.capacity, "cpu": Quantity.of(16), "hugepages-2Mi": Quantity.parse("1Gi")}
+            presence.set_machine(replace(MACHINE, numa=presence.machine.numa, capacity=more))
+            assert caplog.messages == ["n1: the machine has changed: cpu 8 -> 16, hugepages-2Mi 0 -> 1Gi"]
 
     asyncio.run(scene())
 

@@ -40,6 +40,27 @@ def test_a_machine_that_was_given_does_not_change() -> None:
     assert MachineSource(NodeSettings(name="n")).can_change
 
 
+def test_a_balloon_does_not_change_this_machine(tmp_path: Path) -> None:
+    def write(total: int, node: int) -> None:
+        for path, text in (
+            ("proc/meminfo", f"MemTotal: {total} kB\n"),
+            ("sys/devices/system/cpu/online", "0-3\n"),
+            ("sys/devices/system/node/node0/meminfo", f"Node 0 MemTotal: {node} kB\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+        ):
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+
+    write(24_682_416, 20_537_924)
+    source = MachineSource(NodeSettings(name="n", root=tmp_path), tmp_path)
+    first = source.read()
+    for total, node in ((24_682_416, 20_540_000), (24_700_000, 20_500_000), (24_682_416, 20_537_000)):
+        write(total, node)
+        assert source.read() == first
+    write(16_000_000, 16_000_000)
+    assert source.read().memory == 16_000_000 * 1024
+
+
 def test_this_machine_and_its_disk(tmp_path: Path) -> None:
     machine = MachineSource(NodeSettings(name="n", root=tmp_path / "not" / "there")).read()
     assert machine.capacity["ephemeral-storage"].sign() > 0
