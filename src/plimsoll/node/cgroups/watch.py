@@ -76,7 +76,7 @@ class CgroupWatch:
         if lost and not self.problem:
             self.losses += 1
             shown = ", ".join(lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else "")
-            self._report("Warning", LOST, f"cgroups were removed while the agent runs: {shown}")
+            self._report("Warning", LOST, f"cgroups are missing: {shown}")
         if problem != self.problem:
             self._reporter.set_ready(f"cgroups cannot be created: {problem}" if problem else "")
             if problem:
