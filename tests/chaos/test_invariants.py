@@ -119,8 +119,8 @@ def _old_generation(objects: ClusterObjects) -> None:
 
 
 def _too_much_capacity(objects: ClusterObjects) -> None:
-    more = {"shareID": "c", "consumedCapacity": {"units": "1"}}
-    objects.claims.append(_claim("share-c", "share", "s0", "p1", **more))
+    more = _claim("share-c", "share", "s0", "p1", shareID="c", consumedCapacity={"units": "1"})
+    objects.claims.append(more)
 
 
 def _too_many_counters(objects: ClusterObjects) -> None:

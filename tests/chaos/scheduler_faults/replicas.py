@@ -1,0 +1,149 @@
+"""Two scheduler replicas behind the fault proxy, restarted when they end as a Deployment would."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.cluster.client.endpoints import LEASES
+from plimsoll.errors import ApiError
+from tests.chaos.forked_scheduler import ForkedScheduler
+from tests.chaos.scheduler_faults.proxy import FaultProxy
+from tests.chaos.scheduler_faults.servers import write_kubeconfig
+
+NAMES = ("a", "b")
+LEASE_SECONDS = 3.0
+_CONFIGURATION = f"""
+kind: SchedulerConfiguration
+queue: {{initialBackoff: 100ms, maxBackoff: 1s, flush: 5s}}
+leaderElection:
+  {{leaderElect: true, leaseDuration: {LEASE_SECONDS:g}s, renewDeadline: 2s, retryPeriod: 400ms}}
+"""
+#: How long a replica that ended is left down.
+_RESTART_SECONDS = 0.3
+
+
+@dataclass
+class Replica:
+    """One scheduler process."""
+
+    name: str
+    process: ForkedScheduler
+    #: Whether it is meant to run.
+    wanted: bool = False
+    paused: bool = False
+    #: How often it ended by itself.
+    ended: int = 0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def start(self) -> None:
+        async with self._lock:
+            self.wanted = True
+            await asyncio.to_thread(self.process.start)
+
+    async def kill(self) -> None:
+        """kill -9; it stays down until it is started."""
+        async with self._lock:
+            self.wanted = self.paused = False
+            await asyncio.to_thread(self.process.kill)
+
+    def pause(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        if self.paused:
+            os.kill(self.process.pid, signal.SIGCONT)
+        self.paused = False
+
+    async def supervise(self) -> None:
+        """Start it again whenever it has ended by itself."""
+        while True:
+            await asyncio.sleep(_RESTART_SECONDS)
+            async with self._lock:
+                if not self.wanted or self.process.is_running():
+                    continue
+                self.ended += 1
+                await asyncio.to_thread(self.process.kill)  # forget what it was
+                await asyncio.to_thread(self.process.start)
+
+
+@dataclass
+class Replicas:
+    """All replicas, and who leads."""
+
+    by_name: dict[str, Replica]
+    proxy: FaultProxy
+    client: Client
+
+    def __getitem__(self, name: str) -> Replica:
+        return self.by_name[name]
+
+    async def lease(self) -> dict[str, Any]:
+        """Return the spec of the lease; empty if there is none or nobody answers."""
+        with suppress(ApiError):
+            tree = await self.client.get(LEASES, "plimsoll-scheduler", "kube-system")
+            return dict(tree.get("spec") or {})
+        return {}
+
+    async def leader(self) -> Replica | None:
+        """Return who holds the lease, if it has a holder that is known."""
+        holder = str((await self.lease()).get("holderIdentity") or "")
+        return self.by_name.get(self.proxy.identities.get(holder, ""))
+
+    async def await_leader(self, seconds: float, *, other_than: Replica | None = None) -> Replica:
+        """Wait until a replica leads, or another one does."""
+        async with asyncio.timeout(seconds):
+            while True:
+                leader = await self.leader()
+                if leader is not None and leader is not other_than:
+                    return leader
+                await asyncio.sleep(0.1)
+
+    def other(self, replica: Replica) -> Replica:
+        return next(each for each in self.by_name.values() if each is not replica)
+
+    def problems(self) -> list[str]:
+        """Return what the logs say that should not be there."""
+        return [
+            f"scheduler {replica.name}: Traceback in {replica.process.log}"
+            for replica in self.by_name.values()
+            if "Traceback" in replica.process.log.read_text(errors="replace")
+        ]
+
+
+@asynccontextmanager
+async def run_replicas(
+    folder: Path, config: ClientConfig, proxy: FaultProxy, client: Client, *, running: tuple[str, ...] = NAMES
+) -> AsyncIterator[Replicas]:
+    """Prepare the replicas and start those that are to run."""
+    settings = folder / "scheduler.yaml"
+    settings.write_text(_CONFIGURATION)
+    found: dict[str, Replica] = {}
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for name in NAMES:
+            own = folder / f"scheduler-{name}"
+            own.mkdir()
+            write_kubeconfig(own / "kubeconfig", config, await proxy.listen(name))
+            process = ForkedScheduler(own, own / "kubeconfig", f"--config {settings}")
+            found[name] = Replica(name, process)
+        replicas = Replicas(found, proxy, client)
+        for replica in found.values():
+            tasks.append(asyncio.create_task(replica.supervise()))
+            if replica.name in running:
+                await replica.start()
+        yield replicas
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for replica in found.values():
+            await asyncio.to_thread(replica.process.close)

@@ -1,0 +1,133 @@
+"""API servers that the chaos test runs on: the embedded one, or a real kube-apiserver."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from plimsoll.cluster.client import ClientConfig
+from tests.chaos.forked_server import ForkedServer
+from tests.cluster.kube_apiserver import run_apiserver
+
+#: What generates claims, releases them and removes those of deleted pods.
+_CONTROLLERS = "resourceclaim-controller,garbage-collector-controller"
+
+
+class Server(Protocol):
+    """A server and its controllers."""
+
+    can_restart: bool
+
+    def config(self) -> ClientConfig: ...
+
+    def restart(self) -> None:
+        """kill -9, and start again with the same data."""
+
+    def problems(self) -> list[str]:
+        """Return what its log says that should not be there."""
+
+
+class EmbeddedServer:
+    """`plimsoll server` with its own controllers."""
+
+    can_restart = True
+
+    def __init__(self, folder: Path) -> None:
+        self._process = ForkedServer(folder)
+
+    def config(self) -> ClientConfig:
+        return self._process.config()
+
+    def start(self) -> None:
+        self._process.start()
+
+    def restart(self) -> None:
+        self._process.kill()
+        self._process.start()
+
+    def close(self) -> None:
+        self._process.close()
+
+    def problems(self) -> list[str]:
+        return ["server: Traceback"] if "Traceback" in self._process.log.read_text() else []
+
+
+class RealServer:
+    """kube-apiserver, etcd and kube-controller-manager."""
+
+    can_restart = False
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+
+    def config(self) -> ClientConfig:
+        return self._config
+
+    def restart(self) -> None:
+        raise NotImplementedError
+
+    def problems(self) -> list[str]:
+        return []
+
+
+@contextmanager
+def run_embedded_server(folder: Path) -> Iterator[Server]:
+    server = EmbeddedServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def run_real_server(assets: Path, folder: Path) -> Iterator[Server]:
+    with ExitStack() as stack:
+        data = folder / "kube"
+        data.mkdir()
+        config = stack.enter_context(run_apiserver(assets, data))
+        kubeconfig = folder / "controllers.kubeconfig"
+        write_kubeconfig(kubeconfig, config, config.server)
+        log = stack.enter_context((folder / "controller-manager.log").open("wb"))
+        kinds = ("", "authentication-", "authorization-")
+        command = [str(assets / "kube-controller-manager"), "--secure-port=0", "--leader-elect=false"]
+        command += [f"--{kind}kubeconfig={kubeconfig}" for kind in kinds]
+        command.append(f"--controllers={_CONTROLLERS}")
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        stack.callback(_end, process)
+        yield RealServer(config)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def write_kubeconfig(path: Path, config: ClientConfig, address: str) -> None:
+    """Write a kubeconfig for a server, with the credentials of `config` if it is reached over TLS."""
+    cluster: dict[str, object] = {"server": address}
+    user: dict[str, str] = {}
+    if address.startswith("https:"):
+        cluster["insecure-skip-tls-verify"] = True
+        user["token"] = token_of(config)
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "chaos", "cluster": cluster}],
+        "users": [{"name": "chaos", "user": user}],
+        "contexts": [{"name": "chaos", "context": {"cluster": "chaos", "user": "chaos"}}],
+        "current-context": "chaos",
+    }
+    path.write_text(yaml.safe_dump(tree))
+    path.chmod(0o600)
+
+
+def token_of(config: ClientConfig) -> str:
+    assert config.token is not None
+    assert config.token.data is not None
+    return config.token.data.decode()

@@ -1,0 +1,67 @@
+"""Everything a chaos test needs, put together: server, proxy, replicas and observer."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.cluster.client import Client
+from tests.chaos.scheduler_faults.observer import Observer
+from tests.chaos.scheduler_faults.proxy import FaultProxy
+from tests.chaos.scheduler_faults.replicas import NAMES, Replicas, run_replicas
+from tests.chaos.scheduler_faults.servers import Server, token_of
+
+
+@dataclass
+class Stage:
+    """One cluster under test; `client` reaches the server without faults."""
+
+    server: Server
+    client: Client
+    proxy: FaultProxy
+    replicas: Replicas
+    observer: Observer
+
+
+@asynccontextmanager
+async def open_stage(
+    server: Server,
+    folder: Path,
+    prepare: Callable[[Client], Awaitable[None]],
+    *,
+    running: tuple[str, ...] = NAMES,
+) -> AsyncIterator[Stage]:
+    """Create the objects of a cluster, then observe it and start the schedulers."""
+    config = server.config()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client.connect(config))
+        await prepare(client)
+        observer = Observer(client)
+        await observer.begin()
+        observing = asyncio.create_task(observer.run())
+        stack.push_async_callback(_cancel, observing)
+        proxy = FaultProxy(config.server, _trusting_context(), token_of(config))
+        await stack.enter_async_context(proxy)
+        replicas = await stack.enter_async_context(
+            run_replicas(folder, config, proxy, client, running=running)
+        )
+        yield Stage(server, client, proxy, replicas, observer)
+        if observing.done():
+            observing.result()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _trusting_context() -> ssl.SSLContext:
+    """Return a context for servers on loopback, whose certificates are of the test's own making."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
