@@ -263,10 +263,6 @@ def _finished(objects: ClusterObjects) -> None:
     objects.pods[0]["status"]["phase"] = "Failed"
 
 
-def _pending(objects: ClusterObjects) -> None:
-    del objects.pods[0]["spec"]["nodeName"]
-
-
 def _unused(objects: ClusterObjects) -> None:
     del find_claim(objects, "half-a")["status"]["reservedFor"]
 
@@ -285,7 +281,6 @@ def _blocked(objects: ClusterObjects) -> None:
 LEAKS: list[tuple[Callable[[ClusterObjects], None], Rule]] = [
     (_gone, Rule.STALE_RESERVATION),
     (_finished, Rule.STALE_RESERVATION),
-    (_pending, Rule.RESERVED_WHILE_PENDING),
     (_unused, Rule.ALLOCATION_UNUSED),
     (_orphaned, Rule.CLAIM_ORPHANED),
     (_blocked, Rule.DELETION_BLOCKED),

@@ -54,7 +54,6 @@ class Rule(Enum):
     CHARGES_NOT_RECORDED = "bound pod's claim charges are not recorded"
     # at rest
     STALE_RESERVATION = "claim reserved for a pod that does not exist"
-    RESERVED_WHILE_PENDING = "claim reserved for a pod that is not bound"
     ALLOCATION_UNUSED = "claim allocated but reserved for nobody"
     CLAIM_ORPHANED = "generated claim without its pod"
     DELETION_BLOCKED = "unused claim kept from deletion by its finalizer"
@@ -224,7 +223,11 @@ def _check_bound_pods(
 
 
 def find_leaks(objects: ClusterObjects) -> list[Violation]:
-    """Return what is still held although nobody uses it; only meaningful when nothing is under way."""
+    """Return what is still held although nobody uses it; only meaningful when nothing is under way.
+
+    A pod that was allocated devices and then lost its place (its scheduler was killed before the binding)
+    may keep them while it is pending.
+    """
     return list(_check_leaks(objects))
 
 
@@ -236,8 +239,6 @@ def _check_leaks(objects: ClusterObjects) -> Iterator[Violation]:
             pod = pods.get(consumer["uid"])
             if pod is None or is_finished(pod):
                 yield Violation(Rule.STALE_RESERVATION, f"{name}: {consumer['name']}")
-            elif not node_of(pod):
-                yield Violation(Rule.RESERVED_WHILE_PENDING, f"{name}: {consumer['name']}")
         if is_allocated(claim) and not consumers(claim):
             yield Violation(Rule.ALLOCATION_UNUSED, name)
         for owner in meta.get("ownerReferences") or ():

@@ -1,0 +1,211 @@
+"""The chaos test itself: faults of every kind under load, then calm, then the judgment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.chaos.scheduler_faults.faults import FaultCounter, FaultKind
+from tests.chaos.scheduler_faults.invariants import find_leaks, find_violations
+from tests.chaos.scheduler_faults.load import Load
+from tests.chaos.scheduler_faults.objects import node_of
+from tests.chaos.scheduler_faults.observer import read_objects
+from tests.chaos.scheduler_faults.random_faults import Mode, RandomFaults
+from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, NAMES, Replica
+from tests.chaos.scheduler_faults.servers import Server
+from tests.chaos.scheduler_faults.small_cluster import create_cluster
+from tests.chaos.scheduler_faults.stage import Stage, open_stage
+
+#: Everything that can happen, dealt in random order again and again.
+_DECK = (
+    *(mode.value for mode in Mode if mode is not Mode.CALM),
+    Mode.LEASE_LOST.value,
+    "kill leader",
+    "kill standby",
+    "kill both",
+    "pause leader",
+    "restart server",
+    "cut watches",
+    "stall watches",
+    "expire watches",
+)
+_LEADER_SECONDS = 20.0
+
+
+@dataclass
+class Report:
+    """What a run did and found."""
+
+    seed: int
+    counter: FaultCounter
+    created: int = 0
+    bound: int = 0
+    changes: int = 0
+    gaps: int = 0
+    ended: int = 0
+    seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return a summary for people."""
+        return [
+            f"seed {self.seed}: {self.counter.total} faults in {self.seconds:.0f} s",
+            *self.counter.lines(),
+            f"pods created {self.created}, bound {self.bound}",
+            f"changes observed {self.changes}, watches not resumed {self.gaps}",
+            f"schedulers that ended by themselves and were restarted: {self.ended}",
+            f"violations: {len(self.violations)}",
+            *self.violations[:40],
+        ]
+
+
+async def run_chaos(server: Server, folder: Path, *, seed: int, faults: int, patience: float = 120) -> Report:
+    """Inject so many faults, wait for calm, and report every violation; `patience` is for the calm."""
+    began = time.monotonic()
+    async with open_stage(server, folder, create_cluster) as stage:
+        report = Report(seed, stage.proxy.counter)
+        load = Load(stage.client, Random(seed))
+        working = asyncio.create_task(load.run())
+        try:
+            await stage.replicas.await_leader(patience)
+            await Chaos(stage, Random(seed + 1)).run(faults)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        await stage.proxy.drained(patience)
+        report.violations += await _settle(stage, load, patience)
+        report.violations += await _find_leaked_room(stage, load, patience)
+        await stage.observer.catch_up(patience)
+        report.violations += [str(finding) for finding in stage.observer.findings()]
+        report.violations += stage.replicas.problems() + server.problems()
+        report.created, report.bound = load.counts["created"], len(load.bound)
+        report.changes, report.gaps = len(stage.observer.changes), stage.observer.gaps
+        report.ended = sum(replica.ended for replica in stage.replicas.by_name.values())
+    report.seconds = time.monotonic() - began
+    return report
+
+
+class Chaos:
+    """Deals faults until there were enough."""
+
+    def __init__(self, stage: Stage, dice: Random) -> None:
+        self._stage = stage
+        self._dice = dice
+        self._random = RandomFaults(Random(dice.random()))
+        self._deck: list[str] = []
+
+    async def run(self, faults: int) -> None:
+        """Inject at least so many faults, and every kind of event at least once; then be calm."""
+        stage = self._stage
+        stage.proxy.choose = self._random.choose
+        dealt = 0
+        while stage.proxy.counter.total < faults or dealt < len(_DECK):
+            await self._deal()
+            dealt += 1
+        self._random.mode = Mode.CALM
+        for replica in stage.replicas.by_name.values():
+            replica.resume()
+
+    async def _deal(self) -> None:
+        if not self._deck:
+            self._deck = self._dice.sample(_DECK, len(_DECK))
+        card = self._deck.pop()
+        modes = {mode.value: mode for mode in Mode}
+        if card in modes:
+            leader = await self._stage.replicas.leader()
+            self._random.victim = leader.name if leader is not None else self._dice.choice(NAMES)
+            self._random.mode = modes[card]
+            lasting = LEASE_SECONDS * 1.5 if modes[card] is Mode.LEASE_LOST else 0.0
+            await asyncio.sleep(lasting + 0.5 + self._dice.random() * 2)
+            return
+        await self._happen(card)
+        await asyncio.sleep(self._dice.random())
+
+    async def _happen(self, card: str) -> None:
+        replicas, counter = self._stage.replicas, self._stage.proxy.counter
+        leader = await replicas.leader() or replicas[self._dice.choice(NAMES)]
+        what, _, whom = card.partition(" ")
+        match what:
+            case "kill":
+                chosen = {"leader": [leader], "standby": [replicas.other(leader)]}
+                for replica in chosen.get(whom, list(replicas.by_name.values())):
+                    counter.add(FaultKind.SCHEDULER_KILLED)
+                    await self._kill(replica)
+            case "pause":
+                await self._pause(leader)
+            case "restart":
+                if self._stage.server.can_restart:
+                    counter.add(FaultKind.SERVER_KILLED)
+                    await asyncio.to_thread(self._stage.server.restart)
+            case _:
+                self._disturb(what, leader.name if self._dice.random() < 0.7 else self._dice.choice(NAMES))
+
+    async def _kill(self, replica: Replica) -> None:
+        await replica.kill()
+        await asyncio.sleep(self._dice.random() * self._dice.choice((0.1, 1.0)))
+        await replica.start()
+
+    async def _pause(self, leader: Replica) -> None:
+        """Stop the leader until its lease is another's, or at least until it is over."""
+        if not leader.process.is_running():
+            return
+        self._stage.proxy.counter.add(FaultKind.SCHEDULER_PAUSED)
+        leader.pause()
+        await asyncio.sleep(LEASE_SECONDS)
+        with suppress(TimeoutError):
+            await self._stage.replicas.await_leader(_LEADER_SECONDS, other_than=leader)
+        await asyncio.sleep(self._dice.random())
+        leader.resume()
+
+    def _disturb(self, what: str, client: str) -> None:
+        watches = self._stage.proxy.watches
+        for resource in self._dice.sample(("pods", "resourceclaims", "nodes"), self._dice.randint(1, 2)):
+            match what:
+                case "cut":
+                    watches.cut(client, resource)
+                case "stall":
+                    watches.stall(client, resource, 0.5 + 4 * self._dice.random())
+                case "expire":
+                    watches.expire(client, resource)
+        if what == "expire":
+            watches.expiring[client] = self._dice.randint(0, 2)
+
+
+# -- afterwards
+
+
+async def _settle(stage: Stage, load: Load, patience: float) -> list[str]:
+    """Wait until nothing is held that nobody uses; return what is, if that takes too long."""
+    problems = ["nothing was read"]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while problems:
+                await asyncio.sleep(0.5)
+                for tree in await load.list_pods():
+                    if tree["metadata"].get("deletionTimestamp"):
+                        await load.delete(tree, grace=0)
+                objects = await read_objects(stage.client)
+                problems = [f"at rest: {each}" for each in (*find_violations(objects), *find_leaks(objects))]
+    return problems
+
+
+async def _find_leaked_room(stage: Stage, load: Load, patience: float) -> list[str]:
+    """Empty the cluster, then use every device of it: whatever was leaked leaves a pod pending."""
+    await load.delete_all()
+    problems = await _settle(stage, load, patience)
+    names = set(await load.fill())
+    pending = names
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while pending:
+                await asyncio.sleep(0.5)
+                pending = names - {
+                    tree["metadata"]["name"] for tree in await load.list_pods() if node_of(tree)
+                }
+    return problems + [f"pod {name} is pending although all devices are free" for name in sorted(pending)]
