@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import (
     DEVICE_CLASSES,
-    NODES,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_CLAIMS,
@@ -26,7 +23,8 @@ from plimsoll.cluster.client.endpoints import (
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
 from tests.chaos.scheduler_faults.objects import Tree, is_allocated, node_of
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica
-from tests.chaos.scheduler_faults.servers import Server, run_embedded_server
+from tests.chaos.scheduler_faults.servers import Server
+from tests.chaos.scheduler_faults.small_cluster import create_node
 from tests.chaos.scheduler_faults.stage import Stage, open_stage
 
 NS = "default"
@@ -39,21 +37,14 @@ HELD_SECONDS = 20.0
 Story = Callable[[Stage], Awaitable[None]]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with run_embedded_server(tmp_path) as found:
-        yield found
-
-
 def run(server: Server, folder: Path, story: Story, *, devices: int = DEVICES) -> None:
     async def prepare(client: Client) -> None:
         selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
         await client.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
-        await client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
-        allocatable = {"cpu": "32", "memory": "32Gi", "pods": "110"}
-        for name in ("node-0", "node-1"):
-            status = {"allocatable": allocatable, "capacity": allocatable}
-            await client.create(NODES, {"metadata": {"name": name}, "status": status})
+        urgent = {"metadata": {"name": "urgent"}, "value": 1000, "preemptionPolicy": "Never"}
+        await client.create(PRIORITY_CLASSES, urgent)
+        allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        await create_node(client, "node-0", allocatable)
         pool = {"name": "gpus", "generation": 1, "resourceSliceCount": 1}
         published = [{"name": f"gpu-{number}"} for number in range(devices)]
         spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "node-0", "devices": published}
@@ -76,21 +67,23 @@ def run(server: Server, folder: Path, story: Story, *, devices: int = DEVICES) -
 # -- steps
 
 
-async def create_pod(client: Client, name: str, *, urgent: bool = False) -> None:
-    """Create a pod and a claim of its name."""
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
-    claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
-    await client.create(RESOURCE_CLAIMS, claim, NS)
-    resources: Tree = {"requests": {"cpu": "1"}, "claims": [{"name": "c"}]}
+async def create_pod(
+    client: Client, name: str, *, urgent: bool = False, cpu: str = "1", claim: bool = True
+) -> None:
+    """Create a pod, and a claim of its name."""
+    resources: Tree = {"requests": {"cpu": cpu}}
     spec: Tree = {
         "schedulerName": "plimsoll",
         "containers": [{"name": "main", "image": "pause", "resources": resources}],
-        "resourceClaims": [{"name": "c", "resourceClaimName": name}],
-        "preemptionPolicy": "Never",
     }
+    if claim:
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+        tree = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+        await client.create(RESOURCE_CLAIMS, tree, NS)
+        resources["claims"] = [{"name": "c"}]
+        spec["resourceClaims"] = [{"name": "c", "resourceClaimName": name}]
     if urgent:
         spec["priorityClassName"] = "urgent"
-    del spec["preemptionPolicy"]
     await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, NS)
 
 
@@ -124,12 +117,11 @@ async def settle(stage: Stage) -> None:
 class Held:
     """Requests of one client that are held back until they are let go."""
 
-    def __init__(self, stage: Stage, client: str, match: Callable[[Call], bool]) -> None:
+    def __init__(self, client: str, match: Callable[[Call], bool]) -> None:
         self.gate = asyncio.Event()
         self.calls: list[Call] = []
         self._client = client
         self._match = match
-        self._stage = stage
 
     def choose(self, call: Call) -> Fault | None:
         if call.client != self._client or self.gate.is_set() or not self._match(call):
@@ -172,14 +164,14 @@ async def lose_lease(stage: Stage, leader: Replica, *held: Held) -> Replica:
 # -- stories
 
 
-def test_allocations_of_a_leader_that_lost_its_lease(server: Server, tmp_path: Path) -> None:
+def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
     """Four pods are decided by the first leader, four by the next; the first one's writes arrive last."""
     first = [f"first-{number}" for number in range(DEVICES)]
     second = [f"second-{number}" for number in range(DEVICES)]
 
     async def story(stage: Stage) -> None:
         leader = stage.replicas["a"]
-        held = Held(stage, "a", is_status_write)
+        held = Held("a", is_status_write)
         stage.proxy.choose = held.choose
         for name in first:
             await create_pod(stage.client, name)
@@ -190,15 +182,15 @@ def test_allocations_of_a_leader_that_lost_its_lease(server: Server, tmp_path: P
         await until(lambda: bound(stage.client, *second), HELD_SECONDS, must=False)
         held.gate.set()
 
-    run(server, tmp_path, story)
+    run(chaos_server, tmp_path, story)
 
 
-def test_a_release_that_arrives_after_its_claim_is_used(server: Server, tmp_path: Path) -> None:
+def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tmp_path: Path) -> None:
     """A binding fails and its claim is to be released; by the time that arrives, the next leader uses it."""
 
     async def story(stage: Stage) -> None:
         leader = stage.replicas["a"]
-        release = Held(stage, "a", is_deallocation)
+        release = Held("a", is_deallocation)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and call.kind is CallKind.BINDING:
@@ -217,17 +209,17 @@ def test_a_release_that_arrives_after_its_claim_is_used(server: Server, tmp_path
         await stage.proxy.drained(SECONDS)
         await create_pod(stage.client, "two")
 
-    run(server, tmp_path, story, devices=1)
+    run(chaos_server, tmp_path, story, devices=1)
 
 
 def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
-    server: Server, tmp_path: Path
+    chaos_server: Server, tmp_path: Path
 ) -> None:
     """The leader is paused while its release is under way, and finds a conflict when it goes on."""
 
     async def story(stage: Stage) -> None:
         leader = stage.replicas["a"]
-        release = Held(stage, "a", is_deallocation)
+        release = Held("a", is_deallocation)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and call.kind is CallKind.BINDING:
@@ -250,17 +242,17 @@ def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
         await asyncio.sleep(1)
         await create_pod(stage.client, "two")
 
-    run(server, tmp_path, story, devices=1)
+    run(chaos_server, tmp_path, story, devices=1)
 
 
-def test_a_leader_that_was_paused_writes_nothing_more(server: Server, tmp_path: Path) -> None:
+def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_path: Path) -> None:
     """The leader has allocated a claim and is paused; when it goes on, another one leads."""
 
     async def story(stage: Stage) -> None:
         leader = stage.replicas["a"]
         written: list[str] = []
         answered = asyncio.Event()
-        binding = Held(stage, "b", lambda call: call.kind is CallKind.BINDING)
+        binding = Held("b", lambda call: call.kind is CallKind.BINDING)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and is_status_write(call) and not answered.is_set():
@@ -294,7 +286,53 @@ def test_a_leader_that_was_paused_writes_nothing_more(server: Server, tmp_path: 
         await until(lambda: bound(stage.client, "one"))
         assert not written, written
 
-    run(server, tmp_path, story, devices=1)
+    run(chaos_server, tmp_path, story, devices=1)
+
+
+def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Server, tmp_path: Path) -> None:
+    """A binding is given up after errors, its device goes to another pod; then the first try arrives."""
+
+    async def story(stage: Stage) -> None:
+        late = asyncio.Event()
+        tries: list[Call] = []
+
+        def choose(call: Call) -> Fault | None:
+            if call.kind is not CallKind.BINDING or call.object_name != "one" or late.is_set():
+                return None
+            tries.append(call)
+            if len(tries) == 1:
+                return Fault(FaultKind.LATE_REQUEST, until=late)
+            return Fault(FaultKind.ERROR_BEFORE, status=503)
+
+        stage.proxy.choose = choose
+        await create_pod(stage.client, "one")
+
+        async def tried() -> bool:
+            return len(tries) > 1
+
+        await until(tried)
+        await create_pod(stage.client, "two", urgent=True)
+        await until(lambda: bound(stage.client, "two"), HELD_SECONDS, must=False)
+        late.set()
+
+    run(chaos_server, tmp_path, story, devices=1)
+
+
+def test_bindings_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
+    """Each leader fills the node with a pod; the binding of the first one arrives last."""
+
+    async def story(stage: Stage) -> None:
+        leader = stage.replicas["a"]
+        held = Held("a", lambda call: call.kind is CallKind.BINDING)
+        stage.proxy.choose = held.choose
+        await create_pod(stage.client, "first", cpu="5", claim=False)
+        await held.caught()
+        await create_pod(stage.client, "second", cpu="5", claim=False, urgent=True)
+        await lose_lease(stage, leader, held)
+        await until(lambda: bound(stage.client, "second"), HELD_SECONDS, must=False)
+        held.gate.set()
+
+    run(chaos_server, tmp_path, story)
 
 
 def _caught(held: Held) -> Callable[[], Awaitable[bool]]:

@@ -100,6 +100,13 @@ def pod_tree(name: str, kind: str, *, claim: str = "", cpu: str = "500m", widget
     }
 
 
+async def create_node(client: Client, name: str, allocatable: dict[str, str]) -> None:
+    await client.create(NODES, {"metadata": {"name": name}})
+    status = {"allocatable": allocatable, "capacity": allocatable}
+    await client.patch(NODES, name, {"status": status}, subresource="status")
+    await client.patch(NODES, name, {"spec": {"taints": None}})  # a real server taints new nodes
+
+
 async def create_cluster(client: Client) -> None:
     """Create nodes, devices, classes, templates and the named claims."""
 
@@ -114,11 +121,7 @@ async def create_cluster(client: Client) -> None:
         template = {"metadata": {"name": kind}, "spec": {"spec": claim_spec(kind)}}
         await make(RESOURCE_CLAIM_TEMPLATES, template, NS)
     for number in range(NODE_COUNT):
-        name = f"node-{number}"
-        await make(NODES, {"metadata": {"name": name}})
-        status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE}
-        await client.patch(NODES, name, {"status": status}, subresource="status")
-        await client.patch(NODES, name, {"spec": {"taints": None}})  # a real server taints new nodes
+        await create_node(client, f"node-{number}", ALLOCATABLE)
     for each in slices():
         await make(RESOURCE_SLICES, each)
     for name, kind in NAMED.items():

@@ -1,0 +1,36 @@
+"""Nothing is given twice, whatever fails: random faults under load, judged by the API objects alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.scheduler_faults.chaos import run_chaos
+from tests.chaos.scheduler_faults.faults import FaultKind
+from tests.chaos.scheduler_faults.servers import Server, run_embedded_server
+
+
+def check(server: Server, folder: Path, *, seed: int, faults: int, patience: float = 180) -> None:
+    report = asyncio.run(run_chaos(server, folder, seed=seed, faults=faults, patience=patience))
+    summary = "\n".join(report.lines())
+    assert not report.violations, summary
+    # The run was worth something: faults of processes and of requests, and pods that found a place.
+    assert report.counter.total >= faults, summary
+    assert report.counter.counts[FaultKind.SCHEDULER_KILLED] > 0, summary
+    assert report.counter.counts[FaultKind.DELAY_REQUEST] > 0, summary
+    assert report.bound > 20, summary
+
+
+def test_nothing_is_given_twice_under_faults(tmp_path: Path) -> None:
+    with run_embedded_server(tmp_path) as server:
+        check(server, tmp_path, seed=2, faults=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 14))
+def test_nothing_is_given_twice_under_a_thousand_faults(
+    chaos_server: Server, tmp_path: Path, seed: int
+) -> None:
+    check(chaos_server, tmp_path, seed=seed, faults=250)
