@@ -165,7 +165,7 @@ class Chaos:
 
     def _disturb(self, what: str, client: str) -> None:
         watches = self._stage.proxy.watches
-        for resource in self._dice.sample(("pods", "resourceclaims", "nodes"), self._dice.randint(1, 2)):
+        for resource in self._dice.sample(("pods", "resourceclaims", "nodes"), self._dice.randint(2, 3)):
             match what:
                 case "cut":
                     watches.cut(client, resource)
