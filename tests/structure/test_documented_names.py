@@ -124,8 +124,8 @@ def test_a_wrong_option_would_be_found() -> None:
 # -- metrics
 
 METRIC = re.compile(r"\b(?:plimsoll|scheduler|dra_cpu)_\w+(?:\{[^}]*\})?")
-#: Words that look like metrics and are fixtures of pytest.
-FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster"}
+#: Words that look like metrics and are fixtures of pytest, or packages of tests.
+FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster", "scheduler_faults"}
 
 
 @cache

@@ -13,7 +13,6 @@ from tests.chaos.scheduler_faults.objects import (
     claim_names,
     is_finished,
     key_of,
-    node_of,
     recorded_charges,
 )
 
@@ -77,10 +76,5 @@ def _relevant(kind: str, tree: Tree | None) -> Any:
     status = tree.get("status") or {}
     if kind == CLAIMS:
         return status.get("allocation"), status.get("reservedFor")
-    return (
-        tree["metadata"]["uid"],
-        node_of(tree),
-        is_finished(tree),
-        claim_names(tree),
-        recorded_charges(tree),
-    )
+    uid, spec = tree["metadata"]["uid"], tree["spec"]
+    return uid, spec, is_finished(tree), claim_names(tree), recorded_charges(tree)
