@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.scheduler_faults.faults import FaultCounter, FaultKind
+from tests.chaos.scheduler_faults.history import write_history
 from tests.chaos.scheduler_faults.invariants import find_leaks, find_violations
 from tests.chaos.scheduler_faults.load import Load
 from tests.chaos.scheduler_faults.objects import node_of
@@ -82,6 +83,7 @@ async def run_chaos(server: Server, folder: Path, *, seed: int, faults: int, pat
         report.violations += await _settle(stage, load, patience)
         report.violations += await _find_leaked_room(stage, load, patience)
         await stage.observer.catch_up(patience)
+        write_history(stage.observer.changes, folder / "history.jsonl")
         report.violations += [str(finding) for finding in stage.observer.findings()]
         report.violations += stage.replicas.problems() + server.problems()
         report.created, report.bound = load.counts["created"], len(load.bound)
@@ -121,8 +123,10 @@ class Chaos:
             leader = await self._stage.replicas.leader()
             self._random.victim = leader.name if leader is not None else self._dice.choice(NAMES)
             self._random.mode = modes[card]
-            lasting = LEASE_SECONDS * 1.5 if modes[card] is Mode.LEASE_LOST else 0.0
-            await asyncio.sleep(lasting + 0.5 + self._dice.random() * 2)
+            lasting = {Mode.LEASE_LOST: 1.5 * LEASE_SECONDS, Mode.UNDOING: 2.0}.get(modes[card], 0.5)
+            await asyncio.sleep(lasting + self._dice.random() * 2)
+            if modes[card] is Mode.UNDOING:  # the next leader finds claims that are about to be released
+                await self._happen("kill leader")
             return
         await self._happen(card)
         await asyncio.sleep(self._dice.random())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tests.chaos.scheduler_faults.invariants import Violation, find_violations
@@ -78,3 +80,11 @@ def _relevant(kind: str, tree: Tree | None) -> Any:
         return status.get("allocation"), status.get("reservedFor")
     uid, spec = tree["metadata"]["uid"], tree["spec"]
     return uid, spec, is_finished(tree), claim_names(tree), recorded_charges(tree)
+
+
+def write_history(changes: Iterable[Change], path: Path) -> None:
+    """Write the changes in order, one JSON document a line, to look into what led to a violation."""
+    with path.open("w") as file:
+        for change in sorted(changes, key=lambda each: each.revision):
+            head = {"revision": change.revision, "kind": change.kind, "deleted": change.deleted}
+            file.write(json.dumps({**head, "object": change.tree}) + "\n")

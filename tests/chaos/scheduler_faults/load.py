@@ -43,15 +43,16 @@ class Load:
     async def run(self) -> None:
         while True:
             trees = await self.list_pods()
-            for _ in range(self.dice.randint(1, 4)):
+            for _ in range(self.dice.randint(2, 5)):
                 if len(trees) < self.dice.randint(self.pods - 10, self.pods + 10):
                     await self.create()
-                else:
-                    await self._remove(self.dice.choice(trees))
+                else:  # mostly pods with a node: what they held is contended for at once
+                    bound = [tree for tree in trees if node_of(tree)] or trees
+                    await self._remove(self.dice.choice(bound if self.dice.random() < 0.75 else trees))
             for tree in trees:
                 if tree["metadata"].get("deletionTimestamp"):
                     await self.delete(tree, grace=0)
-            await asyncio.sleep(self.dice.random() * 0.2)
+            await asyncio.sleep(self.dice.random() * 0.1)
 
     async def list_pods(self) -> list[Tree]:
         listing = await insist(lambda: self.client.list(PODS, NS))
@@ -67,7 +68,8 @@ class Load:
         name = f"p-{self.counts['created'] % (2 * self.pods)}-{kind}"
         claim = self.dice.choice(list(NAMED)) if kind == "named" else ""
         cpu, widget = self.dice.choice(("250m", "500m", "1", "2")), self.dice.random() < 0.15
-        tree = pod_tree(name, kind, claim=claim, cpu=cpu, widget=widget)
+        urgent = self.dice.random() < 0.4
+        tree = pod_tree(name, kind, claim=claim, cpu=cpu, widget=widget, urgent=urgent)
         await insist(lambda: self.client.create(PODS, tree, NS), 409)
 
     async def _remove(self, tree: Tree) -> None:

@@ -18,6 +18,8 @@ class Mode(Enum):
     LOSSY = "lossy"
     FAILING = "failing"
     MIXED = "mixed"
+    #: Bindings fail, so that claims are released, and the releases arrive late.
+    UNDOING = "bindings fail"
     #: The lease calls of one replica hang or fail, and what it decided arrives later than its lease lasts.
     LEASE_LOST = "lease lost"
 
@@ -37,8 +39,10 @@ _CHANCES: dict[Mode, dict[FaultKind, float]] = {
     Mode.LOSSY: _LOSSY,
     Mode.FAILING: _FAILING,
     Mode.MIXED: _MIXED,
+    Mode.UNDOING: {FaultKind.DELAY_REQUEST: 0.4, FaultKind.LATE_REQUEST: 0.1},
     Mode.LEASE_LOST: {FaultKind.DELAY_REQUEST: 0.7},
 }
+_FAILING_BINDINGS = {FaultKind.ERROR_BEFORE: 0.7, FaultKind.ERROR_AFTER: 0.1, FaultKind.LATE_REQUEST: 0.1}
 #: Reads matter less than writes, and events not at all.
 _READS = 0.3
 #: Of delays, so many are longer than a lease.
@@ -64,7 +68,10 @@ class RandomFaults:
             return self._choose_lease()
         scale = _READS if call.kind is CallKind.READ else 1.0
         left = self.dice.random()
-        for kind, chance in _CHANCES[self.mode].items():
+        chances = _CHANCES[self.mode]
+        if self.mode is Mode.UNDOING and call.kind is CallKind.BINDING:
+            chances = _FAILING_BINDINGS
+        for kind, chance in chances.items():
             left -= chance * scale
             if left < 0:
                 return Fault(kind, self._seconds(), self.dice.choice((500, 502, 503, 504)))
@@ -78,6 +85,6 @@ class RandomFaults:
         return Fault(self.dice.choice(self._lease_faults), seconds, self.dice.choice((500, 503)))
 
     def _seconds(self) -> float:
-        if self.mode is Mode.LEASE_LOST or self.dice.random() < _LONG:
+        if self.mode in (Mode.LEASE_LOST, Mode.UNDOING) or self.dice.random() < _LONG:
             return LEASE_SECONDS * (1 + self.dice.random())
         return 0.05 + self.dice.random()

@@ -6,6 +6,7 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.client.endpoints import (
     DEVICE_CLASSES,
     NODES,
+    PRIORITY_CLASSES,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -20,6 +21,8 @@ ALLOCATABLE = {"cpu": "8", "memory": "8Gi", "pods": "12", "example.com/widget": 
 #: Devices per node of each node-local kind, and of the kind that every node can use.
 LOCAL, EVERYWHERE = 2, 4
 DRIVERS = ("plain", "fabric", "share", "cores", "part")
+#: Priority class of pods that go first, so that a new leader begins with others than the last one did.
+URGENT = "urgent"
 #: Claims that pods share and that outlive them, so that one object is allocated again and again.
 NAMED = {"named-0": "plain", "named-1": "fabric", "named-2": "cores", "named-3": "fabric"}
 
@@ -75,7 +78,9 @@ def claim_spec(kind: str) -> Tree:
     return {"devices": {"requests": requests}}
 
 
-def pod_tree(name: str, kind: str, *, claim: str = "", cpu: str = "500m", widget: bool = False) -> Tree:
+def pod_tree(
+    name: str, kind: str, *, claim: str = "", cpu: str = "500m", widget: bool = False, urgent: bool = False
+) -> Tree:
     requests = {"cpu": cpu, "memory": "256Mi"}
     resources: Tree = {"requests": requests}
     if widget:
@@ -88,6 +93,8 @@ def pod_tree(name: str, kind: str, *, claim: str = "", cpu: str = "500m", widget
         "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": "pause", "resources": resources}],
     }
+    if urgent:
+        spec["priorityClassName"] = URGENT
     if kind != "none":
         source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": kind}
         spec["resourceClaims"] = [{"name": "c", **source}]
@@ -113,6 +120,7 @@ async def create_cluster(client: Client) -> None:
     async def make(endpoint: Endpoint, tree: Tree, namespace: str = "") -> None:
         await insist(lambda: client.create(endpoint, tree, namespace), 409)
 
+    await make(PRIORITY_CLASSES, {"metadata": {"name": URGENT}, "value": 1000, "preemptionPolicy": "Never"})
     for name in DRIVERS:
         expression = f'device.driver == "{name}.example.com"'
         selectors = [{"cel": {"expression": expression}}]
