@@ -1,167 +1,35 @@
-"""Decisions of a scheduler that has lost its lease, or was killed, must not be carried out.
+"""Decisions of the past must not be carried out: those of a leader that lost its lease, was killed or paused,
+and those that a leader has taken back itself.
 
-Each test scripts one fault: a request of the first leader is held back by the proxy, another leader takes
-over, and the request arrives afterwards, or its sender comes back to life.
+Each test scripts one fault: a request is held back by the proxy, something else is decided, and then the
+request arrives, or its sender comes back to life.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
-    DEVICE_CLASSES,
-    PODS,
-    PRIORITY_CLASSES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
+from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
-from tests.chaos.scheduler_faults.objects import Tree, is_allocated, node_of
-from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica
+from tests.chaos.scheduler_faults.objects import is_allocated
+from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS
+from tests.chaos.scheduler_faults.script import (
+    DEVICES,
+    HELD_SECONDS,
+    NS,
+    SECONDS,
+    Held,
+    bound,
+    create_pod,
+    is_deallocation,
+    is_status_write,
+    lose_lease,
+    run_script,
+    until,
+)
 from tests.chaos.scheduler_faults.servers import Server
-from tests.chaos.scheduler_faults.small_cluster import create_node
-from tests.chaos.scheduler_faults.stage import Stage, open_stage
-
-NS = "default"
-DEVICES = 4
-#: However busy the machine is, what is waited for comes sooner.
-SECONDS = 120.0
-#: How long a held request waits at most for what is to happen before it; then it lands all the same.
-HELD_SECONDS = 20.0
-
-Story = Callable[[Stage], Awaitable[None]]
-
-
-def run(server: Server, folder: Path, story: Story, *, devices: int = DEVICES) -> None:
-    async def prepare(client: Client) -> None:
-        selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
-        await client.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
-        urgent = {"metadata": {"name": "urgent"}, "value": 1000, "preemptionPolicy": "Never"}
-        await client.create(PRIORITY_CLASSES, urgent)
-        allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-        await create_node(client, "node-0", allocatable)
-        pool = {"name": "gpus", "generation": 1, "resourceSliceCount": 1}
-        published = [{"name": f"gpu-{number}"} for number in range(devices)]
-        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "node-0", "devices": published}
-        await client.create(RESOURCE_SLICES, {"metadata": {"name": "gpus"}, "spec": spec})
-
-    async def all_of_it() -> None:
-        async with asyncio.timeout(2 * SECONDS):
-            async with open_stage(server, folder, prepare, running=("a",)) as stage:
-                assert (await stage.replicas.await_leader(SECONDS)).name == "a"
-                await story(stage)
-                await stage.proxy.drained(SECONDS)
-                await settle(stage)
-                await stage.observer.catch_up(SECONDS)
-                found = [str(finding) for finding in stage.observer.findings()]
-                assert not found, "\n".join(found)
-
-    asyncio.run(all_of_it())
-
-
-# -- steps
-
-
-async def create_pod(
-    client: Client, name: str, *, urgent: bool = False, cpu: str = "1", claim: bool = True
-) -> None:
-    """Create a pod, and a claim of its name."""
-    resources: Tree = {"requests": {"cpu": cpu}}
-    spec: Tree = {
-        "schedulerName": "plimsoll",
-        "containers": [{"name": "main", "image": "pause", "resources": resources}],
-    }
-    if claim:
-        request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
-        tree = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
-        await client.create(RESOURCE_CLAIMS, tree, NS)
-        resources["claims"] = [{"name": "c"}]
-        spec["resourceClaims"] = [{"name": "c", "resourceClaimName": name}]
-    if urgent:
-        spec["priorityClassName"] = "urgent"
-    await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, NS)
-
-
-async def until(look: Callable[[], Awaitable[Any]], seconds: float = SECONDS, *, must: bool = True) -> bool:
-    """Wait until something is so; False if that took too long and it need not be."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not await look():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        assert not must, "it did not happen in time"
-        return False
-    return True
-
-
-async def bound(client: Client, *names: str) -> bool:
-    trees = [json.loads(raw) for raw in (await client.list(PODS, NS)).items]
-    nodes = {tree["metadata"]["name"]: node_of(tree) for tree in trees}
-    return all(nodes.get(name) for name in names)
-
-
-async def settle(stage: Stage) -> None:
-    """Wait until nobody has written a pod or a claim for a while: longer than a lease and any back-off."""
-    quiet, last = 0.0, -1
-    while quiet < LEASE_SECONDS + 2:
-        await asyncio.sleep(0.25)
-        quiet = quiet + 0.25 if len(stage.observer.changes) == last else 0.0
-        last = len(stage.observer.changes)
-
-
-class Held:
-    """Requests of one client that are held back until they are let go."""
-
-    def __init__(self, client: str, match: Callable[[Call], bool]) -> None:
-        self.gate = asyncio.Event()
-        self.calls: list[Call] = []
-        self._client = client
-        self._match = match
-
-    def choose(self, call: Call) -> Fault | None:
-        if call.client != self._client or self.gate.is_set() or not self._match(call):
-            return None
-        self.calls.append(call)
-        return Fault(FaultKind.DELAY_REQUEST, until=self.gate)
-
-    async def caught(self, count: int = 1) -> None:
-        async def enough() -> bool:
-            return len({call.path for call in self.calls}) >= count
-
-        await until(enough)
-
-
-def is_status_write(call: Call) -> bool:
-    return call.kind is CallKind.CLAIM and call.path.endswith("/status")
-
-
-def is_deallocation(call: Call) -> bool:
-    return is_status_write(call) and b'"allocation":null' in call.body.replace(b" ", b"")
-
-
-async def lose_lease(stage: Stage, leader: Replica, *held: Held) -> Replica:
-    """Let the lease calls of the leader stall until another one leads; its held requests stay held."""
-    stalled = asyncio.Event()
-
-    def choose(call: Call) -> Fault | None:
-        if call.client == leader.name and call.kind is CallKind.LEASE and not stalled.is_set():
-            return Fault(FaultKind.LEASE_STALLED, until=stalled)
-        return next((fault for each in held if (fault := each.choose(call)) is not None), None)
-
-    stage.proxy.choose = choose
-    other = stage.replicas.other(leader)
-    await other.start()
-    await stage.replicas.await_leader(SECONDS, other_than=leader)
-    stalled.set()
-    return other
-
-
-# -- stories
+from tests.chaos.scheduler_faults.stage import Stage
 
 
 def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
@@ -182,7 +50,7 @@ def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_p
         await until(lambda: bound(stage.client, *second), HELD_SECONDS, must=False)
         held.gate.set()
 
-    run(chaos_server, tmp_path, story)
+    run_script(chaos_server, tmp_path, story)
 
 
 def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tmp_path: Path) -> None:
@@ -209,7 +77,7 @@ def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tm
         await stage.proxy.drained(SECONDS)
         await create_pod(stage.client, "two")
 
-    run(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, story, devices=1)
 
 
 def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
@@ -242,7 +110,7 @@ def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
         await asyncio.sleep(1)
         await create_pod(stage.client, "two")
 
-    run(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, story, devices=1)
 
 
 def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_path: Path) -> None:
@@ -272,7 +140,7 @@ def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_
         await stage.proxy.drained(SECONDS)
         await stage.replicas["b"].start()
         await stage.replicas.await_leader(SECONDS, other_than=leader)
-        await until(_caught(binding), HELD_SECONDS, must=False)
+        await until(binding.has_caught, HELD_SECONDS, must=False)
         pid = leader.process.pid
 
         def note(call: Call) -> None:
@@ -286,7 +154,7 @@ def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_
         await until(lambda: bound(stage.client, "one"))
         assert not written, written
 
-    run(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, story, devices=1)
 
 
 def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Server, tmp_path: Path) -> None:
@@ -315,7 +183,32 @@ def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Serve
         await until(lambda: bound(stage.client, "two"), HELD_SECONDS, must=False)
         late.set()
 
-    run(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, story, devices=1)
+
+
+def test_charges_are_not_cleared_by_a_late_request(chaos_server: Server, tmp_path: Path) -> None:
+    """A binding fails and its charges are cleared; a copy of that request arrives after the next binding."""
+
+    async def story(stage: Stage) -> None:
+        late = asyncio.Event()
+        cleared: list[Call] = []
+
+        def choose(call: Call) -> Fault | None:
+            if late.is_set():
+                return None
+            if call.kind is CallKind.BINDING and not cleared:
+                return Fault(FaultKind.ERROR_BEFORE, status=503)
+            if call.kind is CallKind.POD_STATUS and b'ClaimStatuses":null' in call.body:
+                cleared.append(call)
+                return Fault(FaultKind.DUPLICATE, until=late)
+            return None
+
+        stage.proxy.choose = choose
+        await create_pod(stage.client, "one")
+        await until(lambda: bound(stage.client, "one"))
+        late.set()
+
+    run_script(chaos_server, tmp_path, story)
 
 
 def test_bindings_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
@@ -325,18 +218,11 @@ def test_bindings_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path
         leader = stage.replicas["a"]
         held = Held("a", lambda call: call.kind is CallKind.BINDING)
         stage.proxy.choose = held.choose
-        await create_pod(stage.client, "first", cpu="5", claim=False)
+        await create_pod(stage.client, "first", cpu="20", claim=False)
         await held.caught()
-        await create_pod(stage.client, "second", cpu="5", claim=False, urgent=True)
+        await create_pod(stage.client, "second", cpu="20", claim=False, urgent=True)
         await lose_lease(stage, leader, held)
         await until(lambda: bound(stage.client, "second"), HELD_SECONDS, must=False)
         held.gate.set()
 
-    run(chaos_server, tmp_path, story)
-
-
-def _caught(held: Held) -> Callable[[], Awaitable[bool]]:
-    async def look() -> bool:
-        return bool(held.calls)
-
-    return look
+    run_script(chaos_server, tmp_path, story)
