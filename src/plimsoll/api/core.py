@@ -136,6 +136,12 @@ class ContainerPort(Wire, frozen=True):
     protocol: str = ""
 
 
+class VolumeReference(Wire, frozen=True):
+    """A volume of the pod that a container mounts, or has as a block device."""
+
+    name: str = ""
+
+
 class Container(Wire, frozen=True):
     """A container, an init container, a sidecar or an ephemeral one."""
 
@@ -156,6 +162,10 @@ class Container(Wire, frozen=True):
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
+    volume_mounts: tuple[VolumeReference, ...] = ()
+    volume_devices: tuple[VolumeReference, ...] = ()
+    #: As JSON, so that fields of newer versions are seen.
+    security_context: dict[str, Any] | None = None
 
 
 class PodResourceClaim(Wire, frozen=True):
@@ -216,6 +226,8 @@ class PodSpec(Wire, frozen=True):
     readiness_gates: tuple[ReadinessGate, ...] = ()
     service_account_name: str = ""
     volumes: tuple[dict[str, Any], ...] = ()
+    #: As JSON, so that fields of newer versions are seen.
+    security_context: dict[str, Any] | None = None
 
 
 # -- pod status

@@ -35,6 +35,13 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(["process", "none"]),
     help="What runs containers: local processes, or nothing. [default: process]",
 )
+@click.option(
+    "--unsupported-security-context",
+    "on_unsupported_security",
+    type=click.Choice(["refuse", "warn"]),
+    help="What to do with a container whose security context the process runtime cannot apply in full: "
+    "refuse to start it, or start it and warn. [default: refuse]",
+)
 @click.option("--machine", "machine_file", type=_FILE, metavar="FILE", help="What the machine is said to be.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Of a new Node; repeatable.")
 @click.option(

@@ -59,6 +59,15 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="What runs containers on it: local processes, or nothing.",
 )
 @click.option(
+    "--unsupported-security-context",
+    "on_unsupported_security",
+    type=click.Choice(["refuse", "warn"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a container whose security context the process runtime cannot apply in full: "
+    "refuse to start it, or start it and warn.",
+)
+@click.option(
     "--nodes",
     type=click.IntRange(0, 5000),
     default=0,

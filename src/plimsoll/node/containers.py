@@ -13,6 +13,7 @@ from typing import Protocol
 
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
+from plimsoll.node.security.credentials import Credentials
 from plimsoll.records import Finding
 
 
@@ -53,6 +54,8 @@ class ContainerSpec:
     cdi: tuple[str, ...] = ()
     #: The signal that asks it to end, where that is not SIGTERM.
     stop_signal: str = ""
+    #: As whom its processes run; a runtime that starts processes starts none without.
+    credentials: Credentials | None = None
     plan: ContainerPlan
 
 
@@ -107,6 +110,8 @@ class Runtime(Protocol):
     #: As in container ids: `process://ID`.
     name: str
     version: str
+    #: Types of volumes that it can provide; None: all, as nothing reads them.
+    volume_types: frozenset[str] | None
 
     @property
     def findings(self) -> Sequence[Finding]:

@@ -1,64 +1,69 @@
 """Commands in containers that are processes of this machine: for exec probes and hooks.
 
-Owns `HostCommands`. A command gets the environment and the working folder of its container and runs in its
-cgroup, so that it is limited and killed with it. Not here: mounts that only the container sees.
+Owns `HostCommands`. A command runs as the container's own processes do: with its user, groups,
+capabilities and other credentials, its environment, working directory, mounts and cgroups, so that it is
+limited and killed with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.pods.checks import Outcome
 
-#: Joins the cgroups named first, up to `--`, then becomes the command.
-_JOIN = 'while [ "$1" != "--" ]; do echo $$ > "$1" || exit 126; shift; done; shift; exec "$@"'
 _LONGEST = 10 * 1024
 
 
 class HostCommands:
     """Runs commands beside the process of a container."""
 
-    def __init__(
-        self,
-        find: Callable[[str], ContainerSpec | None],
-        join: Callable[[str, str], Sequence[Path]] = lambda pod, id: (),
-    ) -> None:
-        """`find`: a container by its id; `join`: the files by which a process joins its cgroups."""
+    def __init__(self, find: Callable[[str], Mapping[str, Any] | None], program: Callable[[], Path]) -> None:
+        """`find`: what a command in a container starts with, by the container's id; `program`:
+        what becomes the command."""
         self._find = find
-        self._join = join
+        self._program = program
 
     async def execute(self, id: str, command: Sequence[str], seconds: float) -> Outcome:
         spec = self._find(id)
         if spec is None:
-            return Outcome(False, f"container {id} is not known")
+            return Outcome(False, f"container {id} does not run")
         if not command:
             return Outcome(False, "there is no command")
-        files = [str(path) for path in self._join(spec.pod, id)]
         try:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                _JOIN,
-                "sh",
-                *files,
-                "--",
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env={"PATH": os.environ.get("PATH", os.defpath), **spec.env},
-                cwd=spec.working_dir or None,
-                start_new_session=True,
-            )
+            process = await self._start({**spec, "argv": list(command)})
         except (OSError, ValueError) as error:
             return Outcome(False, str(error))
         return await _finish(process, seconds)
+
+    async def _start(self, spec: Mapping[str, Any]) -> asyncio.subprocess.Process:
+        # The spec holds the environment, which others must not see: neither arguments nor files are for it.
+        held = os.memfd_create("spec", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(held), "wb") as file:
+                marshal.dump(dict(spec), file)
+            os.lseek(held, 0, os.SEEK_SET)
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-I", "-S", "-X", "utf8"),
+                str(self._program()),
+                str(held),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                pass_fds=(held,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(held)
 
 
 async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Outcome:

@@ -20,6 +20,7 @@ from plimsoll.node.pods.checks import Commands
 from plimsoll.node.pods.environment import NodeFacts, Objects
 from plimsoll.node.pods.writer import Events, StatusWriter
 from plimsoll.node.prepared import PreparedClaim
+from plimsoll.node.security.policy import SecurityPolicy
 
 
 class Book(Protocol):
@@ -99,6 +100,8 @@ class Parts:
     resizes: Resizes | None = None
     #: Runs the commands of probes and hooks in containers; None: they fail.
     commands: Commands | None = None
+    #: Judges security contexts; None: nothing runs in the containers, and everything is accepted.
+    security: SecurityPolicy | None = None
     #: Nothing runs in the containers: every probe is taken for passed, every hook for done.
     unprobed: bool = False
     #: What a pod uses, by UID, so that no limit is set below it.

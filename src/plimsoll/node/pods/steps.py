@@ -20,7 +20,18 @@ from plimsoll.node.enforcement import Enforced
 from plimsoll.node.pods.environment import CONFIG_ERROR, build_surroundings
 from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.situation import Begin
+from plimsoll.node.pods.volumes import (
+    FAILED_MOUNT,
+    TOKEN_NOT_MOUNTED,
+    describe_missing,
+    describe_token,
+    missing_volumes,
+)
+from plimsoll.node.pods.writer import WARNING
+from plimsoll.node.security.credentials import Credentials
 
+#: A container was started without fields of its security context, as the node is set to do.
+UNSUPPORTED_SECURITY = "UnsupportedSecurityContext"
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
 
@@ -38,6 +49,18 @@ async def read_claims(pod: Pod, parts: Parts) -> dict[str, ResourceClaim] | Runt
         except InputError as error:
             return _unprepared(f"fetch ResourceClaim {name}: {error}")
     return claims
+
+
+def check_volumes(pod: Pod, parts: Parts) -> RuntimeFault | None:
+    """Refuse a pod with volumes that the runtime cannot provide; it is tried again like any other mount."""
+    missing = missing_volumes(pod, parts.runtime.volume_types)
+    refused = [volume for volume in missing if not volume.added]
+    if refused:
+        return RuntimeFault(FAILED_MOUNT, describe_missing(refused, parts.runtime.name))
+    for volume in missing:
+        text = describe_token(volume, parts.runtime.name)
+        parts.events.say(pod, TOKEN_NOT_MOUNTED, text, type=WARNING)
+    return None
 
 
 async def prepare_claims(pod: Pod, parts: Parts) -> RuntimeFault | None:
@@ -104,6 +127,9 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
     """What the runtime is to create."""
     container = begin.container
     uid = pod.metadata.uid
+    credentials = judge_security(pod, container, parts)
+    if isinstance(credentials, RuntimeFault):
+        return credentials
     ips = tuple(s.ip for s in parts.runtime.sandboxes() if s.uid == uid and s.ip)
     facts = parts.facts()
     try:
@@ -135,8 +161,22 @@ async def specify(pod: Pod, begin: Begin, parts: Parts) -> ContainerSpec | Runti
         working_dir=container.working_dir,
         env=around.env,
         cdi=parts.book.cdi_ids(pod, container),
+        credentials=credentials,
         plan=plan,
     )
+
+
+def judge_security(pod: Pod, container: Container, parts: Parts) -> Credentials | RuntimeFault | None:
+    """Return the credentials of a container, or why it must not start; None where nothing runs."""
+    if parts.security is None:
+        return None
+    verdict = parts.security.judge(pod, container)
+    if verdict.credentials is None:
+        return RuntimeFault(CONFIG_ERROR, verdict.refusal)
+    if verdict.warning:
+        say = parts.events.say
+        say(pod, UNSUPPORTED_SECURITY, verdict.warning, type=WARNING, container=container.name)
+    return verdict.credentials
 
 
 def _is_prepared(pod: Pod, container: Container, parts: Parts) -> bool:

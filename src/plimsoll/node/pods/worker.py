@@ -292,7 +292,9 @@ class PodWorker:
 
     async def _make_sandbox(self, action: RunSandbox) -> None:
         pod = self._given()
-        fault = await steps.prepare_claims(pod, self.parts)
+        fault = steps.check_volumes(pod, self.parts)
+        if fault is None:
+            fault = await steps.prepare_claims(pod, self.parts)
         if fault is None:
             if self._ends():
                 return

@@ -5,6 +5,7 @@ Everything here is a function of values, but for a look whether a cgroup has a c
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from typing import Any
 from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.resources import resources_of
 from plimsoll.node.runtime.commands import Command, cpus_in
-from plimsoll.node.runtime.folder import ContainerRecord, Launch
+from plimsoll.node.runtime.folder import ContainerRecord, Launch, Run
 from plimsoll.node.runtime.making import Made
+from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.seccomp import build_filter
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -68,18 +71,10 @@ def shim_spec(
     record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
     """What the shim of a container is told. Without a cpuset the process itself is told where to run."""
-    spec, launch = record.spec, record.launch
-    pinned = cpus_in(record.resources.cpus) if not has_cpuset(join) else None
+    launch = record.launch
     return {
-        "argv": list(spec.command),
+        **_process_spec(record, folder, hostname, join, settings),
         "pause": launch.pause,
-        "env": {"PATH": _PATH, "HOSTNAME": hostname, "HOME": "/", **spec.env},
-        "cwd": spec.working_dir or str(folder / "work"),
-        "join": [str(path) for path in join],
-        "oom_score_adj": launch.oom_score_adj,
-        "affinity": sorted(pinned) if pinned else None,
-        "rlimits": dict(settings.rlimits),
-        "umask": settings.umask,
         "gids": list(launch.gids),
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
@@ -87,6 +82,60 @@ def shim_spec(
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "look_every": settings.look_every,
+    }
+
+
+def exec_spec(
+    record: ContainerRecord,
+    run: Run,
+    folder: Path,
+    hostname: str,
+    join: Sequence[Path],
+    settings: ProcessSettings,
+) -> dict[str, Any]:
+    """Return what a shim needs to become a command in a container that runs; without the command."""
+    return {
+        **_process_spec(record, folder, hostname, join, settings),
+        "pid": run.pid,
+        "pid_start": run.pid_start,
+    }
+
+
+def _process_spec(
+    record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
+) -> dict[str, Any]:
+    """Return what every process of a container starts with."""
+    spec, launch = record.spec, record.launch
+    pinned = cpus_in(record.resources.cpus) if not has_cpuset(join) else None
+    assert spec.credentials is not None, "the runtime starts nothing without credentials"
+    return {
+        "argv": list(spec.command),
+        "env": {"PATH": _PATH, "HOSTNAME": hostname, "HOME": "/", **spec.env},
+        "cwd": spec.working_dir or str(folder / "work"),
+        "join": [str(path) for path in join],
+        "oom_score_adj": launch.oom_score_adj,
+        "affinity": sorted(pinned) if pinned else None,
+        "rlimits": dict(settings.rlimits),
+        "umask": settings.umask,
+        "credentials": credentials_spec(spec.credentials, launch.gids),
+    }
+
+
+def credentials_spec(credentials: Credentials, gids: Sequence[int] = ()) -> dict[str, Any]:
+    """Return credentials as a shim takes them, with groups that CDI files add."""
+    groups = sorted({*credentials.groups, *gids}) if credentials.switch else []
+    program = b""
+    if credentials.seccomp:
+        program = build_filter(os.uname().machine, credentials.capabilities)
+    return {
+        "uid": credentials.uid,
+        "gid": credentials.gid,
+        "groups": groups,
+        "switch": credentials.switch,
+        "capabilities": credentials.capabilities,
+        "no_new_privs": credentials.no_new_privs,
+        "read_only_root": credentials.read_only_root,
+        "seccomp": base64.b64encode(program).decode(),
     }
 
 

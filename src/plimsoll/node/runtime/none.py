@@ -93,6 +93,7 @@ class NoneRuntime:
 
     name = "none"
     version = "1"
+    volume_types: frozenset[str] | None = None
 
     def __init__(
         self,

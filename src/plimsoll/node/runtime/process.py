@@ -9,8 +9,13 @@ Owns `ProcessRuntime`. The order of a container's life:
 
 An image is a label here: containers run commands of the machine, on its files and its network, so that the
 pod's address is the node's. An image called `pause` does nothing until it is stopped; others can be given a
-command in the settings. Promises: kill -9 of the agent at any point leaves nothing that the next one does not
+command in the settings. A process has the credentials that its pod's security context comes to
+(node/security); nothing is started without. Promises: kill -9 of the agent at any point leaves nothing that the next one does not
 find, adopt or clean away; no name from outside leads out of its folder.
+
+DIFF: the root file system of a container is the machine's: readOnlyRootFilesystem makes all of it read-only
+for the container, its working directory included, but /dev, /proc and what CDI files and hooks mount
+(test_a_read_only_root_file_system).
 
 DIFF: there is no image, no root file system and no network of the pod's own (test_images_are_labels).
 
@@ -23,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,9 +60,17 @@ from plimsoll.node.runtime.folder import (
     remove_tree,
     save,
 )
-from plimsoll.node.runtime.launching import ProcessSettings, has_cpuset, record_of, shim_spec, unmade
+from plimsoll.node.runtime.launching import (
+    ProcessSettings,
+    exec_spec,
+    has_cpuset,
+    record_of,
+    shim_spec,
+    unmade,
+)
 from plimsoll.node.runtime.life import KILLED, Life
 from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
+from plimsoll.node.security.credentials import Credentials
 from plimsoll.records import Finding, Severity
 from plimsoll.wire.cdi import CdiFolders
 
@@ -78,6 +92,7 @@ class ProcessRuntime:
 
     name = "process"
     version = "1"
+    volume_types: frozenset[str] | None = frozenset()
 
     def __init__(
         self,
@@ -237,6 +252,8 @@ class ProcessRuntime:
         pod = self._pods.get(spec.pod)
         if pod is None or not pod.running:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
+        if spec.credentials is None:
+            return RuntimeFault(CREATE_ERROR, f"container {spec.name!r} has no credentials")
         try:
             part(spec.id)
             folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
@@ -285,7 +302,9 @@ class ProcessRuntime:
         if fault is None:
             try:
                 await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
-                (life.folder / "work").mkdir(parents=True, mode=0o700)
+                work = life.folder / "work"
+                work.mkdir(parents=True, mode=0o700)
+                _give(work, spec.credentials)
                 life.keep(record)
             except (OSError, StoreError) as error:
                 fault = RuntimeFault(CREATE_ERROR, str(error))
@@ -304,6 +323,9 @@ class ProcessRuntime:
         async with life.busy:
             if life.state.phase is not Phase.CREATED:
                 return None
+            if life.record.spec.credentials is None:
+                # Of an earlier version of the agent, which asked for none: it is made anew.
+                return RuntimeFault(RUN_ERROR, f"container {life.state.name!r} has no credentials")
             pod = self._pods[life.state.pod]
             await self.hooks.starting(pod.spec, life.state)
             problem = await life.launch(
@@ -319,6 +341,20 @@ class ProcessRuntime:
     def _shim_spec(self, life: Life, pod: PodRecord) -> dict[str, Any]:
         join = self._cgroups.join_files(life.state.pod, life.state.id)
         return shim_spec(life.record, life.folder, pod.spec.name, join, self.settings)
+
+    def exec_spec(self, id: str) -> dict[str, Any] | None:
+        """Return what a command in a running container starts with; None if the container does not run."""
+        life = self._lives.get(id)
+        if life is None or life.run is None or life.state.phase is not Phase.RUNNING:
+            return None
+        pod = self._pods[life.state.pod]
+        join = self._cgroups.join_files(life.state.pod, id)
+        return exec_spec(life.record, life.run, life.folder, pod.spec.name, join, self.settings)
+
+    @property
+    def exec_program(self) -> Path:
+        """The program that becomes a command in a container, as a file that Python can run."""
+        return shims.confinement_beside(self._program)
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
         return await self._own(self._update(id, plan))
@@ -582,6 +618,12 @@ def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
     """What cannot be set here at all is told and borne; anything else is a fault."""
     fault = next((fault for fault in faults if not fault.absent), None)
     return RuntimeFault(reason, str(fault)) if fault is not None else None
+
+
+def _give(folder: Path, credentials: Credentials | None) -> None:
+    """Have a folder belong to the user of a container; OSError if that cannot be done."""
+    if credentials is not None and credentials.switch:
+        os.chown(folder, credentials.uid, credentials.gid)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -8,7 +8,10 @@ the shim lives, so that an agent that comes later can tell.
 Promises, in the container's folder: `run.json` is there before the container's command runs (pid and start
 times), `exit.json` is there when all its processes are gone (exit code, signal, time). Each is written under
 another name and renamed. If the shim is killed, the container's first process dies with it; if the folder is
-removed, too.
+removed, too. A container's process has the credentials of the spec before its command runs, or the command
+does not run.
+
+The other half, `confinement.py`, lies beside it, compiled or not.
 
     shim --- first process --- whatever it starts; orphans become the shim's children and die with the first
 """
@@ -16,7 +19,6 @@ removed, too.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import gc
 import json
@@ -30,6 +32,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes longer to import than all the rest
     from typing import Any, NoReturn
 
+    from plimsoll.node.runtime.confinement import (
+        Kernel,
+        confine,
+        describe,
+        execute,
+        own_output,
+        prepare,
+        reset_signals,
+        start_time,
+    )
+else:
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from confinement import (
+        Kernel,
+        confine,
+        describe,
+        execute,
+        own_output,
+        prepare,
+        reset_signals,
+        start_time,
+    )
+
+    del sys.path[0]
+
 STATUS, LOCK = 3, 4
 #: As other runtimes say that a command could not be started.
 START_ERROR = 128
@@ -37,54 +64,7 @@ START_ERROR = 128
 LINE_MAX = 16 * 1024
 #: Seconds to wait for what will not die, and for output of what is dead.
 PATIENCE = 5.0
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-_CLONE_NEWNS = 0x20000
-_MS = {
-    "ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024,
-    "nodiratime": 2048, "bind": 4096, "rbind": 4096 | 16384, "relatime": 1 << 21, "strictatime": 1 << 24,
-}  # fmt: skip
-_MS_IGNORED = {
-    "rw",
-    "suid",
-    "dev",
-    "exec",
-    "defaults",
-    "async",
-    "atime",
-    "private",
-    "rprivate",
-    "slave",
-    "rslave",
-}
-_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 32, 4096, 16384, 1 << 19
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
-
-
-class Kernel:
-    """System calls that Python does not have; without ctypes every one of them fails with ENOSYS."""
-
-    def __init__(self) -> None:
-        self._libc: Any = None
-        try:
-            import ctypes  # noqa: PLC0415 - some Pythons are built without it
-
-            self._libc, self._errno = ctypes.CDLL(None, use_errno=True), ctypes.get_errno
-        except (ImportError, OSError):
-            pass
-
-    def call(self, name: str, *args: object) -> None:
-        if self._libc is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if getattr(self._libc, name)(*args) != 0:
-            number = self._errno()
-            raise OSError(number, os.strerror(number))
-
-    def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-        texts = [os.fsencode(text) if text else None for text in (source, target, kind, data)]
-        from ctypes import c_ulong  # noqa: PLC0415
-
-        self.call("mount", texts[0], texts[1], texts[2], c_ulong(flags), texts[3])
 
 
 class Log:
@@ -199,12 +179,6 @@ def save(folder: str, name: str, value: dict[str, Any]) -> None:
     os.rename(temporary, os.path.join(folder, name))
 
 
-def start_time(pid: int) -> int:
-    """When a process started, in ticks since boot: with the pid it names one process for good."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
-
-
 # -- the container's first process, between fork and exec
 
 
@@ -213,16 +187,20 @@ def become(
 ) -> NoReturn:
     """Everything the first process is to be, then its command. Never returns."""
     try:
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        with contextlib.suppress(OSError, AttributeError, ValueError):
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        reset_signals()
         os.setsid()
         with contextlib.suppress(OSError):
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(START_ERROR)
         notes, asides = prepare(spec, kernel)
+        own_output(spec["credentials"], (out, err))
+        confine(spec["credentials"], kernel)
+        # A change of user has cleared it.
+        with contextlib.suppress(OSError):
+            kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(START_ERROR)
         os.write(say, json.dumps({"notes": notes, "asides": asides}).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
@@ -238,102 +216,6 @@ def become(
     os._exit(START_ERROR)
 
 
-def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]:
-    """Cgroups, limits, mounts; what cannot be done but can be done without is told: notes, which may explain
-    how the container ends, and asides, which do not."""
-    asides = []
-    for path in spec["join"]:
-        with open(path, "w") as file:
-            file.write(str(os.getpid()))
-    if spec.get("oom_score_adj") is not None:
-        try:
-            with open("/proc/self/oom_score_adj", "w") as file:
-                file.write(str(spec["oom_score_adj"]))
-        except OSError as error:
-            asides.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
-    if spec.get("affinity"):
-        try:
-            os.sched_setaffinity(0, spec["affinity"])
-        except OSError as error:
-            asides.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
-    for name, (soft, hard) in spec.get("rlimits", {}).items():
-        import resource  # noqa: PLC0415 - seldom needed
-
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
-    notes = mount_all(spec, kernel)
-    if spec.get("gids"):
-        try:
-            os.setgroups(sorted({*os.getgroups(), *spec["gids"]}))
-        except OSError as error:
-            notes.append(f"groups {spec['gids']} cannot be joined: {error.strerror}")
-    os.umask(spec.get("umask", 0o022))
-    try:
-        os.chdir(spec["cwd"])
-    except OSError as error:
-        raise RuntimeError(f'chdir to cwd ("{spec["cwd"]}") failed: {error.strerror}') from None
-    return notes, asides
-
-
-def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
-    """Mounts and device nodes, in a mount namespace of its own: nobody else sees them."""
-    wanted, notes = list(spec.get("mounts", ())), []
-    for device in spec.get("devices", ()):
-        path, source = device["path"], device["host_path"] or device["path"]
-        if not os.path.exists(source):
-            notes.append(f"device {path}: there is no {source} on this machine")
-        elif os.path.realpath(path) != os.path.realpath(source):
-            wanted.append({"source": source, "target": path, "type": "", "options": ["bind"]})
-    if not wanted:
-        return notes
-    try:
-        kernel.call("unshare", _CLONE_NEWNS)
-        kernel.mount("none", "/", "", _MS_REC | _MS_SLAVE)
-    except OSError as error:
-        targets = ", ".join(mount["target"] for mount in wanted)
-        return [*notes, f"nothing can be mounted at {targets}: {error.strerror}"]
-    for mount in wanted:
-        try:
-            mount_one(mount, kernel)
-        except OSError as error:
-            notes.append(f"{mount['source']} cannot be mounted at {mount['target']}: {error.strerror}")
-    return notes
-
-
-def mount_one(mount: dict[str, Any], kernel: Kernel) -> None:
-    source, target, kind = mount["source"], mount["target"], mount["type"]
-    if not os.path.isabs(target):
-        raise OSError(errno.EINVAL, "the target is no absolute path")
-    if not os.path.exists(target):
-        raise OSError(errno.ENOENT, "the target does not exist, and this runtime changes nothing on the host")
-    flags, data = 0, []
-    for option in mount["options"]:
-        if option in _MS:
-            flags |= _MS[option]
-        elif option not in _MS_IGNORED:
-            data.append(option)
-    if flags & _MS_BIND or kind in ("", "bind", "none"):
-        kernel.mount(source, target, "", _MS_BIND | (flags & _MS_REC))
-        if flags & ~(_MS_BIND | _MS_REC):
-            kernel.mount("none", target, "", _MS_REMOUNT | _MS_BIND | (flags & ~_MS_REC))
-    else:
-        kernel.mount(source, target, kind, flags, ",".join(data))
-
-
-def execute(spec: dict[str, Any]) -> NoReturn:
-    argv, env = spec["argv"], spec["env"]
-    if "/" in argv[0]:
-        os.execve(argv[0], argv, env)
-    failure: OSError = FileNotFoundError(errno.ENOENT, "executable file not found in $PATH")
-    for folder in env.get("PATH", DEFAULT_PATH).split(":"):
-        try:
-            os.execve(os.path.join(folder or ".", argv[0]), argv, env)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError as error:
-            failure = error
-    raise failure
-
-
 def pause(say: int) -> NoReturn:
     """Do nothing until told to end."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -341,18 +223,6 @@ def pause(say: int) -> NoReturn:
     os.close(say)
     while True:
         signal.pause()
-
-
-def describe(spec: dict[str, Any], error: BaseException) -> str:
-    if isinstance(error, RuntimeError):
-        return str(error)
-    command = (spec.get("argv") or [""])[0]
-    if isinstance(error, OSError):
-        text = error.strerror or str(error)
-        if error.filename in spec["join"]:
-            return f"the container's cgroup cannot be joined: {error.filename}: {text}"
-        return f'exec: "{command}": {text[:1].lower()}{text[1:]}'
-    return f'exec: "{command}": {error}'
 
 
 # -- the shim itself

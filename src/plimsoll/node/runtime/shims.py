@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.py")
+#: The half of the shim that becomes a command in a container that runs.
+CONFINEMENT = Path(__file__).with_name("confinement.py")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -25,10 +27,16 @@ def compile_shim(folder: Path) -> Path:
     target = folder / "shim.pyc"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        py_compile.compile(str(SOURCE), cfile=str(target), doraise=True)
+        for source, compiled in ((CONFINEMENT, confinement_beside(target)), (SOURCE, target)):
+            py_compile.compile(str(source), cfile=str(compiled), doraise=True)
     except (OSError, py_compile.PyCompileError):
         return SOURCE
     return target
+
+
+def confinement_beside(shim: Path) -> Path:
+    """The other half of a shim, which lies beside it."""
+    return shim.with_name(f"confinement{shim.suffix}")
 
 
 def boot_id() -> str:

@@ -30,7 +30,6 @@ from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
@@ -48,6 +47,7 @@ from plimsoll.node.pressure.measures import look
 from plimsoll.node.pressure.watch import Available, PressureSettings, PressureWatch
 from plimsoll.node.runtime.none import NoneRuntime
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
+from plimsoll.node.security.policy import SecurityPolicy
 from plimsoll.node.sights import Sights
 from plimsoll.node.slices import Slices
 from plimsoll.records import RecordFile
@@ -90,11 +90,6 @@ def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
 def shown_version(form: Form) -> str:
     """The version a node is shown with: the Kubernetes whose rules it follows, and ours."""
     return f"v{form.value}.0+plimsoll.{version('plimsoll').replace('+', '.')}"
-
-
-def _spec_of(runtime: NoneRuntime | ProcessRuntime, id: str) -> ContainerSpec | None:
-    held = runtime.inventory().containers
-    return next((each.spec for each in held if each.state.id == id), None)
 
 
 class _NoDrivers:
@@ -191,8 +186,11 @@ class _Bench:
             resizes=Resizing(self.admitter),
             usage=cgroups.usage,
             unprobed=settings.runtime == "none",
-            commands=HostCommands(lambda id: _spec_of(runtime, id), cgroups.join_files),
         )
+        if isinstance(runtime, ProcessRuntime):
+            own = runtime
+            parts.commands = HostCommands(own.exec_spec, lambda: own.exec_program)
+            parts.security = SecurityPolicy(settings.on_unsupported_security)
         if plugins is not None:
             parts.health = plugins.health
             parts.observe = plugins.metrics.operation

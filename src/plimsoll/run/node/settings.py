@@ -27,11 +27,13 @@ from plimsoll.node.podresources.limits import Limit
 from plimsoll.node.pods.backoff import Timing as PodTiming
 from plimsoll.node.presence.presence import Timing
 from plimsoll.node.pressure.thresholds import DEFAULTS, Threshold, parse_thresholds
+from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.run.addresses import read_address
 from plimsoll.run.scheduler.logs import FORMATS
 
 KIND = "NodeConfiguration"
 RUNTIMES = ("process", "none")
+UNSUPPORTED_SECURITY = ("refuse", "warn")
 CGROUPS = ("auto", "v1", "v2", "plan")
 FORMS = ("1.36", "1.37")
 ROOT = Path("/var/lib/plimsoll")
@@ -71,6 +73,8 @@ class NodeSettings:
     bare: bool | None = None
     #: Commands for images, where processes are run: by full name, name without tag, or last part of the name.
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What becomes of a container whose security context cannot be applied in full.
+    on_unsupported_security: OnUnsupported = "refuse"
     machine_file: Path | None = None
     machine: Machine | None = None  #: instead of a file or the machine we are on
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -208,6 +212,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
         runtime=_choice(top, "runtime", "process", RUNTIMES),
         bare=top.flag("bare", False) if _given(tree, "bare") else None,
         images=_images(top.section("images")),
+        on_unsupported_security=_choice(top, "unsupportedSecurityContext", "refuse", UNSUPPORTED_SECURITY),
         machine_file=_path(top, "machine"),
         labels=read_labels(top.take("labels"), f"{where}: labels"),
         taints=read_taints(top.sections("taints")),

@@ -12,6 +12,7 @@ from typing import Literal
 
 from plimsoll.api.gates import Gates
 from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.run.node.settings import host_name
 
 
@@ -25,6 +26,8 @@ class UpSettings:
     dashboard: tuple[str, int | None] | None = None  #: host and port, as above; None: there is none
     name: str = ""  #: of the node; "": the host's name
     runtime: Literal["process", "none"] = "process"
+    #: What becomes of a container whose security context cannot be applied in full.
+    on_unsupported_security: OnUnsupported = "refuse"
     nodes: int = 0  #: simulated ones beside it
     files: tuple[str, ...] = ()  #: manifests and dumps to be applied
     demo: bool = False

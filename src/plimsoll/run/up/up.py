@@ -269,7 +269,12 @@ class Up:
     def _node_settings(self) -> list[NodeSettings]:
         settings = self.settings
         own = NodeSettings(
-            name=settings.node, root=settings.root, runtime=settings.runtime, gates=settings.gates, listen=""
+            name=settings.node,
+            root=settings.root,
+            runtime=settings.runtime,
+            on_unsupported_security=settings.on_unsupported_security,
+            gates=settings.gates,
+            listen="",
         )
         if not settings.nodes:
             return [own.checked()]

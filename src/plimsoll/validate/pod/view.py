@@ -18,6 +18,7 @@ from plimsoll.api.core import (
     PodStatus,
     ResourceRequirements,
     TopologySpreadConstraint,
+    VolumeReference,
 )
 from plimsoll.api.meta import Int, Int32, Wire
 from plimsoll.validate.pod.volume_view import LocalReference, Volume
@@ -90,8 +91,7 @@ class ContainerSecurity(Wire, frozen=True):
 # -- containers
 
 
-class VolumeMount(Wire, frozen=True):
-    name: str = ""
+class VolumeMount(VolumeReference, frozen=True):
     read_only: bool = False
     recursive_read_only: str | None = None
     mount_path: str = ""
@@ -100,8 +100,7 @@ class VolumeMount(Wire, frozen=True):
     sub_path_expr: str = ""
 
 
-class VolumeDevice(Wire, frozen=True):
-    name: str = ""
+class VolumeDevice(VolumeReference, frozen=True):
     device_path: str = ""
 
 
@@ -117,7 +116,7 @@ class WholeContainer(Container, frozen=True):
     termination_message_path: str = ""
     termination_message_policy: str = ""
     image_pull_policy: str = ""
-    security_context: ContainerSecurity | None = None
+    security_context: ContainerSecurity | None = None  # type: ignore[assignment]  # in full here, as JSON there
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -161,7 +160,7 @@ class WholePodSpec(PodSpec, frozen=True):
     service_account_name: str = ""
     service_account: str = ""
     automount_service_account_token: bool | None = None
-    security_context: PodSecurity | None = None
+    security_context: PodSecurity | None = None  # type: ignore[assignment]  # in full here, as JSON there
     image_pull_secrets: tuple[LocalReference, ...] = ()
     hostname: str = ""
     subdomain: str = ""

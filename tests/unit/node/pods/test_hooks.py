@@ -9,6 +9,7 @@ from typing import Any
 
 from plimsoll.node.pods.commands import HostCommands
 from plimsoll.run.local import LocalCluster
+from tests.unit.node.pods.beside import beside_us
 from tests.unit.node.pods.stories import (
     PLAIN,
     condition,
@@ -109,9 +110,8 @@ def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None
 
 
 def shell(node: Node) -> HostCommands:
-    return HostCommands(
-        lambda id: next((h.spec for h in node.machine.inventory().containers if h.state.id == id), None)
-    )
+    held = node.machine.inventory
+    return beside_us(lambda id: next((h.spec.env for h in held().containers if h.state.id == id), {}))
 
 
 def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -146,6 +146,8 @@ def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_pat
     async def story(node: Node) -> None:
         node.parts.commands = shell(node)
         node.machine.deaf = {"c"}
+        # Time enough for the hook, whose turn comes when the pod's own time is over.
+        node.parts.timing = replace(node.parts.timing, grace_least=2.0)
         hooks = {"preStop": {"exec": {"command": ["touch", str(tmp_path / "stopping")]}}}
         side = {"name": "s", "image": "i", "restartPolicy": "Always", "lifecycle": hooks}
         await node.begin(await node.create({**PLAIN, "initContainers": [side]}))

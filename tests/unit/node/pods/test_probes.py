@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from plimsoll.api.containers import Exec, Grpc, HttpGet, Probe, TcpSocket
 from plimsoll.api.core import Container, ContainerPort
-from plimsoll.ledger.cgroups import ContainerPlan
-from plimsoll.ledger.containers import Role
-from plimsoll.node.containers import ContainerSpec
 from plimsoll.node.pods.checks import Outcome, find_port, run_check
 from plimsoll.node.pods.commands import HostCommands
 from plimsoll.node.pods.probes import Tally
+from plimsoll.node.runtime.shims import CONFINEMENT
+from tests.unit.node.pods.beside import beside_us
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 3), st.integers(0, 4))
@@ -101,10 +100,6 @@ def run(work: Awaitable[Any]) -> None:
     asyncio.run(whole())
 
 
-PLAN = ContainerPlan(name="c", role=Role.REGULAR, oom_score_adj=0)
-SPEC = ContainerSpec(id="id", pod="u", name="c", env={"A": "1"}, working_dir="/", plan=PLAN)
-
-
 @pytest.mark.parametrize(
     ("command", "outcome"),
     [
@@ -117,11 +112,11 @@ SPEC = ContainerSpec(id="id", pod="u", name="c", env={"A": "1"}, working_dir="/"
 def test_commands(command: tuple[str, ...], outcome: Outcome) -> None:
     probe = Probe(exec=Exec(command=command))
     seconds = 0.3 if "timed out" in outcome.text else 20.0
-    assert check(probe, seconds, HostCommands(lambda id: SPEC)) == outcome
+    assert check(probe, seconds, beside_us({"A": "1"})) == outcome
 
 
 def test_commands_nobody_can_run() -> None:
     probe = Probe(exec=Exec(command=("no-such-command",)))
-    assert not check(probe, commands=HostCommands(lambda id: SPEC)).ok
-    assert not check(probe, commands=HostCommands(lambda id: None)).ok
+    assert not check(probe, commands=beside_us({"A": "1"})).ok
+    assert not check(probe, commands=HostCommands(lambda id: None, lambda: CONFINEMENT)).ok
     assert not check(probe).ok

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.node.runtime import shim, shims
+from plimsoll.node.runtime import confinement, shim, shims
 
 from .yard import short_folder
 
@@ -86,11 +86,17 @@ def test_a_log_without_room_does_not_stop_anything(tmp_path: Path) -> None:
 
 
 def test_it_imports_nothing_of_ours_and_little_else() -> None:
-    tree = ast.parse(shims.SOURCE.read_text())
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names <= {*sys.stdlib_module_names}
-    assert not {name for name in names if "plimsoll" in name}
+    for source, beside in (
+        (shims.SOURCE, {"confinement", "plimsoll.node.runtime.confinement"}),
+        (shims.CONFINEMENT, set()),
+    ):
+        tree = ast.parse(source.read_text())
+        names = {
+            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        }
+        names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        # The name in the package is for type checkers only; what is really imported is seen below.
+        assert names <= {*sys.stdlib_module_names} | beside
 
 
 def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(program)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["__main__"]
+    assert done.stdout.split() == ["__main__", "confinement"]
     (tmp_path / "file").write_text("")
     assert shims.compile_shim(tmp_path / "file") == shims.SOURCE
 
@@ -115,11 +121,11 @@ def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
 def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
     calls: list[tuple[object, ...]] = []
 
-    class Recording(shim.Kernel):
+    class Recording(confinement.Kernel):
         def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
             calls.append((source, target, kind, flags, data))
 
-    shim.mount_one(
+    confinement.mount_one(
         {"source": "/src", "target": str(tmp_path), "type": "tmpfs", "options": [*options, "size=1m", "rw"]},
         Recording(),
     )
@@ -133,12 +139,14 @@ def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
 
 
 def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
-    class Refusing(shim.Kernel):
+    class Refusing(confinement.Kernel):
         def call(self, name: str, *args: object) -> None:
             raise PermissionError(1, "Operation not permitted")
 
     (tmp_path / "node").write_text("")
-    spec: dict[str, list[dict[str, Any]]] = {
+    writable, locked = ({"read_only_root": value} for value in (False, True))
+    spec: dict[str, Any] = {
+        "credentials": writable,
         "mounts": [{"source": "/a", "target": "/b", "type": "", "options": []}],
         "devices": [
             {"path": "/dev/null", "host_path": ""},
@@ -146,11 +154,14 @@ def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
             {"path": "/dev/absent", "host_path": ""},
         ],
     }
-    assert shim.mount_all(spec, Refusing()) == [
+    assert confinement.mount_all(spec, Refusing()) == [
         "device /dev/absent: there is no /dev/absent on this machine",
         f"nothing can be mounted at /b, {tmp_path}/node: Operation not permitted",
     ]
-    assert shim.mount_all({"devices": spec["devices"][:1]}, Refusing()) == []
+    assert confinement.mount_all({"credentials": writable, "devices": spec["devices"][:1]}, Refusing()) == []
+    # A container that asked for it does not run on a file system that it can write to.
+    with pytest.raises(RuntimeError, match="cannot be made read-only: Operation not permitted"):
+        confinement.mount_all({"credentials": locked}, Refusing())
 
 
 def test_memory_that_ended_is_read_from_the_cgroup(tmp_path: Path) -> None:

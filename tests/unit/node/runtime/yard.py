@@ -21,9 +21,14 @@ from plimsoll.node.hooks import NO_HOOKS, Adjusted, Hooks
 from plimsoll.node.layout import Layout
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
+from plimsoll.node.security.context import SecurityRequest
+from plimsoll.node.security.credentials import decide_credentials
+from plimsoll.node.security.rights import read_rights
 from plimsoll.wire.cdi import CdiFolders
 
 PATIENCE = 30.0
+#: What a container gets that asks for nothing.
+PLAIN = decide_credentials(SecurityRequest(), read_rights()).credentials
 
 
 def a_pod(uid: str = "pod-1", **changes: Any) -> SandboxSpec:
@@ -53,6 +58,7 @@ def a_container(
 ) -> ContainerSpec:
     name = name or id
     plan = changes.pop("plan", None) or a_plan(name, role)
+    changes.setdefault("credentials", PLAIN)
     return ContainerSpec(id=id, pod=pod, name=name, command=command, plan=plan, **changes)
 
 

@@ -1,0 +1,395 @@
+"""What stands between a fork and the command of a container: cgroups, limits, mounts and credentials.
+
+Half of a program of its own, beside `shim.py`, that imports nothing of ours. Run as `confinement.py FD` it
+becomes a command inside a container that runs, with the container's cgroups, limits, mounts and credentials;
+the spec is read from the descriptor, in the form of `marshal`: whoever started it runs the same Python, and
+JSON takes longer to import than most commands take. A command runs with the credentials of its spec, or it
+does not run.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import errno
+import marshal
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes longer to import than all the rest
+    from typing import Any, NoReturn
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_CLONE_NEWNS = 0x20000
+_MS = {
+    "ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024,
+    "nodiratime": 2048, "bind": 4096, "rbind": 4096 | 16384, "relatime": 1 << 21, "strictatime": 1 << 24,
+}  # fmt: skip
+_MS_IGNORED = {
+    "rw",
+    "suid",
+    "dev",
+    "exec",
+    "defaults",
+    "async",
+    "atime",
+    "private",
+    "rprivate",
+    "slave",
+    "rslave",
+}
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 32, 4096, 16384, 1 << 19
+_PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
+_SECCOMP_MODE_FILTER, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+#: Where a container may write though its root file system is read-only, as elsewhere: devices and /proc.
+_STAYS_WRITABLE = ("/dev", "/proc")
+#: Parts of /proc that are not a process's own and stay read-only (the readonlyPaths of OCI runtimes).
+_PROC_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+
+class Kernel:
+    """System calls that Python does not have; without ctypes every one of them fails with ENOSYS."""
+
+    def __init__(self) -> None:
+        self._libc: Any = None
+        try:
+            import ctypes  # noqa: PLC0415 - some Pythons are built without it
+
+            self._libc, self._errno = ctypes.CDLL(None, use_errno=True), ctypes.get_errno
+        except (ImportError, OSError):
+            pass
+
+    def call(self, name: str, *args: object) -> None:
+        if self._libc is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if getattr(self._libc, name)(*args) != 0:
+            number = self._errno()
+            raise OSError(number, os.strerror(number))
+
+    def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+        texts = [os.fsencode(text) if text else None for text in (source, target, kind, data)]
+        from ctypes import c_ulong  # noqa: PLC0415
+
+        self.call("mount", texts[0], texts[1], texts[2], c_ulong(flags), texts[3])
+
+    def set_read_only(self, path: str, *, on: bool, recursive: bool = False) -> None:
+        """Make a mount read-only, or writable, with those below it or without; its other flags stay."""
+        from ctypes import byref, c_uint64  # noqa: PLC0415
+
+        # struct mount_attr: attr_set, attr_clr, propagation, userns_fd
+        flags = (_MOUNT_ATTR_RDONLY, 0, 0, 0) if on else (0, _MOUNT_ATTR_RDONLY, 0, 0)
+        attributes = (c_uint64 * 4)(*flags)
+        self.call(
+            "syscall",
+            _SYS_MOUNT_SETATTR,
+            _AT_FDCWD,
+            os.fsencode(path),
+            _AT_RECURSIVE if recursive else 0,
+            byref(attributes),
+            32,
+        )
+
+    def set_capabilities(self, mask: int) -> None:
+        """Have these capabilities permitted and effective, and none inheritable or ambient."""
+        from ctypes import byref, c_uint32  # noqa: PLC0415
+
+        with contextlib.suppress(OSError):  # a kernel without ambient capabilities has none to clear
+            self.call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+        low, high = mask & 0xFFFFFFFF, mask >> 32
+        header = (c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        data = (c_uint32 * 6)(low, low, 0, high, high, 0)
+        self.call("capset", byref(header), byref(data))
+
+    def install_filter(self, program: bytes) -> None:
+        """Put a seccomp filter into force, for this process and all that it starts."""
+        from ctypes import (  # noqa: PLC0415
+            Structure,
+            byref,
+            c_char_p,
+            c_ushort,
+        )
+
+        class Program(Structure):
+            _fields_ = (("length", c_ushort), ("filter", c_char_p))
+
+        value = Program(len(program) // 8, program)
+        self.call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, byref(value), 0, 0)
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in ticks since boot: with the pid it names one process for good."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+# -- cgroups, limits, mounts
+
+
+def reset_signals() -> None:
+    """Take back what Python and the shim have set."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+
+def prepare(spec: dict[str, Any], kernel: Kernel) -> tuple[list[str], list[str]]:
+    """Cgroups, limits, mounts; what cannot be done but can be done without is told: notes, which may explain
+    how the container ends, and asides, which do not."""
+    join_cgroups(spec)
+    asides = set_limits(spec)
+    notes = mount_all(spec, kernel)
+    missing = sorted({*spec.get("gids", ())} - {*os.getgroups(), os.getegid()})
+    if missing and not spec["credentials"]["switch"]:
+        notes.append(f"groups {missing} cannot be joined: {os.strerror(errno.EPERM)}")
+    enter_folder(spec)
+    return notes, asides
+
+
+def join_cgroups(spec: dict[str, Any]) -> None:
+    for path in spec["join"]:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+
+
+def set_limits(spec: dict[str, Any]) -> list[str]:
+    """Set what a process inherits; return what could not be set and can be done without."""
+    asides = []
+    if spec.get("oom_score_adj") is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(str(spec["oom_score_adj"]))
+        except OSError as error:
+            asides.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
+    if spec.get("affinity"):
+        try:
+            os.sched_setaffinity(0, spec["affinity"])
+        except OSError as error:
+            asides.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
+    for name, (soft, hard) in spec.get("rlimits", {}).items():
+        import resource  # noqa: PLC0415 - seldom needed
+
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
+    return asides
+
+
+def enter_folder(spec: dict[str, Any]) -> None:
+    os.umask(spec.get("umask", 0o022))
+    try:
+        os.chdir(spec["cwd"])
+    except OSError as error:
+        raise RuntimeError(f'chdir to cwd ("{spec["cwd"]}") failed: {error.strerror}') from None
+
+
+def mount_all(spec: dict[str, Any], kernel: Kernel) -> list[str]:
+    """Mounts and device nodes, in a mount namespace of its own: nobody else sees them."""
+    wanted, notes = list(spec.get("mounts", ())), []
+    read_only = spec["credentials"]["read_only_root"]
+    for device in spec.get("devices", ()):
+        path, source = device["path"], device["host_path"] or device["path"]
+        if not os.path.exists(source):
+            notes.append(f"device {path}: there is no {source} on this machine")
+        elif os.path.realpath(path) != os.path.realpath(source):
+            wanted.append({"source": source, "target": path, "type": "", "options": ["bind"]})
+    if not wanted and not read_only:
+        return notes
+    try:
+        kernel.call("unshare", _CLONE_NEWNS)
+        kernel.mount("none", "/", "", _MS_REC | _MS_SLAVE)
+    except OSError as error:
+        if read_only:
+            text = f"the root file system cannot be made read-only: {error.strerror}"
+            raise RuntimeError(text) from None
+        targets = ", ".join(mount["target"] for mount in wanted)
+        return [*notes, f"nothing can be mounted at {targets}: {error.strerror}"]
+    for mount in wanted:
+        try:
+            mount_one(mount, kernel)
+        except OSError as error:
+            notes.append(f"{mount['source']} cannot be mounted at {mount['target']}: {error.strerror}")
+    if read_only:
+        try:
+            protect_root(kernel, [mount["target"] for mount in wanted])
+        except OSError as error:
+            text = f"the root file system cannot be made read-only: {error.strerror}"
+            raise RuntimeError(text) from None
+    return notes
+
+
+def protect_root(kernel: Kernel, mounted: list[str]) -> None:
+    """Make all file systems read-only in this mount namespace, but for devices, /proc and what was mounted
+    for the container. What cannot be made writable again stays read-only."""
+    tops = (*_STAYS_WRITABLE, *(os.path.realpath(path) for path in mounted))
+    writable = [place for place in writable_mounts() if is_below(place, tops)]
+    for path in _PROC_READ_ONLY:
+        with contextlib.suppress(FileNotFoundError):
+            kernel.mount(path, path, "", _MS_BIND)
+    kernel.set_read_only("/", on=True, recursive=True)
+    for place in writable:
+        with contextlib.suppress(OSError):  # another mount hides it
+            kernel.set_read_only(place, on=False)
+
+
+def writable_mounts() -> list[str]:
+    """The mount points of this namespace that can be written to, parents first."""
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            fields = line.split(b" ")
+            if b"rw" in fields[5].split(b","):
+                # Blanks and the like are written as octal numbers.
+                place = fields[4].decode("unicode_escape").encode("latin-1")
+                found.append(os.fsdecode(place))
+    return found
+
+
+def is_below(path: str, tops: tuple[str, ...]) -> bool:
+    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
+
+
+def mount_one(mount: dict[str, Any], kernel: Kernel) -> None:
+    source, target, kind = mount["source"], mount["target"], mount["type"]
+    if not os.path.isabs(target):
+        raise OSError(errno.EINVAL, "the target is no absolute path")
+    if not os.path.exists(target):
+        raise OSError(errno.ENOENT, "the target does not exist, and this runtime changes nothing on the host")
+    flags, data = 0, []
+    for option in mount["options"]:
+        if option in _MS:
+            flags |= _MS[option]
+        elif option not in _MS_IGNORED:
+            data.append(option)
+    if flags & _MS_BIND or kind in ("", "bind", "none"):
+        kernel.mount(source, target, "", _MS_BIND | (flags & _MS_REC))
+        if flags & ~(_MS_BIND | _MS_REC):
+            kernel.mount("none", target, "", _MS_REMOUNT | _MS_BIND | (flags & ~_MS_REC))
+    else:
+        kernel.mount(source, target, kind, flags, ",".join(data))
+
+
+# -- credentials
+
+
+def own_output(credentials: dict[str, Any], outputs: tuple[int, int]) -> None:
+    """Give the outputs to the container's user, who may open them again as /dev/stdout."""
+    if credentials["uid"] != os.geteuid():
+        for fd in outputs:
+            os.fchown(fd, credentials["uid"], -1)
+
+
+def confine(credentials: dict[str, Any], kernel: Kernel) -> None:
+    """Take on the credentials of a container, in the order in which the rights to do so go away."""
+    program = binascii.a2b_base64(credentials["seccomp"])
+    uid, gid, mask = credentials["uid"], credentials["gid"], credentials["capabilities"]
+    step = "seccomp filter"
+    try:
+        if program and not credentials["no_new_privs"]:
+            kernel.install_filter(program)  # needs CAP_SYS_ADMIN, which goes away below
+        if credentials["switch"]:
+            step = "capabilities"
+            drop_bounding(mask, kernel)
+            step = f"groups {credentials['groups']}"
+            os.setgroups(credentials["groups"])
+            step = f"group {gid}"
+            os.setresgid(gid, gid, gid)
+            step = f"user {uid}"
+            os.setresuid(uid, uid, uid)
+        step = "capabilities"
+        kernel.set_capabilities(mask if uid == 0 else 0)
+        step = "no_new_privs"
+        if credentials["no_new_privs"]:
+            kernel.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            step = "seccomp filter"
+            if program:
+                kernel.install_filter(program)
+    except OSError as error:
+        raise RuntimeError(f"cannot set {step} of the container: {error.strerror}") from None
+
+
+def drop_bounding(mask: int, kernel: Kernel) -> None:
+    """Take all other capabilities out of the bounding set, those included that have no name yet."""
+    for number in range(64):
+        if not mask >> number & 1:
+            try:
+                kernel.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # past the last one that the kernel knows
+                    raise
+
+
+# -- the command
+
+
+def execute(spec: dict[str, Any]) -> NoReturn:
+    argv, env = spec["argv"], spec["env"]
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)
+    failure: OSError = FileNotFoundError(errno.ENOENT, "executable file not found in $PATH")
+    for folder in env.get("PATH", DEFAULT_PATH).split(":"):
+        try:
+            os.execve(os.path.join(folder or ".", argv[0]), argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            failure = error
+    raise failure
+
+
+def describe(spec: dict[str, Any], error: BaseException) -> str:
+    if isinstance(error, RuntimeError):
+        return str(error)
+    command = (spec.get("argv") or [""])[0]
+    if isinstance(error, OSError):
+        text = error.strerror or str(error)
+        if error.filename in spec["join"]:
+            return f"the container's cgroup cannot be joined: {error.filename}: {text}"
+        return f'exec: "{command}": {text[:1].lower()}{text[1:]}'
+    return f'exec: "{command}": {error}'
+
+
+# -- commands in containers that run
+
+
+def run_inside(fd: int) -> NoReturn:
+    """Become a command in a container that runs; the spec names the container's first process."""
+    with os.fdopen(fd, "rb") as file:
+        spec = marshal.load(file)
+    kernel = Kernel()
+    try:
+        reset_signals()
+        join_cgroups(spec)
+        enter_mounts(spec["pid"], spec["pid_start"], kernel)
+        set_limits(spec)
+        enter_folder(spec)
+        own_output(spec["credentials"], (1, 2))
+        confine(spec["credentials"], kernel)
+        execute(spec)
+    except BaseException as error:  # whatever it is, the caller reads it as the command's output
+        os.write(2, describe(spec, error).encode(errors="replace") + b"\n")
+    os._exit(126)
+
+
+def enter_mounts(pid: int, start: int, kernel: Kernel) -> None:
+    """Join the mount namespace of a process, if it has another one."""
+    try:
+        fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        if start_time(pid) != start:
+            raise ProcessLookupError
+        other = os.stat(fd).st_ino != os.stat("/proc/self/ns/mnt").st_ino
+    except (FileNotFoundError, ProcessLookupError):
+        raise RuntimeError("the container does not run any more") from None
+    if other:
+        try:
+            kernel.call("setns", fd, _CLONE_NEWNS)
+        except OSError as error:
+            raise RuntimeError(f"cannot join the mounts of the container: {error.strerror}") from None
+    os.close(fd)
+
+
+if __name__ == "__main__":
+    run_inside(int(sys.argv[1]))

@@ -1,0 +1,30 @@
+"""Commands of containers that are states only: run beside the test itself, as the user it runs as."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.runtime.launching import credentials_spec
+from plimsoll.node.runtime.shims import CONFINEMENT, start_time
+from plimsoll.node.security.context import SecurityRequest
+from plimsoll.node.security.credentials import decide_credentials
+from plimsoll.node.security.rights import read_rights
+
+
+def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> HostCommands:
+    """Commands with an environment, or with that of a container by its id."""
+    own = decide_credentials(SecurityRequest(), read_rights()).credentials
+
+    def find(id: str) -> dict[str, object]:
+        return {
+            "env": {"PATH": os.environ["PATH"], **(env(id) if callable(env) else env)},
+            "cwd": "/",
+            "join": [],
+            "credentials": credentials_spec(own),
+            "pid": os.getpid(),
+            "pid_start": start_time(os.getpid()),
+        }
+
+    return HostCommands(find, lambda: CONFINEMENT)
