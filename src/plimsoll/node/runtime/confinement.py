@@ -363,7 +363,8 @@ def run_inside(fd: int) -> NoReturn:
     try:
         reset_signals()
         join_cgroups(spec)
-        enter_mounts(spec["pid"], spec["pid_start"], kernel)
+        if spec["own_mounts"]:
+            enter_mounts(spec["pid"], spec["pid_start"], kernel)
         set_limits(spec)
         enter_folder(spec)
         own_output(spec["credentials"], (1, 2))
@@ -375,20 +376,17 @@ def run_inside(fd: int) -> NoReturn:
 
 
 def enter_mounts(pid: int, start: int, kernel: Kernel) -> None:
-    """Join the mount namespace of a process, if it has another one."""
+    """Join the mount namespace of a process."""
     try:
         fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         if start_time(pid) != start:
             raise ProcessLookupError
-        other = os.stat(fd).st_ino != os.stat("/proc/self/ns/mnt").st_ino
+        kernel.call("setns", fd, _CLONE_NEWNS)
+        os.close(fd)
     except (FileNotFoundError, ProcessLookupError):
         raise RuntimeError("the container does not run any more") from None
-    if other:
-        try:
-            kernel.call("setns", fd, _CLONE_NEWNS)
-        except OSError as error:
-            raise RuntimeError(f"cannot join the mounts of the container: {error.strerror}") from None
-    os.close(fd)
+    except OSError as error:
+        raise RuntimeError(f"cannot join the mounts of the container: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ class ContainerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The processes of a container, each by pid and start time; of which boot."""
+    """The processes of a container, each by pid and start time; of which boot. `own_mounts`: whether they have a
+    mount namespace of their own."""
 
     pid: int
     pid_start: int
@@ -90,6 +91,7 @@ class Run:
     shim_start: int
     boot_id: str
     started_at: float
+    own_mounts: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -98,6 +98,7 @@ def exec_spec(
         **_process_spec(record, folder, hostname, join, settings),
         "pid": run.pid,
         "pid_start": run.pid_start,
+        "own_mounts": run.own_mounts,
     }
 
 

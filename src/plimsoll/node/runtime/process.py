@@ -10,8 +10,8 @@ Owns `ProcessRuntime`. The order of a container's life:
 An image is a label here: containers run commands of the machine, on its files and its network, so that the
 pod's address is the node's. An image called `pause` does nothing until it is stopped; others can be given a
 command in the settings. A process has the credentials that its pod's security context comes to
-(node/security); nothing is started without. Promises: kill -9 of the agent at any point leaves nothing that the next one does not
-find, adopt or clean away; no name from outside leads out of its folder.
+(node/security); nothing is started without. Promises: kill -9 of the agent at any point leaves nothing that
+the next one does not find, adopt or clean away; no name from outside leads out of its folder.
 
 DIFF: the root file system of a container is the machine's: readOnlyRootFilesystem makes all of it read-only
 for the container, its working directory included, but /dev, /proc and what CDI files and hooks mount

@@ -193,7 +193,9 @@ def become(
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(START_ERROR)
+        shared = os.stat("/proc/self/ns/mnt").st_ino
         notes, asides = prepare(spec, kernel)
+        own_mounts = os.stat("/proc/self/ns/mnt").st_ino != shared
         own_output(spec["credentials"], (out, err))
         confine(spec["credentials"], kernel)
         # A change of user has cleared it.
@@ -201,7 +203,8 @@ def become(
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(START_ERROR)
-        os.write(say, json.dumps({"notes": notes, "asides": asides}).encode() + b"\n")
+        ready = {"notes": notes, "asides": asides, "own_mounts": own_mounts}
+        os.write(say, json.dumps(ready).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
         null = os.open("/dev/null", os.O_RDONLY)
@@ -272,7 +275,7 @@ class Shim:
             first = json.loads(said.readline() or b'{"error": "it died before its command ran"}')
             self.notes += first.get("notes", [])
             if "error" not in first:
-                self.record_run(me, first.get("asides", []))
+                self.record_run(me, first.get("asides", []), own_mounts=first["own_mounts"])
                 os.write(go_w, b"g")
                 first = json.loads(said.readline() or b"{}")
         os.close(go_w)
@@ -287,7 +290,7 @@ class Shim:
             os.set_blocking(fd, False)
         return {out_r: b"stdout", err_r: b"stderr"}
 
-    def record_run(self, me: int, asides: list[str]) -> None:
+    def record_run(self, me: int, asides: list[str], *, own_mounts: bool) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         save(
@@ -300,6 +303,7 @@ class Shim:
                 "shim_start": start_time(me),
                 "boot_id": boot,
                 "started_at": time.time(),
+                "own_mounts": own_mounts,
                 "notes": self.notes + asides,
             },
         )

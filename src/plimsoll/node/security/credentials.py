@@ -208,8 +208,7 @@ class _Decision:
     def _read_only_root(self) -> bool:
         wanted = self._flag("readOnlyRootFilesystem") is True
         if wanted and not self.rights.capabilities & SYS_ADMIN:
-            text = "cannot make mounts: it needs CAP_SYS_ADMIN"
-            self._refuse_for_rights("readOnlyRootFilesystem", text)
+            self._refuse_for_rights("readOnlyRootFilesystem", "cannot make mounts", needs=SYS_ADMIN)
             return False
         if wanted and self.rights.release < READ_ONLY_RELEASE:
             text = "the kernel cannot make a tree of mounts read-only; that takes Linux 5.12 or newer"
@@ -232,9 +231,9 @@ class _Decision:
             self.refuse(given, text, "use Unconfined, or run the pod on a node with a container runtime")
             return False
         if not no_new_privs and not self.rights.capabilities & SYS_ADMIN:
-            text = "cannot load a filter without CAP_SYS_ADMIN unless allowPrivilegeEscalation is false"
+            text = "cannot load a filter unless allowPrivilegeEscalation is false"
             fix = "set allowPrivilegeEscalation: false, or run the agent as root"
-            self._refuse_for_rights("seccompProfile", text, fix=fix)
+            self._refuse_for_rights("seccompProfile", text, fix=fix, needs=SYS_ADMIN)
             return False
         return True
 
@@ -268,8 +267,10 @@ class _Decision:
     def refuse(self, given: FieldValue, why: str, fix: str = _REMOVE) -> None:
         self.unsupported.append(UnsupportedField(given.path, why, fix))
 
-    def _refuse_for_rights(self, name: str, text: str, below: str = "", fix: str = "") -> None:
-        missing = names_in(SWITCH_USER & ~self.rights.capabilities)
+    def _refuse_for_rights(
+        self, name: str, text: str, below: str = "", fix: str = "", needs: int = SWITCH_USER
+    ) -> None:
+        missing = names_in(needs & ~self.rights.capabilities)
         lacks = f" without CAP_{', CAP_'.join(missing)}" if missing else ""
         why = f"the agent runs as user {self.rights.uid}{lacks} and {text}"
         path = f"{self.fields[name].path}{below}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from plimsoll.node.pods.commands import HostCommands
 from plimsoll.node.runtime.launching import credentials_spec
-from plimsoll.node.runtime.shims import CONFINEMENT, start_time
+from plimsoll.node.runtime.shims import CONFINEMENT
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import decide_credentials
 from plimsoll.node.security.rights import read_rights
@@ -23,8 +23,7 @@ def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> Ho
             "cwd": "/",
             "join": [],
             "credentials": credentials_spec(own),
-            "pid": os.getpid(),
-            "pid_start": start_time(os.getpid()),
+            "own_mounts": False,
         }
 
     return HostCommands(find, lambda: CONFINEMENT)

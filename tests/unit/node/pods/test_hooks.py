@@ -147,7 +147,7 @@ def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_pat
         node.parts.commands = shell(node)
         node.machine.deaf = {"c"}
         # Time enough for the hook, whose turn comes when the pod's own time is over.
-        node.parts.timing = replace(node.parts.timing, grace_least=2.0)
+        node.parts.timing = replace(node.parts.timing, grace_least=0.8)
         hooks = {"preStop": {"exec": {"command": ["touch", str(tmp_path / "stopping")]}}}
         side = {"name": "s", "image": "i", "restartPolicy": "Always", "lifecycle": hooks}
         await node.begin(await node.create({**PLAIN, "initContainers": [side]}))

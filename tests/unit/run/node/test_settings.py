@@ -46,6 +46,7 @@ nri: {socket: /run/nri.sock, config: /etc/nri}
 podResources: {callsPerSecond: 5, burst: 2}
 cgroups: {mode: plan, root: pods}
 images: {nginx: [sleep, inf]}
+unsupportedSecurityContext: warn
 featureGates: {DRANodeAllocatableResources: false}
 form: "1.37"
 heartbeat: {leaseSeconds: 20, renew: 5s, statusCheck: 1s, statusReport: 1m}
@@ -75,6 +76,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert not found.gates.enabled("DRANodeAllocatableResources")
     assert (found.form, found.leave, found.images) == (Form.V1_37, True, {"nginx": ("sleep", "inf")})
     assert (found.timing.lease, found.timing.renew, found.timing.report) == (20, 5.0, 60.0)
+    assert found.on_unsupported_security == "warn"
     assert found.checked().is_bare
 
 
@@ -84,6 +86,7 @@ def test_nothing_said_is_something_that_works() -> None:
     assert (found.root, found.runtime, found.listen, found.is_bare) == (ROOT, "process", LISTEN, False)
     assert found.layout(host_name()).root == ROOT
     assert found.reservations.eviction_hard == EVICTION_HARD
+    assert found.on_unsupported_security == "refuse"
     assert parse_settings({"nri": {"enabled": False}}).nri == Path("")
     assert parse_settings({"podResources": {"unlimited": True}}).pod_resources is None
 
@@ -123,6 +126,7 @@ def test_flags_go_before_the_file() -> None:
         ({"kind": "Pod"}, "kind"),
         ({"count": 0}, "count"),
         ({"runtime": "docker"}, "runtime"),
+        ({"unsupportedSecurityContext": "ignore"}, "unsupportedSecurityContext"),
         ({"labels": {"a b": "x"}}, "labels"),
         ({"taints": [{}]}, "taints[0].key"),
         ({"addresses": "x"}, "addresses"),
