@@ -20,7 +20,7 @@ from plimsoll.node.security.credentials import Credentials, decide_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.wire.cdi import Device, Edits, Mount, Spec, write_spec
 
-from .yard import a_container, a_pod, a_yard, ended, lines, run, shell, state, until
+from .yard import a_container, a_pod, a_yard, alive, ended, lines, run, shell, state, until
 
 RIGHTS = read_rights()
 needs_root = pytest.mark.skipif(not RIGHTS.can_switch_user, reason="needs root")
@@ -233,6 +233,11 @@ def test_an_image_that_pauses_has_credentials_too() -> None:
             assert numbers(status["Uid"]) == [1234] * 4
             assert masks(status) == dict.fromkeys(("Inh", "Prm", "Eff", "Bnd", "Amb"), 0)
             assert status["NoNewPrivs"] == "1"
+            # It runs no command, whose start would have set what is permitted.
+            spec = a_container(image="pause", id="c2", credentials=credentials())
+            own = DEFAULT & RIGHTS.capabilities
+            found = masks(status_of((await run(runtime, spec)).pid))
+            assert found == {"Inh": 0, "Prm": own, "Eff": own, "Bnd": own, "Amb": 0}
 
     asyncio.run(story())
 
@@ -242,12 +247,14 @@ def test_the_container_of_a_user_dies_with_its_shim() -> None:
     """A change of user clears the signal that the kernel sends when the parent dies; it is set again."""
 
     async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
-            found = await started(runtime, credentials({"runAsUser": 1234}))
-            shim = int(status_of(found.pid)["PPid"])
-            os.kill(shim, signal.SIGKILL)
-            assert (await ended(runtime)).exit_code == 137
-            await until(lambda: not Path(f"/proc/{found.pid}").exists())
+        async with a_yard() as yard:
+            async with yard.runtime() as runtime:
+                found = await started(runtime, credentials({"runAsUser": 1234}))
+            # No agent is there that would clean up.
+            os.kill(int(status_of(found.pid)["PPid"]), signal.SIGKILL)
+            await until(lambda: not alive(found.pid))
+            async with yard.runtime() as runtime:
+                assert (await ended(runtime)).exit_code == 137
 
     asyncio.run(story())
 
