@@ -82,7 +82,7 @@ class ContainerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The processes of a container, each by pid and start time; of which boot. `own_mounts`: whether they have a
+    """The processes of a container, each by pid and start time; of which boot. `own_mounts`: they have a
     mount namespace of their own."""
 
     pid: int
