@@ -1,8 +1,9 @@
 """The table of resources: every group, version, name, verb and selectable field that the API serves.
 
 Owns: `RESOURCES`, in the order in which discovery lists them, and the look-ups by path, by kind and by key.
-Promises: names, short names, categories, subresources, verbs and field labels are those of Kubernetes 1.36;
-the first version of a resource is the preferred one and the one that is stored.
+Promises: names, short names, categories, subresources, verbs, field labels and the rules for updates
+(AllowUnconditionalUpdate, AllowCreateOnUpdate of each kind's strategy) are those of Kubernetes 1.36; the
+first version of a resource is the preferred one and the one that is stored.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class Resource:
     label_error: str = ""  #: how an unknown label is refused, with `{label}` in it; kinds without labels: ""
     full: bool = False  #: validated, defaulted and with strategies; otherwise stored as it comes
     stored_as: str = ""  #: key of the resource that holds the objects, if it is another one
+    unconditional_update: bool = True  #: an update may leave out metadata.resourceVersion
+    create_on_update: bool = False  #: a PUT creates the object where there is none
 
     @property
     def key(self) -> str:
@@ -180,11 +183,17 @@ def _core() -> Iterable[Resource]:
 
     yield row("bindings", "Binding", verbs=_CREATE, full=True)
     yield row("configmaps", "ConfigMap", short_names="cm")
-    yield row("endpoints", "Endpoints", short_names="ep")
+    yield row("endpoints", "Endpoints", short_names="ep", create_on_update=True)
     yield row(
-        "events", "Event", short_names="ev", full=True, field_labels=_EVENT_LABELS, label_error=_PLAIN_ERROR
+        "events",
+        "Event",
+        short_names="ev",
+        field_labels=_EVENT_LABELS,
+        label_error=_PLAIN_ERROR,
+        full=True,
+        create_on_update=True,
     )
-    yield row("limitranges", "LimitRange", short_names="limits")
+    yield row("limitranges", "LimitRange", short_names="limits", create_on_update=True)
     yield row(
         "namespaces",
         "Namespace",
@@ -239,6 +248,7 @@ def _core() -> Iterable[Resource]:
         subresources="status",
         field_labels=_paths("spec.clusterIP", "spec.type"),
         label_error=_PLAIN_ERROR,
+        create_on_update=True,
     )
 
 
@@ -267,6 +277,7 @@ def _workloads() -> Iterable[Resource]:
         label_error=_PLAIN_ERROR,
         full=True,
         stored_as="events",
+        create_on_update=True,
     )
     yield _row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_CREATE)
     yield _row("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE)
@@ -334,18 +345,27 @@ def _cluster_wide() -> Iterable[Resource]:
         True,
         short_names="pdb",
         subresources="status",
+        unconditional_update=False,
     )
     group = "rbac.authorization.k8s.io"
-    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
-    yield _row(group, "v1", "clusterroles", "ClusterRole", False)
-    yield _row(group, "v1", "rolebindings", "RoleBinding", True)
-    yield _row(group, "v1", "roles", "Role", True)
+    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False, create_on_update=True)
+    yield _row(group, "v1", "clusterroles", "ClusterRole", False, create_on_update=True)
+    yield _row(group, "v1", "rolebindings", "RoleBinding", True, create_on_update=True)
+    yield _row(group, "v1", "roles", "Role", True, create_on_update=True)
     group = "storage.k8s.io"
-    yield _row(group, "v1", "csidrivers", "CSIDriver", False)
-    yield _row(group, "v1", "csinodes", "CSINode", False)
-    yield _row(group, "v1", "csistoragecapacities", "CSIStorageCapacity", True)
+    yield _row(group, "v1", "csidrivers", "CSIDriver", False, unconditional_update=False)
+    yield _row(group, "v1", "csinodes", "CSINode", False, unconditional_update=False)
+    yield _row(group, "v1", "csistoragecapacities", "CSIStorageCapacity", True, unconditional_update=False)
     yield _row(group, "v1", "storageclasses", "StorageClass", False, short_names="sc")
-    yield _row(group, "v1", "volumeattachments", "VolumeAttachment", False, subresources="status")
+    yield _row(
+        group,
+        "v1",
+        "volumeattachments",
+        "VolumeAttachment",
+        False,
+        subresources="status",
+        unconditional_update=False,
+    )
     yield _row(group, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, short_names="vac")
     group = "admissionregistration.k8s.io"
     for plural, kind, subresources in (
@@ -356,7 +376,16 @@ def _cluster_wide() -> Iterable[Resource]:
         ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", ""),
         ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", ""),
     ):
-        yield _row(group, "v1", plural, kind, False, categories=_EXTENSIONS, subresources=subresources)
+        yield _row(
+            group,
+            "v1",
+            plural,
+            kind,
+            False,
+            categories=_EXTENSIONS,
+            subresources=subresources,
+            unconditional_update=False,
+        )
     yield _row(
         "apiextensions.k8s.io",
         "v1",
@@ -366,6 +395,7 @@ def _cluster_wide() -> Iterable[Resource]:
         short_names="crd crds",
         categories=_EXTENSIONS,
         subresources="status",
+        unconditional_update=False,
     )
     yield _row(
         "apiregistration.k8s.io",
@@ -375,6 +405,7 @@ def _cluster_wide() -> Iterable[Resource]:
         False,
         categories=_EXTENSIONS,
         subresources="status",
+        unconditional_update=False,
     )
 
 
@@ -382,8 +413,9 @@ def _scheduling() -> Iterable[Resource]:
     yield _row(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names="pc", full=True
     )
-    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, full=True)
-    yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
+    conditional = {"unconditional_update": False, "create_on_update": True}
+    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, full=True, **conditional)
+    yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, **conditional)
     yield _row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
     group = "resource.k8s.io"
     yield _row(group, "v1 v1beta2", "deviceclasses", "DeviceClass", False, full=True)
@@ -405,6 +437,7 @@ def _scheduling() -> Iterable[Resource]:
         "ResourcePoolStatusRequest",
         False,
         subresources="status",
+        unconditional_update=False,
     )
     yield _row(
         group,

@@ -59,8 +59,6 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: generated names spell no
 _SUFFIX = 5
 _PREFIX_MAX = 63 - _SUFFIX
 _NAME_ATTEMPTS = 8
-#: Kinds whose objects come into being by PUT where there is none yet.
-_CREATED_BY_UPDATE = {"leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints", "services"}
 
 
 @dataclass(slots=True)
@@ -117,7 +115,7 @@ class Writing:
         job = _Job(route, options, user, text)
         tree = job.read(body)
         stored = self._store.get(key_of(route))
-        if stored is None and route.resource.key in _CREATED_BY_UPDATE and not route.subresource:
+        if stored is None and route.resource.create_on_update and not route.subresource:
             tree.get("metadata", {}).pop("resourceVersion", None)
             return self._create(job, tree)
         if stored is None:
@@ -159,7 +157,7 @@ class Writing:
     def _create(self, job: _Job, tree: Tree) -> Outcome:
         route, metadata = job.route, tree["metadata"]
         # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
-        if metadata.get("resourceVersion"):
+        if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
         if route.verb != "create":  # by PUT or apply: the right to update is not enough
             self._context.authorizer.demand(
@@ -209,7 +207,10 @@ class Writing:
         old = codec.decode_tree(stored.raw) if old is None else old
         before = old["metadata"]
         version = metadata.get("resourceVersion", "")
-        if version and version != before["resourceVersion"]:
+        if not _has_version(metadata):
+            if not route.resource.unconditional_update:
+                raise _version_needed(route, stored.key.name)
+        elif version != before["resourceVersion"]:
             if not version.isdigit():
                 raise bad_request(f"metadata.resourceVersion: Invalid value: {version[:64]!r}")
             raise conflict(route.group, route.plural, stored.key.name, MODIFIED)
@@ -337,6 +338,18 @@ def _bad_patch(error: PatchError) -> ApiError:
     if error.code == 413:
         return too_large(str(error))
     return bad_request(str(error)) if error.code == 400 else unprocessable(str(error))
+
+
+def _has_version(metadata: Tree) -> bool:
+    """Whether an object says which version it is based on; "0" does not, as upstream."""
+    return bool(metadata.get("resourceVersion", "").strip("0"))
+
+
+def _version_needed(route: Route, name: str) -> ApiError:
+    """The refusal of an unconditional update; upstream names the resource here instead of the kind."""
+    path = Path("metadata").child("resourceVersion")
+    problem = invalid_value(path, 0, "must be specified for an update")
+    return invalid(route.group, route.plural, name, [problem])
 
 
 def _check_name(name: str) -> list[Problem]:

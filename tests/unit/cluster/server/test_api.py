@@ -438,8 +438,9 @@ def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
             content_type="application/apply-patch+yaml",
         )
         assert code == 403
-        assert (await bench.call("PUT", f"{leases}/l", lease))[0] == 201
-        assert (await bench.call("PUT", f"{leases}/l", lease, user=jane))[0] == 200
+        code, made = await bench.call("PUT", f"{leases}/l", lease)
+        assert code == 201
+        assert (await bench.call("PUT", f"{leases}/l", made, user=jane))[0] == 200
 
     run(story)
 
