@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.expiry import keep_expiring
 from plimsoll.cluster.server.http import HttpServer
-from plimsoll.cluster.server.security.certificates import Authority, check_authority, ssl_context
+from plimsoll.cluster.server.security.certificates import (
+    Authority,
+    check_authority,
+    ssl_context,
+    utc_now,
+)
 from plimsoll.cluster.server.security.files import read
 from plimsoll.cluster.server.security.jwt import SigningKey
 from plimsoll.cluster.server.security.kubeconfig import write_kubeconfig
@@ -65,6 +71,7 @@ class ServerSettings:
     controllers: bool = True
     start_empty: bool = False
     limits: Limits = field(default_factory=Limits)
+    now: Callable[[], datetime] = utc_now
 
 
 class RunningServer:
@@ -142,6 +149,7 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
         tokens=Tokens(settings.token_file, admin=token),
         key=SigningKey.load_or_create(folder / ACCOUNT_KEY),
         gates=settings.gates,
+        now=settings.now,
     )
     api = Api(context)
     tls, ca = _make_tls(settings, folder)
@@ -158,16 +166,17 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
 
 def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, bytes]:
     """TLS for the server, and the CA that clients should believe."""
-    authority = Authority.load_or_create(folder)
+    authority = Authority.load_or_create(folder, settings.now)
     clients = [authority.certificate]
     if settings.client_ca is not None:
         clients.append(check_authority(settings.client_ca))
     if settings.certificate is None and settings.key is None:
         certificate, key = authority.server_pair(_names(settings))
-        return ssl_context(certificate, key, client_authorities=clients), authority.certificate
+        tls = ssl_context(certificate, key, client_authorities=clients, now=settings.now)
+        return tls, authority.certificate
     if settings.certificate is None or settings.key is None:
         raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
-    tls = ssl_context(settings.certificate, settings.key, client_authorities=clients)
+    tls = ssl_context(settings.certificate, settings.key, client_authorities=clients, now=settings.now)
     ca = settings.authority or settings.certificate  # a certificate may be its own authority
     return tls, read(ca, "the CA of the certificate")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import logging
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from plimsoll.api.names import dns_subdomain
@@ -30,8 +30,8 @@ from plimsoll.errors import ConfigError
 CA_DAYS, SERVER_DAYS, CLIENT_DAYS = 3650, 397, 365
 #: A certificate of the server is made again when less than this is left of it.
 _RENEW = datetime.timedelta(days=30)
-#: Clocks of clients may be behind ours.
-_BACKDATE = datetime.timedelta(minutes=5)
+#: Certificates begin this long before they are made: clocks of clients may be behind, and ours may step back.
+_BACKDATE = datetime.timedelta(hours=1)
 #: Names by which pods and tools of this machine reach the server.
 USUAL_NAMES = (
     "localhost",
@@ -45,6 +45,12 @@ USUAL_NAMES = (
 _LONGEST_NAME = 64  # characters of a common name, as X.509 has it
 
 _UTC = datetime.UTC
+_log = logging.getLogger("plimsoll.server")
+
+
+def utc_now() -> datetime.datetime:
+    """Return the time of the system's clock."""
+    return datetime.datetime.now(_UTC)
 
 
 class Pair(NamedTuple):
@@ -57,7 +63,14 @@ class Pair(NamedTuple):
 class Authority:
     """A certificate authority: its certificate, its key, and the folder they live in."""
 
-    def __init__(self, pair: Pair, folder: Path, source: str = "the CA") -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        folder: Path,
+        source: str = "the CA",
+        now: Callable[[], datetime.datetime] = utc_now,
+    ) -> None:
+        self._now = now
         self._certificate = _parse_certificates(pair.certificate, source)[0]
         self._key = _issuer_key(pair.key, source)
         self._folder = folder
@@ -66,24 +79,43 @@ class Authority:
             raise ConfigError(f"{source}: certificate and key do not belong together")
 
     @classmethod
-    def load_or_create(cls, folder: Path) -> Authority:
-        """The CA of a folder, made if there is none yet."""
+    def load_or_create(cls, folder: Path, now: Callable[[], datetime.datetime] = utc_now) -> Authority:
+        """The CA of a folder, made if there is none yet, and made again with the same key if it is not valid
+        yet because the clock has stepped back."""
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if certificate.exists() and key.exists():
             pair = Pair(read(certificate, "the CA"), read_private(key, "the key of the CA"))
-            authority = cls(pair, folder, str(certificate))
-            left = authority._certificate.not_valid_after_utc - _now()
+            authority = cls(pair, folder, str(certificate), now)
+            left = authority._certificate.not_valid_after_utc - now()
             if left < _RENEW:
                 ends = authority._certificate.not_valid_after_utc.date()
                 raise ConfigError(
                     f"{certificate} ends on {ends}: delete it and {key}, and hand out new kubeconfigs"
                 )
-            return authority
-        pair = _make_ca()
+            if authority._certificate.not_valid_before_utc <= now():
+                return authority
+            return authority._backdated(certificate, key)
+        made = ec.generate_private_key(ec.SECP256R1())
+        ends = now() + datetime.timedelta(days=CA_DAYS)
+        pair = Pair(_make_ca(made, now() - _BACKDATE, ends), _key_pem(made))
         write_private(key, pair.key)
-        write_private(certificate, pair.certificate)
-        certificate.chmod(0o644)
-        return cls(pair, folder)
+        _write_public(certificate, pair.certificate)
+        return cls(pair, folder, now=now)
+
+    def _backdated(self, certificate: Path, key: Path) -> Authority:
+        """Replace a CA certificate that is not valid yet. Key, name and end stay the same, so certificates
+        issued before and after are good for holders of either."""
+        _log.warning(
+            "the system clock says %s, but %s is valid only from %s on: has the clock stepped back? The "
+            "certificate is made again with the same key and an earlier start; kubeconfigs handed out before "
+            "work again once the clock is right",
+            self._now().isoformat(timespec="seconds"),
+            certificate,
+            self._certificate.not_valid_before_utc.isoformat(),
+        )
+        pem = _make_ca(self._key, self._now() - _BACKDATE, self._certificate.not_valid_after_utc)
+        _write_public(certificate, pem)
+        return Authority(Pair(pem, read_private(key, "the key of the CA")), self._folder, now=self._now)
 
     def server_pair(self, names: Iterable[str] = ()) -> tuple[Path, Path]:
         """Files with the server's certificate for the usual names and these, and with its key."""
@@ -124,9 +156,13 @@ class Authority:
         alternatives: x509.SubjectAlternativeName | None,
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
-        ends = min(_now() + datetime.timedelta(days=days), self._certificate.not_valid_after_utc)
+        now, limit = self._now(), self._certificate.not_valid_after_utc
+        # A clock that is behind is put right some time: what it issues must be good then, too.
+        created = limit - datetime.timedelta(days=CA_DAYS)
+        ends = min(max(now, created) + datetime.timedelta(days=days), limit)
+        starts = min(now - _BACKDATE, self._certificate.not_valid_before_utc)
         builder = (
-            _builder(subject, self._certificate.subject, key.public_key(), ends)
+            _builder(subject, self._certificate.subject, key.public_key(), starts, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -151,11 +187,18 @@ class Authority:
         return (
             _belong_together(known, private)
             and set(found) == names
-            and known.not_valid_after_utc - _now() > _RENEW
+            and known.not_valid_before_utc <= self._now()
+            and known.not_valid_after_utc - self._now() > _RENEW
         )
 
 
-def ssl_context(certificate: Path, key: Path, *, client_authorities: Sequence[bytes] = ()) -> ssl.SSLContext:
+def ssl_context(
+    certificate: Path,
+    key: Path,
+    *,
+    client_authorities: Sequence[bytes] = (),
+    now: Callable[[], datetime.datetime] = utc_now,
+) -> ssl.SSLContext:
     """TLS of the server: 1.2 and up, client certificates asked for but not demanded.
 
     `client_authorities` are the CAs, in PEM form, whose client certificates are believed.
@@ -163,7 +206,7 @@ def ssl_context(certificate: Path, key: Path, *, client_authorities: Sequence[by
     DIFF: a certificate of any other ends the handshake, where Kubernetes answers 401; see
     test_certificates_of_others_are_refused.
     """
-    check_pair(certificate, key)
+    check_pair(certificate, key, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -177,17 +220,26 @@ def ssl_context(certificate: Path, key: Path, *, client_authorities: Sequence[by
     return context
 
 
-def check_pair(certificate: Path, key: Path) -> None:
-    """Refuse a certificate of a server that cannot serve, with a message that says why."""
+def check_pair(certificate: Path, key: Path, now: Callable[[], datetime.datetime] = utc_now) -> None:
+    """Refuse a certificate of a server that cannot serve, with a message that says why.
+
+    One that is not valid yet is only warned about: the clock may be wrong, and time passes.
+    """
     chain = _parse_certificates(read(certificate, "the certificate"), str(certificate))
     private = _private_key(read(key, "the private key"), str(key))
-    leaf, now = chain[0], _now()
+    leaf, today = chain[0], now()
     if not _belong_together(leaf, private):
         raise ConfigError(f"{key} is not the key of {certificate}")
-    if leaf.not_valid_after_utc <= now:
+    if leaf.not_valid_after_utc <= today:
         raise ConfigError(f"{certificate} ended on {leaf.not_valid_after_utc.date()}: give a newer one")
-    if leaf.not_valid_before_utc > now:
-        raise ConfigError(f"{certificate} is valid only from {leaf.not_valid_before_utc} on")
+    if leaf.not_valid_before_utc > today:
+        _log.warning(
+            "%s is valid only from %s on, and the system clock says %s: clients refuse it until then; check "
+            "the clock",
+            certificate,
+            leaf.not_valid_before_utc.isoformat(),
+            today.isoformat(timespec="seconds"),
+        )
     try:
         usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (x509.ExtensionNotFound, ValueError):
@@ -226,7 +278,7 @@ def _private_key(pem: bytes, source: str) -> object:
         raise ConfigError(f"{source} holds no private key without a password, in PEM form") from None
 
 
-def _issuer_key(pem: bytes, source: str) -> CertificateIssuerPrivateKeyTypes:
+def _issuer_key(pem: bytes, source: str) -> ec.EllipticCurvePrivateKey:
     key = _private_key(pem, source)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{source}: the key is not one of ours (P-256)")
@@ -242,23 +294,27 @@ def _belong_together(certificate: x509.Certificate, key: object) -> bool:
     return mine == certificate.public_key().public_bytes(encoding, form)
 
 
-def _make_ca() -> Pair:
-    key = ec.generate_private_key(ec.SECP256R1())
+def _make_ca(key: ec.EllipticCurvePrivateKey, starts: datetime.datetime, ends: datetime.datetime) -> bytes:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plimsoll-ca")])
-    ends = _now() + datetime.timedelta(days=CA_DAYS)
     builder = (
-        _builder(name, name, key.public_key(), ends)
+        _builder(name, name, key.public_key(), starts, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    return Pair(_pem(builder.sign(key, hashes.SHA256())), _key_pem(key))
+    return _pem(builder.sign(key, hashes.SHA256()))
+
+
+def _write_public(path: Path, content: bytes) -> None:
+    write_private(path, content)
+    path.chmod(0o644)
 
 
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     public: ec.EllipticCurvePublicKey,
+    starts: datetime.datetime,
     ends: datetime.datetime,
 ) -> x509.CertificateBuilder:
     return (
@@ -267,7 +323,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_now() - _BACKDATE)
+        .not_valid_before(starts)
         .not_valid_after(ends)
     )
 
@@ -300,10 +356,6 @@ def _alternative(name: str) -> x509.GeneralName:
     if dns_subdomain(host.removeprefix("*.")):
         raise ConfigError(f"{name!r} is no host name that a certificate can hold")
     return x509.DNSName(host)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(_UTC)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

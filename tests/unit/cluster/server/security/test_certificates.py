@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ssl
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ from plimsoll.cluster.server.security.certificates import (
 )
 from plimsoll.cluster.server.security.users import ADMIN, User, driver_user, node_user
 from plimsoll.errors import ConfigError
+
+
+def after(**time: float) -> Callable[[], datetime.datetime]:
+    """A clock that is ahead by this much, or behind."""
+    return lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(**time)
 
 
 def names_in(path: Path) -> set[str]:
@@ -54,14 +60,10 @@ def test_the_server_certificate_is_kept_while_it_is_good(tmp_path: Path) -> None
     assert names_in(certificate) == {*USUAL_NAMES, "other"}
 
 
-def test_the_server_certificate_is_made_again_before_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = Authority.load_or_create(tmp_path)
-    certificate, _ = authority.server_pair()
+def test_the_server_certificate_is_made_again_before_it_ends(tmp_path: Path) -> None:
+    certificate, _ = Authority.load_or_create(tmp_path).server_pair()
     before = certificate.read_bytes()
-    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=certificates.SERVER_DAYS - 29)
-    monkeypatch.setattr(certificates, "_now", lambda: later)
+    authority = Authority.load_or_create(tmp_path, after(days=certificates.SERVER_DAYS - 29))
     authority.server_pair()
     assert certificate.read_bytes() != before
     again = certificate.read_bytes()
@@ -86,12 +88,10 @@ def test_a_certificate_of_another_ca_is_made_again(tmp_path: Path) -> None:
     issued.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
 
 
-def test_a_ca_that_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ca_that_ends_is_told(tmp_path: Path) -> None:
     Authority.load_or_create(tmp_path)
-    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=certificates.CA_DAYS)
-    monkeypatch.setattr(certificates, "_now", lambda: later)
     with pytest.raises(ConfigError, match="delete it and"):
-        Authority.load_or_create(tmp_path)
+        Authority.load_or_create(tmp_path, after(days=certificates.CA_DAYS))
 
 
 def test_a_ca_whose_key_is_another_is_told(tmp_path: Path) -> None:
@@ -193,11 +193,10 @@ def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None
         handshake(server, context)
 
 
-def test_an_expired_client_certificate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority = Authority.load_or_create(tmp_path)
+def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
+    Authority.load_or_create(tmp_path, after(days=-9))
+    authority = Authority.load_or_create(tmp_path, after(days=-2))
     server = ssl_context(*authority.server_pair(), client_authorities=[authority.certificate])
-    now = datetime.datetime.now(datetime.UTC)
-    monkeypatch.setattr(certificates, "_now", lambda: now - datetime.timedelta(days=2))
     context = client_context(authority, authority.issue_client(ADMIN, days=1), tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -211,7 +210,7 @@ def test_old_tls_is_refused(tmp_path: Path) -> None:
     assert context.verify_mode == ssl.CERT_NONE
 
 
-def test_given_certificates_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_certificates_are_looked_at(tmp_path: Path) -> None:
     authority = Authority.load_or_create(tmp_path)
     certificate, key = tmp_path / "given.crt", tmp_path / "given.key"
 
@@ -233,12 +232,9 @@ def test_given_certificates_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mo
     give(authority.issue_client(ADMIN))
     with pytest.raises(ConfigError, match="is not for servers"):
         check_pair(certificate, key)
-    now = datetime.datetime.now(datetime.UTC)
     give(authority.issue_server(["a"], days=1))
-    for days, why in ((2, "ended on"), (-2, "is valid only from")):
-        monkeypatch.setattr(certificates, "_now", lambda days=days: now + datetime.timedelta(days=days))
-        with pytest.raises(ConfigError, match=why):
-            ssl_context(certificate, key)
+    with pytest.raises(ConfigError, match="ended on"):
+        ssl_context(certificate, key, now=after(days=2))
 
 
 def test_a_client_ca_is_looked_at(tmp_path: Path) -> None:
