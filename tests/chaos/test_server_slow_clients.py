@@ -124,6 +124,33 @@ def test_watchers_that_never_read_cost_no_memory(server: ServerProcess) -> None:
     asyncio.run(story())
 
 
+def test_unfinished_headers_cost_little_memory(server: ServerProcess) -> None:
+    """Twenty connections of 6.5 MB each would be more than 260 MB in aiohttp's parser."""
+
+    async def story() -> None:
+        async with Client.connect(server.config()) as client:
+            await rounds(client, 5)
+            before = resident(server)
+            wires = [await Wire.open(server.port, trusting()) for _ in range(20)]
+
+            async def flood(wire: Wire) -> None:
+                await wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+                for number in range(100):
+                    await wire.send(b"h%d: %b\r\n" % (number, b"a" * 65_000))
+
+            highest = before
+            flooding = asyncio.gather(*(flood(wire) for wire in wires))
+            while not flooding.done():
+                await rounds(client, 1)
+                highest = max(highest, resident(server))
+            await flooding
+            assert highest - before < 100
+            for wire in wires:
+                await wire.abort()
+
+    asyncio.run(story())
+
+
 def test_a_watcher_that_never_reads_is_cut_off() -> None:
     async def story() -> None:
         limits = Limits(slow_watch_timeout=1)

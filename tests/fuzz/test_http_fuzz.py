@@ -22,7 +22,7 @@ from plimsoll.run.server import RunningServer, ServerSettings, start_server
 from tests.fuzz.wire import CLOSED, Reply, Wire, exchange, trusting
 
 T = TypeVar("T")
-LIMITS = Limits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1)
+LIMITS = Limits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 

@@ -49,6 +49,24 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     show_default=True,
     help="full: on disk before it is acknowledged. normal: may lose the last moments in a power cut.",
 )
+@click.option(
+    "--max-unauthenticated-connections",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Maximum number of connections without valid credentials that are served at once (default: 128).",
+)
+@click.option(
+    "--max-unauthenticated-per-address",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Maximum number of such connections from one source address, waiting ones included (default: 1024).",
+)
+@click.option(
+    "--request-header-timeout",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Time in which the headers of a request must arrive (default: 30).",
+)
 @click.option("--no-controllers", is_flag=True, help="Only the API; no claims from templates, no clean-up.")
 @click.option("--start-empty", is_flag=True, help="Begin anew although a damaged store was put aside.")
 @click.option("--feature-gates", "gates", default="", metavar="NAME=BOOL,...", help="All are on.")
@@ -65,6 +83,9 @@ def run_server(
     client_ca: Path | None,
     token_file: Path | None,
     durability: Any,
+    max_unauthenticated_connections: int | None,
+    max_unauthenticated_per_address: int | None,
+    request_header_timeout: float | None,
     no_controllers: bool,
     start_empty: bool,
     gates: str,
@@ -76,11 +97,18 @@ def run_server(
     plimsoll server --data ./cluster --kubeconfig-out ./kubeconfig
     kubectl --kubeconfig ./kubeconfig get namespaces
     """
+    from plimsoll.cluster.server.security.limits import Limits
     from plimsoll.run.server import ServerSettings, serve
 
     if memory == (data is not None):
         raise ConfigError("say where the cluster lives: --data FOLDER, or --memory to keep nothing")
     host, port = _address(listen)
+    given: dict[str, Any] = {
+        "unauthenticated": max_unauthenticated_connections,
+        "unauthenticated_per_address": max_unauthenticated_per_address,
+        "header_timeout": request_header_timeout,
+    }
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
     settings = ServerSettings(
         data=data,
         host=host,
@@ -95,6 +123,7 @@ def run_server(
         durability=durability,
         controllers=not no_controllers,
         start_empty=start_empty,
+        limits=limits,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,

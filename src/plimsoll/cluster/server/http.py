@@ -1,8 +1,8 @@
 """The API on the network: a thin shell of HTTP around `Api.handle`.
 
-Owns sockets, TLS, bodies and streams, and the limits that keep one client from hurting others: the size of a
-body and of headers, the time a body or a stuck reader may take, how many requests run at once. Knows nothing
-of Kubernetes objects.
+Owns requests, bodies and streams, and the limits that keep one client from hurting others: the size of a
+body, the time a body or a stuck reader may take, how many requests run at once. Connections and their
+limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.api import codec
+from plimsoll.cluster.server.acceptor import ConnectionAcceptor
 from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.call import Answer, Call
+from plimsoll.cluster.server.connections import ServerConnection
 from plimsoll.cluster.server.security.impersonation import impersonate
 from plimsoll.cluster.server.security.limits import Admission, Limits, Watches
 from plimsoll.cluster.server.status import to_status, too_large
@@ -27,11 +29,12 @@ from plimsoll.errors import ApiError
 _log = logging.getLogger("plimsoll.server")
 _wire_log = logging.getLogger("plimsoll.server.http")
 
-_BACKLOG = 1024
 #: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
 _PIECE = 1 << 20
 #: Less than what makes a write wait until the client has read.
 _SMALL = 32 << 10
+#: How long requests under way may take when the server stops.
+_STOP_SECONDS = 2.0
 
 
 class _OurFaults(logging.Filter):
@@ -62,14 +65,15 @@ class HttpServer:
         self._admission = Admission(self._limits)
         self._watches = Watches(self._limits)
         self._host, self._port, self._tls = host, port, tls
-        self._runner: web.ServerRunner | None = None
+        self._acceptor: ConnectionAcceptor | None = None
         self._streams: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
         """Listen; raises OSError if the address is taken."""
-        server = web.Server(
+        self._acceptor = ConnectionAcceptor(
             self._handle,
-            handler_cancellation=True,
+            self._limits,
+            self._tls,
             max_line_size=self._limits.url,
             max_field_size=self._limits.header_field,
             max_headers=self._limits.headers,
@@ -77,16 +81,13 @@ class HttpServer:
             access_log=None,
             logger=_wire_log,
         )
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls, backlog=_BACKLOG)
-        await site.start()
+        await self._acceptor.listen(self._host, self._port)
 
     @property
     def port(self) -> int:
         """The port in use, which the system has chosen if none was asked for."""
-        assert self._runner is not None
-        return int(self._runner.addresses[0][1])
+        assert self._acceptor is not None
+        return int(self._acceptor.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
@@ -99,13 +100,21 @@ class HttpServer:
         """Stop listening, end the watches, and let requests under way finish."""
         for task in list(self._streams):
             task.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._acceptor is not None:
+            await self._acceptor.stop(_STOP_SECONDS)
+            self._acceptor = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast(ServerConnection, request.protocol)
+        connection.begin(request.content)
         try:
-            call = await self._read(request)
+            return await self._respond(request, connection)
+        finally:
+            connection.end()
+
+    async def _respond(self, request: web.BaseRequest, connection: ServerConnection) -> web.StreamResponse:
+        try:
+            call = await self._read(request, connection)
             with self._admission.enter(call.user, call.method):
                 answer = await self._api.handle(call)
             if isinstance(answer.body, bytes):
@@ -115,12 +124,14 @@ class HttpServer:
         except ApiError as error:
             return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
 
-    async def _read(self, request: web.BaseRequest) -> Call:
+    async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> Call:
         headers = {name.lower(): _text(name, value) for name, value in request.headers.items()}
         certificate = None
         if self._tls is not None and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert") or None
         user = self._api.context.authenticator.authenticate(headers, certificate)
+        if not user.anonymous:
+            connection.accept_credentials()
         user = impersonate(user, request.headers.items(), self._api.context.authorizer)
         query = [(name, value) for name, value in request.rel_url.query.items()]
         call = Call(request.method, request.path, user, query, headers)
@@ -148,7 +159,7 @@ class HttpServer:
 
     async def _answer(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         body = cast(bytes, answer.body)
-        if len(body) <= 2 * _PIECE or request.method == "HEAD":
+        if len(body) <= _SMALL or request.method == "HEAD":
             return _response(answer)
         response = web.StreamResponse(status=answer.status, headers=_headers(answer))
         response.content_length = len(body)

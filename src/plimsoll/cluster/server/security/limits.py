@@ -28,6 +28,16 @@ class Limits:
     body: int = 3 * 1024 * 1024
     header_field: int = 64 * 1024
     headers: int = 256
+    #: Everything before the body of one request; kube-apiserver has Go's default, 1 MiB, as well.
+    header_bytes: int = 1024 * 1024
+    #: Until the headers of a request are complete; for the first, from accepting the connection on.
+    header_timeout: float = 30
+    #: Connections without valid credentials: served at once, waiting for that, both of one source address,
+    #: and the bytes of request headers that all of them hold together.
+    unauthenticated: int = 128
+    unauthenticated_waiting: int = 2048
+    unauthenticated_per_address: int = 1024
+    unauthenticated_bytes: int = 8 * 1024 * 1024
     url: int = 32 * 1024
     reads_in_flight: int = 400
     writes_in_flight: int = 200

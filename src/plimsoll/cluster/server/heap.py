@@ -1,0 +1,54 @@
+"""Returning freed memory to the operating system.
+
+glibc keeps freed blocks for later use, so the memory of a burst of large requests would stay resident for as
+long as the process runs. `HeapTrimmer` calls malloc_trim once enough has been freed, at most every few
+seconds and on a thread; with other C libraries it does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+#: Freed bytes that are worth a trim, and seconds between two trims.
+_WORTH = 16 << 20
+_PAUSE = 5.0
+
+
+def find_malloc_trim() -> Callable[[], None] | None:
+    """Return glibc's malloc_trim, or None where there is none."""
+    try:
+        import ctypes  # noqa: PLC0415 - some Pythons are built without it
+
+        trim = ctypes.CDLL(None).malloc_trim
+    except (ImportError, OSError, AttributeError):
+        return None
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    return lambda: trim(0)
+
+
+class HeapTrimmer:
+    """Trims the heap of the process some time after enough memory has been freed."""
+
+    def __init__(self, trim: Callable[[], None] | None = None) -> None:
+        self._trim = trim or find_malloc_trim()
+        self._freed = 0
+        self._planned: asyncio.TimerHandle | None = None
+
+    def freed(self, size: int) -> None:
+        """Note that about so many bytes have been freed."""
+        self._freed += size
+        if self._freed >= _WORTH and self._planned is None and self._trim is not None:
+            self._planned = asyncio.get_running_loop().call_later(_PAUSE, self._run)
+
+    def close(self) -> None:
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
+
+    def _run(self) -> None:
+        self._planned = None
+        self._freed = 0
+        assert self._trim is not None
+        threading.Thread(target=self._trim, name="malloc_trim", daemon=True).start()
