@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import cast
 
 from aiohttp import HttpVersion11, web
@@ -21,9 +21,10 @@ from plimsoll.cluster.server.acceptor import ConnectionAcceptor
 from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.call import Answer, Call
 from plimsoll.cluster.server.connections import ServerConnection
+from plimsoll.cluster.server.security.authentication import SINGLE_HEADERS
 from plimsoll.cluster.server.security.impersonation import impersonate
 from plimsoll.cluster.server.security.limits import Admission, Limits, Watches
-from plimsoll.cluster.server.status import to_status, too_large
+from plimsoll.cluster.server.status import bad_request, to_status, too_large, unauthorized
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
@@ -125,7 +126,7 @@ class HttpServer:
             return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
 
     async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> Call:
-        headers = {name.lower(): _text(name, value) for name, value in request.headers.items()}
+        headers = read_headers(request.headers.items())
         certificate = None
         if self._tls is not None and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert") or None
@@ -209,14 +210,34 @@ class HttpServer:
             raise
 
 
-def _text(name: str, value: str) -> str:
-    """A header's value; ApiError 400 if its bytes are no text."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ApiError(400, "BadRequest", f"the header {name} is not UTF-8") from None
-    return value
+def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers of a request by their names in lower case; of several, the first counts.
+
+    ApiError 400 if one is not UTF-8 or if one that says who the sender is comes more than once, ApiError 401
+    if the credentials are not UTF-8.
+
+    DIFF: upstream takes the first Authorization header and ignores the others; see
+    test_credentials_that_come_twice_are_refused.
+    """
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        key = name.lower()
+        if not value.isascii() and not _is_text(value):
+            if key == "authorization":
+                raise unauthorized()
+            raise bad_request(f"the header {name} is not UTF-8")
+        if key in headers and key in SINGLE_HEADERS:
+            raise bad_request(f"the request has more than one {name} header: send exactly one")
+        headers.setdefault(key, value)
+    return headers
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8 are surrogates
+        return False
+    return True
 
 
 def _headers(answer: Answer) -> dict[str, str]:

@@ -17,6 +17,9 @@ from plimsoll.cluster.server.security.users import ANONYMOUS, User
 
 #: The attribute of a certificate's subject that holds the user's uid.
 _UID = "1.3.6.1.4.1.57683.2"
+#: Headers that say who the sender is and may come once only: a proxy in front of the server and the server
+#: itself must never take a request for two different users.
+SINGLE_HEADERS = frozenset({"authorization", "impersonate-user", "impersonate-uid"})
 #: Longer tokens are not looked at.
 _LONGEST = 16 * 1024
 
