@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.scheduler_faults.chaos import run_chaos
+from tests.chaos.scheduler_faults.chaos import EVENTS, FEW_EVENTS, run_chaos
 from tests.chaos.scheduler_faults.faults import FaultKind
 from tests.chaos.scheduler_faults.servers import Server, run_embedded_server
 
 
-def check(server: Server, folder: Path, *, seed: int, faults: int, patience: float = 180) -> None:
-    report = asyncio.run(run_chaos(server, folder, seed=seed, faults=faults, patience=patience))
+def check(server: Server, folder: Path, *, seed: int, faults: int, events: Sequence[str] = EVENTS) -> None:
+    running = run_chaos(server, folder, seed=seed, faults=faults, events=events, patience=180)
+    report = asyncio.run(running)
     summary = "\n".join(report.lines())
     assert not report.violations, summary
     # The run was worth something: faults of processes and of requests, and pods that found a place.
@@ -25,7 +27,7 @@ def check(server: Server, folder: Path, *, seed: int, faults: int, patience: flo
 
 def test_nothing_is_given_twice_under_faults(tmp_path: Path) -> None:
     with run_embedded_server(tmp_path) as server:
-        check(server, tmp_path, seed=2, faults=60)
+        check(server, tmp_path, seed=2, faults=80, events=FEW_EVENTS)
 
 
 @pytest.mark.slow

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.chaos.scheduler_faults.faults import FaultCounter, FaultKind
+from tests.chaos.scheduler_faults.faults import Call, CallKind, FaultCounter, FaultKind
 from tests.chaos.scheduler_faults.history import write_history
 from tests.chaos.scheduler_faults.invariants import find_leaks, find_violations
 from tests.chaos.scheduler_faults.load import Load
@@ -22,11 +23,9 @@ from tests.chaos.scheduler_faults.small_cluster import create_cluster
 from tests.chaos.scheduler_faults.stage import Stage, open_stage
 
 #: Everything that can happen, dealt in random order again and again.
-_DECK = (
+EVENTS = (
     *(mode.value for mode in Mode if mode is not Mode.CALM),
-    Mode.LEASE_LOST.value,
     "kill leader",
-    "kill standby",
     "kill both",
     "pause leader",
     "restart server",
@@ -34,7 +33,17 @@ _DECK = (
     "stall watches",
     "expire watches",
 )
-_LEADER_SECONDS = 20.0
+#: A short form, with what is most likely to find something.
+FEW_EVENTS = (
+    Mode.MIXED.value,
+    Mode.UNDOING.value,
+    "restart server",
+    Mode.LEASE_LOST.value,
+    "stall watches",
+    "pause leader",
+)
+#: How long another leader is waited for; if there is none by then, things go on all the same.
+_LEADER_SECONDS = 15.0
 
 
 @dataclass
@@ -64,7 +73,15 @@ class Report:
         ]
 
 
-async def run_chaos(server: Server, folder: Path, *, seed: int, faults: int, patience: float = 120) -> Report:
+async def run_chaos(
+    server: Server,
+    folder: Path,
+    *,
+    seed: int,
+    faults: int,
+    events: Sequence[str] = EVENTS,
+    patience: float = 120,
+) -> Report:
     """Inject so many faults, wait for calm, and report every violation; `patience` is for the calm."""
     began = time.monotonic()
     async with open_stage(server, folder, create_cluster) as stage:
@@ -73,7 +90,7 @@ async def run_chaos(server: Server, folder: Path, *, seed: int, faults: int, pat
         working = asyncio.create_task(load.run())
         try:
             await stage.replicas.await_leader(patience)
-            await Chaos(stage, Random(seed + 1)).run(faults)
+            await Chaos(stage, Random(seed + 1), events).run(faults)
             if working.done():
                 working.result()
         finally:
@@ -96,7 +113,8 @@ async def run_chaos(server: Server, folder: Path, *, seed: int, faults: int, pat
 class Chaos:
     """Deals faults until there were enough."""
 
-    def __init__(self, stage: Stage, dice: Random) -> None:
+    def __init__(self, stage: Stage, dice: Random, events: Sequence[str] = EVENTS) -> None:
+        self._events = events
         self._stage = stage
         self._dice = dice
         self._random = RandomFaults(Random(dice.random()))
@@ -107,7 +125,7 @@ class Chaos:
         stage = self._stage
         stage.proxy.choose = self._random.choose
         dealt = 0
-        while stage.proxy.counter.total < faults or dealt < len(_DECK):
+        while stage.proxy.counter.total < faults or dealt < len(self._events):
             await self._deal()
             dealt += 1
         self._random.mode = Mode.CALM
@@ -116,7 +134,7 @@ class Chaos:
 
     async def _deal(self) -> None:
         if not self._deck:
-            self._deck = self._dice.sample(_DECK, len(_DECK))
+            self._deck = self._dice.sample(self._events, len(self._events))
         card = self._deck.pop()
         modes = {mode.value: mode for mode in Mode}
         if card in modes:
@@ -125,11 +143,28 @@ class Chaos:
             self._random.mode = modes[card]
             lasting = {Mode.LEASE_LOST: 1.5 * LEASE_SECONDS, Mode.UNDOING: 2.0}.get(modes[card], 0.5)
             await asyncio.sleep(lasting + self._dice.random() * 2)
+            if modes[card] not in (Mode.LEASE_LOST, Mode.UNDOING):
+                return
+            self._random.mode = self._dice.choice((Mode.CALM, Mode.SLOW, Mode.MIXED))
             if modes[card] is Mode.UNDOING:  # the next leader finds claims that are about to be released
                 await self._happen("kill leader")
-            return
-        await self._happen(card)
+        else:
+            await self._happen(card)
+        await self._await_work()
         await asyncio.sleep(self._dice.random())
+
+    async def _await_work(self) -> None:
+        """Let a leader bind something before the next thing happens."""
+        stage, written = self._stage, asyncio.Event()
+
+        def note(call: Call) -> None:
+            if call.kind is CallKind.BINDING:
+                written.set()
+
+        stage.proxy.seen = note
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEADER_SECONDS):
+                await written.wait()
 
     async def _happen(self, card: str) -> None:
         replicas, counter = self._stage.replicas, self._stage.proxy.counter
@@ -137,8 +172,7 @@ class Chaos:
         what, _, whom = card.partition(" ")
         match what:
             case "kill":
-                chosen = {"leader": [leader], "standby": [replicas.other(leader)]}
-                for replica in chosen.get(whom, list(replicas.by_name.values())):
+                for replica in [leader] if whom == "leader" else list(replicas.by_name.values()):
                     counter.add(FaultKind.SCHEDULER_KILLED)
                     await self._kill(replica)
             case "pause":
