@@ -5,9 +5,9 @@ Owns the parts of core `v1` containers that have types of their own; `api.core` 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from plimsoll.api.meta import Int, Int32, Wire
+from plimsoll.api.meta import Int, Int32, IntOrString, Wire
 from plimsoll.api.quantity import Quantity
 
 # -- environment
@@ -78,14 +78,14 @@ class Exec(Wire, frozen=True):
 
 class HttpGet(Wire, frozen=True):
     path: str = ""
-    port: Any = 0  #: a number or a name
+    port: IntOrString = 0
     host: str = ""
     scheme: str = ""
     http_headers: tuple[Header, ...] = ()
 
 
 class TcpSocket(Wire, frozen=True):
-    port: Any = 0  #: a number or a name
+    port: IntOrString = 0
     host: str = ""
 
 

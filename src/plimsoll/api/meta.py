@@ -15,6 +15,8 @@ import msgspec
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 #: Some, 32.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+#: intstr.IntOrString: a number or a text. Not `Any`, for which msgspec would keep an explicit null.
+IntOrString: TypeAlias = Int32 | str
 
 
 class Wire(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -18,6 +19,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.errors import DecodeError, QuantityError
 
 _INT64 = range(-(2**63), 2**63)
+_INT32 = range(-(2**31), 2**31)
 _MAX_DEPTH = 200
 
 
@@ -49,16 +51,21 @@ def wire_types(view: type[msgspec.Struct]) -> dict[str, Any]:
 @lru_cache(maxsize=2048)
 def strip_optional(wanted: Any) -> Any:
     """`X | None` -> X."""
-    if get_origin(wanted) in (Union, types.UnionType):
-        rest = [a for a in get_args(wanted) if a is not type(None)]
-        if len(rest) == 1:
-            return rest[0]
+    if is_union(wanted) and type(None) in get_args(wanted):
+        return reduce(or_, [each for each in get_args(wanted) if each is not type(None)])
     return wanted
 
 
+def is_union(wanted: Any) -> bool:
+    """Return whether a type is a union: an optional one, or an IntOrString."""
+    return get_origin(wanted) in (Union, types.UnionType)
+
+
 def zero(wanted: Any) -> Any:
-    """What null stands for in a list or map of this type."""
-    wanted = strip_optional(wanted)
+    """Return what null stands for in a list or map of this type: nil for a pointer, else the zero value."""
+    if is_union(wanted):
+        choices = get_args(wanted)
+        return None if type(None) in choices else zero(choices[0])
     if wanted is Quantity:
         return Quantity.from_json(None)
     origin = get_origin(wanted)
@@ -117,6 +124,9 @@ def _mend_leaf(value: Any, wanted: Any, path: str) -> Any:
         _expect(value in _INT64, value, "a whole number of at most 64 bits", path)
     elif wanted is str:
         _expect(type(value) is str, value, "a string", path)
+    elif wanted == int | str:
+        fits = type(value) is str or (type(value) is int and value in _INT32)
+        _expect(fits, value, "a whole number of at most 32 bits or a string", path)
     else:
         raise NotImplementedError(wanted)
     return value

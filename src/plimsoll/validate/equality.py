@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.api import codec
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.shape import members, strip_optional, wire_types
+from plimsoll.api.shape import is_union, members, strip_optional, wire_types, zero
 
 
 def same(old: Any, new: Any) -> bool:
@@ -87,6 +87,8 @@ def same_under(view: Any, old: Any, new: Any) -> bool:
         return Quantity.parse(old) == Quantity.parse(new)
     if wanted is Any or optional or wanted is Quantity:
         return same_tree(old, new) if wanted is Any else False
+    if is_union(wanted):  # an IntOrString: 0 and "" differ
+        return bool((zero(wanted) if old is None else old) == (zero(wanted) if new is None else new))
     return not old and not new
 
 

@@ -20,7 +20,7 @@ from plimsoll.api import codec
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
-from plimsoll.api.shape import strip_optional, wire_types
+from plimsoll.api.shape import strip_optional, wire_types, zero
 from plimsoll.errors import DecodeError, QuantityError
 from plimsoll.validate.metadata_view import WholeObjectMeta
 from plimsoll.validate.times import normalise_micro_time, normalise_time
@@ -92,7 +92,7 @@ def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:
     if wanted is Quantity:
         return _copy_quantity(value, path)
     if value is None:
-        return wanted()
+        return zero(wanted)
     return _copy_plain(value, path, depth)
 
 

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
+import pkgutil
 import re
-from typing import Any
+from typing import Any, get_origin
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import plimsoll.api
+import plimsoll.validate
 from plimsoll.api import codec
-from plimsoll.api.core import Pod
+from plimsoll.api.containers import HttpGet, TcpSocket
+from plimsoll.api.core import Container, Pod
 from plimsoll.api.meta import Object, Wire
+from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
+from plimsoll.api.shape import members, strip_optional
 from plimsoll.errors import DecodeError
+from plimsoll.validate.stored.service_view import ServicePort
 from tests.unit.api.trees import VIEWS, objects
 
 
@@ -98,18 +107,111 @@ def test_encoding_reads_back(case: tuple[type[Wire], dict[str, Any]]) -> None:
     assert codec.decode(codec.encode(decoded), view) == decoded
 
 
-@given(objects())
+# -- the fast decoders and the careful one
+
+
+def find_difference(one: Any, other: Any, path: str = "") -> str:
+    """Return the path of the first difference between two views, or ""."""
+    if isinstance(one, msgspec.Struct) and type(one) is type(other):
+        pairs = [
+            (f"{path}.{name}", getattr(one, name), getattr(other, name)) for name in one.__struct_fields__
+        ]
+    elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        pairs = [(f"{path}[{key}]", one[key], other[key]) for key in one]
+    elif isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        pairs = [(f"{path}[{n}]", *both) for n, both in enumerate(zip(one, other, strict=True))]
+    else:
+        return "" if type(one) is type(other) and one == other else f"{path}: {one!r} is not {other!r}"
+    return next((found for where, a, b in pairs if (found := find_difference(a, b, where))), "")
+
+
+def check_agreement(tree: Any, view: type[Wire]) -> Wire:
+    """Decode a tree in all three ways and compare; return what they found."""
+    text = json.dumps(tree)
+    careful = codec.convert(codec.decode_tree(text), view)
+    assert find_difference(codec.decode(text, view), careful) == ""
+    assert find_difference(codec.look(codec.decode_tree(text), view), careful) == ""
+    return careful
+
+
+# The objects have hundreds of fields: shrinking one takes minutes, and a failure names the field anyway.
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(objects() | objects(nulls=0.05) | objects(nulls=0.4))
 def test_the_fast_way_and_the_careful_way_agree(case: tuple[type[Wire], dict[str, Any]]) -> None:
     view, tree = case
-    text = json.dumps(tree)
-    assert codec.decode(text, view) == codec.convert(codec.decode_tree(text), view)
+    check_agreement(tree, view)
 
 
-@given(objects())
-def test_a_look_at_a_tree_is_its_text_decoded(case: tuple[type[Wire], dict[str, Any]]) -> None:
-    view, tree = case
-    text = json.dumps(tree)
-    assert codec.look(codec.decode_tree(text), view) == codec.decode(text, view)
+def test_a_difference_is_found() -> None:
+    pods = [codec.convert({"spec": {"containers": [{"name": name}]}}, Pod) for name in ("a", "b")]
+    assert find_difference(*pods) == ".spec.containers[0].name: 'a' is not 'b'"
+    assert find_difference({"a": None}, {"a": ""}) == "[a]: None is not ''"
+    assert find_difference((1, 2), (1,)) == ": (1, 2) is not (1,)"
+    assert find_difference((1, {"a": pods[0]}), (1, {"a": pods[0]})) == ""
+
+
+def all_views() -> list[type[Wire]]:
+    """Return every view of the package, in a fixed order."""
+    for package in (plimsoll.api, plimsoll.validate):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    found: dict[str, type[Wire]] = {}
+    waiting: list[type[Wire]] = [Wire]
+    while waiting:
+        for view in waiting.pop().__subclasses__():
+            if view.__module__.startswith("plimsoll."):
+                found[f"{view.__module__}.{view.__qualname__}"] = view
+            waiting.append(view)
+    return [found[name] for name in sorted(found)]
+
+
+def test_null_is_the_default_in_every_field_of_every_view() -> None:
+    """As in Go: null leaves a field at its zero value; in lists and maps it is the zero value of the item."""
+    views = all_views()
+    assert {Pod, HttpGet, TcpSocket, PodDisruptionBudgetStatus, ServicePort} <= set(views)
+    for view in views:
+        for member in members(view):
+            assert check_agreement({member.wire: None}, view) == view(), (view, member.wire)
+            origin = get_origin(strip_optional(member.type))
+            if origin is tuple:
+                check_agreement({member.wire: [None, None]}, view)
+            elif origin is dict:
+                check_agreement({member.wire: {"a": None}}, view)
+
+
+# One null at a time: a null that msgspec refuses would send the whole object the careful way.
+@pytest.mark.parametrize("place", ["livenessProbe", "startupProbe", "preStop", "postStart"])
+@pytest.mark.parametrize("action", ["httpGet", "tcpSocket", "grpc"])
+def test_a_null_port_is_port_zero(place: str, action: str) -> None:
+    handler = {action: {"port": None}}
+    container = {place: handler} if place.endswith("Probe") else {"lifecycle": {place: handler}}
+    absent = codec.decode(json.dumps(container).replace('"port": null', ""), Container)
+    assert check_agreement(container, Container) == absent
+    zero = codec.decode(json.dumps(container).replace("null", "0"), Container)
+    assert absent == zero
+
+
+def test_a_null_in_a_map_of_pointers_stays_null() -> None:
+    budget = check_agreement(
+        {"disruptedPods": {"a": None, "b": "2026-01-01T00:00:00Z"}}, PodDisruptionBudgetStatus
+    )
+    assert isinstance(budget, PodDisruptionBudgetStatus)
+    assert budget.disrupted_pods == {"a": None, "b": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("port", [0, 8080, -1, 2**31 - 1, "http", ""])
+def test_a_port_is_a_number_or_a_name(port: int | str) -> None:
+    assert check_agreement({"port": port}, TcpSocket) == TcpSocket(port=port)
+
+
+@pytest.mark.parametrize("port", ["2147483648", "1.5", "true", "{}", "[]", "1e3"])
+def test_a_port_is_nothing_else(port: str) -> None:
+    text = '{"port":' + port + "}"
+    wanted = "port: must be a whole number of at most 32 bits or a string, not "
+    with pytest.raises(DecodeError, match=wanted):
+        codec.decode(text, TcpSocket)
+    with pytest.raises(DecodeError, match=wanted):
+        codec.look(codec.decode_tree(text), TcpSocket)
 
 
 garbage = st.recursive(

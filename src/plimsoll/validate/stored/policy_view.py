@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.core import ResourceList
-from plimsoll.api.meta import Int32, LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Int32, IntOrString, LabelSelector, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 
 
 class BudgetSpec(Wire, frozen=True):
-    min_available: Any = None  #: a number or a percentage
-    max_unavailable: Any = None  #: a number or a percentage
+    min_available: IntOrString | None = None  #: a number or a percentage
+    max_unavailable: IntOrString | None = None  #: a number or a percentage
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.meta import Int32, LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Int32, IntOrString, LabelSelector, ObjectMeta, Wire
 
 # -- Service
 
@@ -19,7 +19,7 @@ class ServicePort(Wire, frozen=True):
     name: str = ""
     protocol: str = ""
     port: Int32 = 0
-    target_port: Any = 0  #: a number or a name
+    target_port: IntOrString = 0
     node_port: Int32 = 0
 
 

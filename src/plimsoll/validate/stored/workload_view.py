@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.api.meta import Int, Int32, LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Int, Int32, IntOrString, LabelSelector, ObjectMeta, Wire
 from plimsoll.validate.pod.view import WholePodSpec
 from plimsoll.validate.pod.volume_view import VolumeClaimSpec
 
@@ -29,8 +29,8 @@ class PodTemplate(Wire, frozen=True):
 class RollingUpdate(Wire, frozen=True):
     """Of all three kinds that have one."""
 
-    max_unavailable: Any = None  #: a number or a percentage
-    max_surge: Any = None  #: a number or a percentage
+    max_unavailable: IntOrString | None = None  #: a number or a percentage
+    max_surge: IntOrString | None = None  #: a number or a percentage
     partition: Int32 | None = None
 
 
