@@ -19,6 +19,8 @@ from collections.abc import Mapping
 #: Bytes that a question may have.
 MOST_BODY = 1 << 20
 COOKIE = "plimsoll-token"
+#: Routes that are answered without a token: probes have none, and "ok" is all they are told.
+OPEN_ROUTES = frozenset({"/healthz", "/livez", "/readyz"})
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -80,7 +82,10 @@ def refuse_question(headers: Mapping[str, str]) -> str:
 
 
 def knows_token(token: str, header: str, cookie: str) -> bool:
-    """Whether a request has the token, in either place."""
+    """Return whether a request has the token, as a bearer token or in its cookie.
+
+    Bytes that are not UTF-8 arrive as surrogates (PEP 383): they are compared like any other wrong token.
+    """
     scheme, _, bearer = header.partition(" ")
     given = bearer.strip() if scheme.lower() == "bearer" else cookie
-    return hmac.compare_digest(given.encode(), token.encode())
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), token.encode())

@@ -145,7 +145,7 @@ class Dashboard:
         app.router.add_post("/api/whatif", self._whatif)
         get("/api/events", self._events)
         get("/metrics", self._metrics)
-        for path in ("/healthz", "/livez", "/readyz"):
+        for path in sorted(guard.OPEN_ROUTES):
             get(path, self._well)
         return app
 
@@ -212,12 +212,12 @@ class Dashboard:
     async def _judged(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if why := guard.refuse_host(request.headers.get("Host", ""), self._names):
             return _refuse(403, why)
-        if request.method == "POST" and (why := guard.refuse_question(request.headers)):
-            return _refuse(403 if "Content-Type" not in why else 415, why)
-        if self._token and not request.path.endswith("z"):
+        if self._token and not _is_open(request):
             answer = self._let_in(request)
             if answer is not None:
                 return answer
+        if request.method == "POST" and (why := guard.refuse_question(request.headers)):
+            return _refuse(403 if "Content-Type" not in why else 415, why)
         try:
             return await handler(request)
         except web.HTTPNotFound:
@@ -252,6 +252,12 @@ class Dashboard:
         return _refuse(401, "this dashboard wants a token: open /?token=TOKEN, or send it as a bearer token")
 
 
+def _is_open(request: web.Request) -> bool:
+    """Return whether a request needs no token: by the route that answers it, not by how its path looks."""
+    resource = request.match_info.route.resource
+    return resource is not None and resource.canonical in guard.OPEN_ROUTES
+
+
 def _refuse(status: int, why: str) -> web.Response:
-    line = " ".join(why.split())[:2000]
+    line = " ".join(why.split())[:2000].encode(errors="replace").decode()
     return web.Response(status=status, body=codec.encode({"error": line}), content_type="application/json")

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -39,12 +40,35 @@ class Visitor:
         async with self.session.request(method, self.at(path), **options) as response:
             return response.status, await response.text()
 
+    async def raw(
+        self, path: str, method: str, headers: dict[str, str] | dict[bytes, bytes]
+    ) -> tuple[int, str]:
+        """The answer to a request that is sent as it is written; one character of `path` is one byte."""
+        where = urlsplit(self.dashboard.url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        given = {_octets(name).lower(): _octets(value) for name, value in headers.items()}
+        given = {b"host": where.netloc.encode(), **given, b"connection": b"close"}
+        if method in ("POST", "PUT", "PATCH"):
+            given[b"content-length"] = b"0"
+        lines = [f"{method} {path} HTTP/1.1".encode("latin-1")]
+        lines += [name + b": " + value for name, value in given.items()]
+        try:
+            writer.write(b"\r\n".join([*lines, b"", b""]))
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            return int(head.split()[1]), body.decode(errors="replace")
+        finally:
+            writer.close()
+
     async def until(self, path: str, done: Callable[[Tree], object], seconds: float = 10.0) -> Tree:
         """Ask until it is so."""
         async with asyncio.timeout(seconds):
             while not done(found := await self.get(path)):
                 await asyncio.sleep(0.02)
         return found
+
+
+def _octets(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
 
 
 @asynccontextmanager

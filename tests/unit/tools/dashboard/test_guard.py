@@ -184,6 +184,73 @@ def test_with_a_token_only_who_has_it_is_answered() -> None:
     visit(EMPTY, story, token="secret")
 
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
+OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/livez", "/readyz")}
+
+
+def test_without_the_token_only_the_health_pages_are_answered() -> None:
+    """Every route of the router with every method, and paths that look like the open ones."""
+
+    async def story(visitor: Visitor) -> None:
+        app = visitor.dashboard._application()
+        routes = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
+        assert len(routes) > 30
+        assert routes >= OPEN
+        paths = {re.sub(r"\{\w+\}", "z", path) for _, path in routes}
+        paths |= {path + "z" for path in paths} | {path + "/healthz" for path in paths}
+        paths |= {"/healthz/", "//healthz", "/healthz/x", "/HEALTHZ", "/api/healthz", "/healthz%2f"}
+        paths |= {"/x/../healthz", "/api/nodes?x=/healthz", "/?token=", "/?token=z", "/api/nodes?z"}
+        for path in sorted(paths):
+            for method in METHODS:
+                status, text = await visitor.raw(path, method, {"Content-Type": "application/json"})
+                wanted = 200 if (method, path) in OPEN else 401
+                assert status == wanted, (method, path, text)
+        assert (await visitor.raw("/api/whatif", "POST", {}))[0] == 401  # before what is wrong with it
+
+    visit(small(), story, token="secret")
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\xff", b"\xc3\x28", b"secre\x80t", b"secret\xff", "secret\u00e9".encode(), b""]
+)
+def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
+    async def story(visitor: Visitor) -> None:
+        for name, value in (
+            (b"Authorization", b"Bearer " + wrong),
+            (b"Authorization", wrong),
+            (b"Cookie", guard.COOKIE.encode() + b"=" + wrong),
+        ):
+            status, text = await visitor.raw("/api/nodes", "GET", {name: value})
+            assert status == 401, text
+            assert json.loads(text)["error"].startswith("this dashboard wants a token")
+        encoded = "".join(f"%{octet:02x}" for octet in wrong)
+        assert (await visitor.raw(f"/?token={encoded}", "GET", {}))[0] == 401
+
+    visit(EMPTY, story, token="secret")
+
+
+@pytest.mark.parametrize("octets", [b"\xff", b"%ff", b"%ed%a0%80", b"\xc3\xa9"])
+def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
+    async def story(visitor: Visitor) -> None:
+        for path in (b"/", b"/api/nodes/", b"/api/explain/pod/a/", b"/assets/", b"/api/pods?namespace="):
+            status, text = await visitor.raw((path + octets).decode("latin-1"), "GET", {})
+            assert status in (200, 400, 404), (path, status, text)
+        for name in (
+            b"Host",
+            b"Origin",
+            b"If-None-Match",
+            b"Accept-Encoding",
+            b"Content-Type",
+            b"Sec-Fetch-Site",
+        ):
+            for method in ("GET", "POST"):
+                headers = {b"Content-Type": b"application/json", name: octets}
+                status, text = await visitor.raw("/api/whatif", method, headers)
+                assert status in (400, 403, 405, 415), (name, status, text)
+
+    visit(small(), story)
+
+
 def test_what_breaks_inside_stays_inside(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
