@@ -22,7 +22,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are laid out for a screen of one size, wherever the tests run."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "40")
-    for name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG"):
+    for name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG", "PLIMSOLL_MAX_INPUT"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -136,3 +136,34 @@ def test_every_cut_of_a_dump_is_told(command: str, tmp_path: Path) -> None:
             path.write_bytes(whole[:cut])
             answer = ask(*ASKED[command], "-f", path).check()
             assert answer.code == 2 or form == "yaml", (cut, answer)
+
+
+@cache
+def _packed_comments() -> bytes:
+    return gzip.compress(b"# nothing at all\n" * 6_000_000)
+
+
+@pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
+def test_a_small_file_that_expands_into_a_huge_one(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "dump.yaml.gz"
+    path.write_bytes(_packed_comments())
+    answer = ask(*(ASKED.get(command) or FILE_COMMANDS[command]), "-f", path).check()
+    assert answer.code == 2, answer
+    assert f"{path}: expands to more than 300 times its size" in answer.err
+    assert "unpack it and give the unpacked file, or raise the limit with PLIMSOLL_MAX_INPUT=" in answer.err
+
+
+@pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
+def test_a_file_beyond_the_limit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIMSOLL_MAX_INPUT", "1Ki")
+    path = tmp_path / "dump.yaml"
+    path.write_bytes(_whole("yaml"))
+    answer = ask(*(ASKED.get(command) or FILE_COMMANDS[command]), "-f", path).check()
+    assert answer.code == 2, answer
+    assert (
+        f"{path}: has more than 1 KiB, the limit for this machine's memory; split it, or raise" in answer.err
+    )
+    monkeypatch.setenv("PLIMSOLL_MAX_INPUT", "much")
+    answer = ask(*(ASKED.get(command) or FILE_COMMANDS[command]), "-f", path).check()
+    assert answer.code == 2, answer
+    assert "PLIMSOLL_MAX_INPUT: 'much' is not a quantity" in answer.err

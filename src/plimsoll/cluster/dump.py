@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.archives import SUFFIXES, Bounds, is_wanted, read_texts
+from plimsoll.cluster.archives import SUFFIXES, UTF16, TextReader, is_wanted
+from plimsoll.cluster.input_limits import Bounds, check_density, default_bounds
 from plimsoll.cluster.yaml import load_documents
 from plimsoll.cluster.yaml_parts import Part, load_parts
 from plimsoll.errors import DecodeError, InputError
@@ -80,45 +81,44 @@ class Found:
         return f"{self.source}, document {self.document}, line {self.line}{self.place}"
 
 
-def read_objects(paths: Iterable[str | Path], bounds: Bounds = Bounds()) -> Iterator[Found]:  # noqa: B008
+def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[Found]:
     """The objects of files, folders and archives in order; `-` is standard input."""
+    bounds = bounds or default_bounds()
     for source, text in read_sources(paths, bounds):
-        yield from parse_objects(text, source)
+        yield from parse_objects(text, source, bounds=bounds)
 
 
-def read_sources(
-    paths: Iterable[str | Path],
-    bounds: Bounds = Bounds(),  # noqa: B008
-) -> Iterator[tuple[str, bytes]]:
+def read_sources(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:
     """The texts of files, folders and archives, each with the name of its source, in UTF-8."""
+    reader = TextReader(bounds)
     for path in paths:
         if str(path) == "-":
-            for source, text in read_texts(sys.stdin.buffer, "standard input", bounds):
+            for source, text in reader.read(sys.stdin.buffer, "standard input"):
                 yield source, _as_utf8(text, source)
             continue
         for file in _files(Path(path)):
             try:
                 with file.open("rb") as content:
-                    for source, text in read_texts(content, str(file), bounds):
+                    for source, text in reader.read(content, str(file)):
                         yield source, _as_utf8(text, source)
             except OSError as error:
                 raise InputError(f"{file}: {error.strerror}") from None
 
 
 def _as_utf8(text: bytes, source: str) -> bytes:
-    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if text.startswith(UTF16):
         try:
             return text.decode("utf-16").encode()
         except UnicodeError:
             raise InputError(f"{source}: begins like UTF-16 and is not: write it in UTF-8") from None
-    if b"\0" in text[:4096]:
-        raise InputError(f"{source}: is no text; YAML and JSON are read, plain, compressed or in an archive")
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
-def parse_objects(text: bytes | str, source: str, heard: Heard = lambda done: None) -> Iterator[Found]:
+def parse_objects(
+    text: bytes | str, source: str, heard: Heard = lambda done: None, bounds: Bounds | None = None
+) -> Iterator[Found]:
     """The objects in one YAML or JSON stream; lists are unfolded."""
-    parts = _load(text)
+    parts = _load(text, source, bounds)
     number = 0
     while True:
         try:
@@ -173,12 +173,15 @@ def _files(path: Path) -> list[Path]:
 # -- JSON documents one after the other, as `kubectl cluster-info dump` writes them, with logs in between
 
 
-def _load(text: bytes | str) -> Iterator[Part]:
+def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Part]:
     """The documents of a text, whichever way they are written."""
     whole = _decoded(text)
     if whole is None:
         return _wholly(load_documents(text))
-    if not whole[:200].lstrip().startswith(("{", _LOGS[0])):
+    head = whole[:200].lstrip()
+    if head.startswith(("{", "[")):
+        check_density(text, source, bounds or default_bounds())
+    if not head.startswith(("{", _LOGS[0])):
         try:
             return load_parts(text.encode() if isinstance(text, str) else text)
         except UnicodeEncodeError:

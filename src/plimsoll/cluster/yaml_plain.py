@@ -20,7 +20,7 @@ NOT_PLAIN: Final = object()
 
 _ODD = re.compile("[\t\r\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _KEY = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,300}):(?: +(.*))?", re.DOTALL)
-_ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*"')
+_ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*+"')
 _INDICATORS = frozenset("!&*|>%@`{}[],#?:\"'=<~")
 _DEPTH = 100
 #: Values that are made anew for every line.

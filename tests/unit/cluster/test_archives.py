@@ -9,7 +9,9 @@ import json
 import lzma
 import os
 import tarfile
+import tracemalloc
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.cluster.archives import Bounds, read_texts
+from plimsoll.cluster.archives import read_texts
 from plimsoll.cluster.dump import parse_objects, read_objects
+from plimsoll.cluster.input_limits import Bounds
 from plimsoll.errors import InputError
 from tests.unit.cluster.test_dump import json_trees
 
@@ -175,32 +178,133 @@ def test_encrypted_members_are_refused(tmp_path: Path) -> None:
         list(read_objects([path]))
 
 
+# -- limits
+
+MIB = 1 << 20
+SMALL = Bounds(text=MIB, ratio_from=16 * MIB, members=10)
+NEVER = 1 << 40
+
+
 @pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:bz2"])
 def test_bombs_are_refused(tmp_path: Path, mode: str) -> None:
     """A small file that unpacks into a large one: in a member that is read, or in one passed over."""
-    bounds = Bounds(member=1 << 20, total=4 << 20, members=10)
-    big = pack_tar(tmp_path / "big", mode, {"a.yaml": bytes(2 << 20)})
-    with pytest.raises(InputError, match=r"a\.yaml: is larger than 1 MiB; split it"):
-        list(read_objects([big], bounds))
-    skipped = pack_tar(tmp_path / "skipped", mode, {"a.bin": bytes(8 << 20)})
+    big = pack_tar(tmp_path / "big", mode, {"a.yaml": b" " * (2 * MIB)})
+    with pytest.raises(
+        InputError, match=r"a\.yaml: has more than 1 MiB, .*; split it, or raise the limit with"
+    ):
+        list(read_objects([big], SMALL))
+    skipped = pack_tar(tmp_path / "skipped", mode, {"a.bin": bytes(8 * MIB)})
     assert skipped.stat().st_size < 100_000
     with pytest.raises(InputError, match="skipped: unpacks to more than 4 MiB"):
-        list(read_objects([skipped], bounds))
+        list(read_objects([skipped], SMALL))
     many = pack_tar(tmp_path / "many", mode, {f"{n}.txt": b"" for n in range(20)})
     with pytest.raises(InputError, match="many: has more than 10 files"):
-        list(read_objects([many], bounds))
+        list(read_objects([many], SMALL))
 
 
-def test_zip_bombs_are_refused(tmp_path: Path) -> None:
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "gz in gz": lambda text: gzip.compress(gzip.compress(text)),
+}
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("place", ["alone", "tar", "zip"])
+def test_what_expands_too_many_times_is_refused_at_once(tmp_path: Path, name: str, place: str) -> None:
+    """The refusal comes long before everything has been unpacked."""
+    packed = PACKERS[name](b"# nothing\n" * (2 * MIB))
+    path = tmp_path / "dump"
+    if place == "alone":
+        path.write_bytes(packed)
+    elif place == "tar":
+        pack_tar(path, "w", {"a.yaml": packed})
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.yaml", packed)
+    bounds = Bounds(text=NEVER, ratio=100, ratio_from=4 * MIB)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as refused:
+            list(read_objects([path], bounds))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    text = str(refused.value)
+    assert text.startswith(str(path))
+    if name != "gz in gz":  # of which the second layer is not opened
+        assert "expands to more than 100 times its size" in text
+        assert "unpack it and give the unpacked file" in text
+    assert peak < 32 * MIB
+
+
+def test_members_of_zip_files_are_held_to_the_same_ratio(tmp_path: Path) -> None:
     path = tmp_path / "d.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.yaml", bytes(8 << 20))
-    with pytest.raises(InputError, match=r"a\.yaml: is larger than 1 MiB"):
-        list(read_objects([path], Bounds(member=1 << 20)))
-    small = [tmp_path / "plain.yaml"]
-    small[0].write_bytes(b"#" * (2 << 20))
-    with pytest.raises(InputError, match=r"plain\.yaml: is larger than 1 MiB"):
-        list(read_objects(small, Bounds(member=1 << 20)))
+        archive.writestr("a.yaml", b"# nothing\n" * MIB)
+    with pytest.raises(InputError, match=r"a\.yaml: expands to more than 100 times its size"):
+        list(read_objects([path], Bounds(text=NEVER, ratio=100, ratio_from=4 * MIB)))
+    with pytest.raises(InputError, match=r"a\.yaml: has more than 1 MiB"):
+        list(read_objects([path], SMALL))
+
+
+def test_zip_files_of_very_many_members_are_refused_unopened(tmp_path: Path) -> None:
+    path = tmp_path / "d.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(20):
+            archive.writestr(f"{number}.txt", b"")
+    with pytest.raises(InputError, match=r"d\.zip: has more than 10 files"):
+        list(read_objects([path], SMALL))
+
+
+def test_the_limit_holds_for_all_files_together(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.yaml").write_bytes(b"kind: Pod\n" + b"#" * (MIB // 2 - 100))
+    assert len(list(read_objects([tmp_path / "0.yaml", tmp_path / "1.yaml"], SMALL))) == 2
+    with pytest.raises(InputError, match=r"2\.yaml: has more than 1 MiB together with what was read before"):
+        list(read_objects([tmp_path], SMALL))
+
+
+def test_what_is_no_text_is_refused_by_its_beginning(tmp_path: Path) -> None:
+    """Not after half a gigabyte of it."""
+    path = tmp_path / "zeros.gz"
+    path.write_bytes(gzip.compress(bytes(32 * MIB)))
+    with pytest.raises(InputError, match="is no text"):
+        list(read_objects([path], SMALL))
+
+
+def test_sparse_members_are_refused(tmp_path: Path) -> None:
+    """Their size is what a header claims: a few bytes can stand for terabytes."""
+    info = tarfile.TarInfo("a.yaml")
+    info.size = 1 << 50
+    headers = {
+        "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": f"0,5,{(1 << 50) - 5},5",
+        "GNU.sparse.name": "a.yaml", "GNU.sparse.size": str(1 << 50),
+    }  # fmt: skip
+    info.pax_headers = headers
+    info.size = 10
+    path = tmp_path / "sparse.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(b"kind: Pod\n"))
+    with pytest.raises(InputError, match=r"a\.yaml: is a sparse file"):
+        list(read_objects([path]))
+
+
+def test_a_size_that_a_header_only_claims(tmp_path: Path) -> None:
+    path = tmp_path / "claims.tar"
+    info = tarfile.TarInfo("a.yaml")
+    info.size = 1 << 50
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + b"kind: Pod\n" * 100)
+    with pytest.raises(InputError, match=str(path)):
+        list(read_objects([path]))
+
+
+def test_zstandard_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "dump.yaml.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd\x04\x00\x51\x00\x00")
+    with pytest.raises(InputError, match="zstd, which is not supported; unpack it with unzstd"):
+        list(read_objects([path]))
 
 
 @given(

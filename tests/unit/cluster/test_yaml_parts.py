@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.cluster import yaml_parts
 from plimsoll.cluster.yaml import load_documents
 from plimsoll.cluster.yaml_parts import load_parts
 from plimsoll.errors import InputError
@@ -120,3 +122,86 @@ def test_errors_have_the_line_of_the_whole(text: bytes, message: str) -> None:
         list(load_parts(text))
     with pytest.raises(InputError, match=message):  # and where the whole is too long to read once more
         list(load_parts(text + b"\n" + b"# filler\n" * 600_000))
+
+
+DOCUMENT_LINES = st.sampled_from(
+    [
+        "kind: A",
+        "a:",
+        "  b: 1",
+        "- c",
+        "---",
+        "--- # again",
+        "--- x",
+        "# word",
+        "  # word",
+        "",
+        "\t",
+        " ",
+        "#\x01",
+        "# é",
+    ]
+)
+
+
+@given(st.lists(DOCUMENT_LINES, max_size=10), st.sampled_from(["\n", "\r\n"]))
+def test_documents_have_the_lines_of_the_whole(lines: list[str], newline: str) -> None:
+    """Also those that are read the fast way, or passed over since they are empty."""
+    text = newline.join(lines).encode()
+
+    def read(load: Any) -> Any:
+        try:
+            return list(load(text))
+        except InputError:
+            return "refused"
+
+    assert read(lambda text: [(part.line, part.tree) for part in load_parts(text)]) == read(load_documents)
+
+
+def no_parser(text: bytes) -> Any:
+    raise AssertionError("the YAML parser was called")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"---\n" * 1000,
+        b"# word\n---\n" * 1000,
+        b"--- # word\n\n  # more\n" * 1000,
+        b"# word\n" * 1000,
+        b"kind: A\n---\n" * 9,
+    ],
+)
+def test_a_parser_is_made_for_no_document_that_is_empty_or_plain(
+    text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making one takes longer than reading a small document."""
+    whole = list(load_documents(text))
+    monkeypatch.setattr(yaml_parts, "load_documents", no_parser)
+    assert [(part.line, part.tree) for part in load_parts(text)] == whole
+
+
+def peak_of(text: bytes) -> int:
+    """Return the bytes of memory that reading a text needs beside the text."""
+    tracemalloc.start()
+    try:
+        for _ in load_parts(text):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_comments_need_no_memory() -> None:
+    many = 100_000
+    few = peak_of(b"items:\n- a\nkind: List\n")
+    assert peak_of(b"items:\n" + b"# c\n" * many + b"- a\nkind: List\n") < few + 20 * many
+    assert peak_of(b"items:\n" + b"- a\n" * many + b"kind: List\n") < few + 20 * many
+    assert peak_of(b"---\n" * many) < few + 20 * many
+
+
+def test_the_values_of_a_document_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plimsoll.cluster.yaml._MAX_VALUES", 1000)
+    assert len(next(load_documents(b"a: &a [" + b"{}, " * 900 + b"]"))[1]["a"]) == 900
+    with pytest.raises(InputError, match=r"line 1: one document has more than 1,000 values; give it as JSON"):
+        list(load_documents(b"a: &a [" + b"{}, " * 1100 + b"]"))

@@ -19,6 +19,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cluster.dump import Found, parse_objects, read_sources
+from plimsoll.cluster.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.picture import versions
 from plimsoll.tools.picture.gaps import find_gaps
@@ -42,17 +43,19 @@ def silent(what: str, done: int, whole: int) -> None:
 def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
     """The objects of files, folders, archives, or of standard input (`-`)."""
     paths = list(paths)
-    reader = _Reader(write_time(datetime.now(UTC)), tick)
+    bounds = default_bounds()
+    reader = _Reader(write_time(datetime.now(UTC)), tick, bounds)
     with without_collection():
-        for source, text in read_sources(paths):
+        for source, text in read_sources(paths, bounds):
             reader.read(text, source)
     reader.finish(", ".join("standard input" if path == "-" else str(path) for path in paths))
     return reader.objects
 
 
 class _Reader:
-    def __init__(self, moment: str, tick: Tick) -> None:
+    def __init__(self, moment: str, tick: Tick, bounds: Bounds) -> None:
         self.objects = Objects()
+        self._bounds = bounds
         self._moment = moment
         self._tick = tick
         self._seen = 0
@@ -60,13 +63,15 @@ class _Reader:
         self._lost: Counter[tuple[str, str]] = Counter()
 
     def read(self, text: bytes, source: str) -> None:
-        if not text.strip():
+        if not text or text.isspace():
             raise InputError(f"{source}: is empty")
+        if text[:200].lstrip().startswith(b"{"):
+            check_density(text, source, self._bounds)
         items = _json_items(text)
         if items is not None:
-            for place, raw, head in items:
+            for number, raw, head in items:
                 self._count()
-                self._take_raw(raw, head, source, text, place)
+                self._take_raw(raw, head, source, text, f", items[{number}]")
             return
         size = len(text)
         told = -1
@@ -77,7 +82,7 @@ class _Reader:
                 told = done // _MB
                 self._tick(f"reading {source}, MB", told, -(-size // _MB))
 
-        for found in parse_objects(text, source, heard):
+        for found in parse_objects(text, source, heard, self._bounds):
             self._seen += 1
             self._take(found)
 
@@ -180,10 +185,10 @@ class _Whole(msgspec.Struct, rename={"api_version": "apiVersion"}):
 
 _heads = msgspec.json.Decoder(_Head)
 _wholes = msgspec.json.Decoder(_Whole)
-Item = tuple[str, msgspec.Raw, _Head]
+Item = tuple[int, msgspec.Raw, _Head]
 
 
-def _json_items(text: bytes) -> list[Item] | None:
+def _json_items(text: bytes) -> Iterator[Item] | None:
     """The items of one JSON list with their heads, unread; None if the text is anything else."""
     if not text[:200].lstrip().startswith(b"{"):
         return None
@@ -191,18 +196,22 @@ def _json_items(text: bytes) -> list[Item] | None:
         whole = _wholes.decode(text)
         if not whole.kind.endswith("List") or whole.items is None:
             return None
-        items: list[Item] = []
-        for number, raw in enumerate(whole.items):
-            head = _heads.decode(raw)
-            if not head.kind:
-                head.kind = whole.kind.removesuffix("List")
-                head.api_version = head.api_version or whole.api_version
+        # All heads are read twice rather than kept: of many small items they would be most of the memory.
+        for _, _, head in _read_heads(whole):
             if not head.kind or head.kind.endswith("List"):
                 return None
-            items.append((f", items[{number}]", raw, head))
-        return items
+        return _read_heads(whole)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # whoever reads carefully says what is wrong
+
+
+def _read_heads(whole: _Whole) -> Iterator[Item]:
+    for number, raw in enumerate(whole.items or ()):
+        head = _heads.decode(raw)
+        if not head.kind:
+            head.kind = whole.kind.removesuffix("List")
+            head.api_version = head.api_version or whole.api_version
+        yield number, raw, head
 
 
 def _same_shape(api_version: str) -> bool:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.errors import InputError
+from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.picture import Objects, Source, read_picture
 from plimsoll.tools.picture.files import read_files
 from tests.dumps import USECASES, big_cluster, usecase_dump, write_dump
@@ -298,3 +299,17 @@ def test_progress_is_told(tmp_path: Path) -> None:
     path = write_dump(trees[:700], tmp_path / "d.yaml")
     read_files([str(path)], lambda *tick: ticks.append(tick))
     assert ticks[0][1:] == (0, -(-path.stat().st_size // 1_000_000))
+
+
+def test_the_heads_of_a_list_are_not_kept(tmp_path: Path) -> None:
+    """Of many small items they would be most of the memory."""
+    many = 50_000
+    path = tmp_path / "list.json"
+    path.write_bytes(b'{"kind":"PodList","apiVersion":"v1","items":[' + b"{}," * (many - 1) + b"{}]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match=r"items\[0\]: Pod: metadata.name: must not be empty"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 150 * many
+    finally:
+        tracemalloc.stop()

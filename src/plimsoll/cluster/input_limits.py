@@ -1,0 +1,156 @@
+"""Limits on how much a file given by a user may expand to, fitted to the memory of this machine.
+
+Owns `Bounds`, the limits themselves, `default_bounds`, which derives them from the available memory and
+`PLIMSOLL_MAX_INPUT`, and `check_density`, which refuses JSON that is small as text and huge as objects. As
+objects a dump takes about seven times its size, so an eighth of the memory is the most that can be read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.errors import ConfigError, InputError, QuantityError
+
+VARIABLE = "PLIMSOLL_MAX_INPUT"
+_MIB = 1 << 20
+#: Larger dumps are read only if they are asked for: nobody waits minutes for an answer unawares.
+DEFAULT_MAX = 512 * _MIB
+#: So much is read even if the memory seems to be full.
+_LEAST = 16 * _MIB
+_MEMORY_PER_BYTE = 8
+#: As `check_density` estimates it.
+_DENSEST = 12
+_ANY = 1000
+_FALLBACK_MEMORY = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is unpacked and read before it is refused as an attack or a mistake."""
+
+    text: int = DEFAULT_MAX  #: bytes of all texts together
+    ratio: int = 300  #: how many times its size a compressed file may expand to; dumps expand 10 to 60 times
+    ratio_from: int = 64 * _MIB  #: from how many bytes on that counts
+    members: int = 200_000  #: files in an archive
+    memory: int = _DENSEST * DEFAULT_MAX  #: estimated bytes of memory for the objects of one text
+    density: int = 30  #: how many times its size that may be; a dump without indentation comes to 9
+
+    @property
+    def unpacked(self) -> int:
+        """Return the limit for everything that is unpacked, files that are passed over (logs) included."""
+        return 4 * self.text
+
+
+def default_bounds(environment: Mapping[str, str] | None = None, memory: int | None = None) -> Bounds:
+    """Return the limits of this machine; ConfigError if `PLIMSOLL_MAX_INPUT` cannot be used."""
+    given = (os.environ if environment is None else environment).get(VARIABLE, "")
+    if given:
+        text = _read_size(given)
+        return Bounds(text=text, ratio_from=text, memory=_DENSEST * text, density=_ANY)
+    free = available_memory() if memory is None else memory
+    text = max(_LEAST, min(DEFAULT_MAX, free // _MEMORY_PER_BYTE))
+    return Bounds(text=text, memory=max(_DENSEST * _LEAST, min(_DENSEST * text, free)))
+
+
+def _read_size(given: str) -> int:
+    try:
+        size = Quantity.parse(given).value()
+    except QuantityError as error:
+        raise ConfigError(f"{VARIABLE}: {error}") from None
+    if size <= 0:
+        raise ConfigError(f"{VARIABLE}: {given!r} must be greater than 0, such as 2Gi")
+    return size
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Return the bytes of memory this process can still use: of the machine, or of its cgroup if less."""
+    found = [size for size in (_machine(root), *_cgroups(root)) if size is not None]
+    return max(0, min(found, default=_FALLBACK_MEMORY))
+
+
+def _machine(root: Path) -> int | None:
+    info = _read(root / "proc/meminfo")
+    line = re.search(r"^MemAvailable:\s+([0-9]{1,15}) kB", info, re.MULTILINE)
+    if line:
+        return int(line[1]) * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError):  # not known on this system
+        return None
+
+
+def _cgroups(root: Path) -> list[int]:
+    """Return the memory left in each cgroup with a limit: of v2 up to the root, of v1 the own one."""
+    left: list[int] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            top = root / "sys/fs/cgroup"
+            folder = top / path.strip("/")
+            while True:
+                left += _left(folder / "memory.max", folder / "memory.current")
+                if folder == top or top not in folder.parents:
+                    break
+                folder = folder.parent
+        elif "memory" in controllers.split(","):
+            folder = root / "sys/fs/cgroup/memory" / path.strip("/")
+            left += _left(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes")
+    return left
+
+
+def _left(limit: Path, used: Path) -> list[int]:
+    most, now = _read(limit).strip(), _read(used).strip()
+    return [int(most) - int(now)] if most.isdecimal() and now.isdecimal() else []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+# -- JSON that is small as text and huge as objects
+
+#: Bytes of memory for each object, list and value of a decoded tree, rounded up.
+_OBJECT, _LIST, _VALUE = 232, 88, 64
+#: From here on the density of a text counts.
+_DENSE_FROM = 256 * _MIB
+
+
+def check_density(text: bytes | str, source: str, bounds: Bounds) -> None:
+    """Raise InputError if JSON would need more memory than the limit once it is decoded.
+
+    The estimate counts brackets and commas, also those in strings: it is an upper bound, of two to four
+    times what a dump of a cluster really needs.
+    """
+    need = 2 * len(text) + (
+        _OBJECT * text.count("{") + _LIST * text.count("[") + _VALUE * text.count(",")
+        if isinstance(text, str)
+        else _OBJECT * text.count(b"{") + _LIST * text.count(b"[") + _VALUE * text.count(b",")
+    )
+    limit = min(bounds.memory, max(_DENSE_FROM, bounds.density * len(text)))
+    if need > limit:
+        raise InputError(
+            f"{source}: would need about {show_size(need)} of memory, and {show_size(limit)} are the limit "
+            f"for a text of {show_size(len(text))}; {how_to_raise('split it')}"
+        )
+
+
+def how_to_raise(otherwise: str) -> str:
+    """Return the fix of every refusal here: split or unpack the file, or raise the limit."""
+    return f"{otherwise}, or raise the limit with {VARIABLE}=SIZE (such as 2Gi)"
+
+
+def show_size(octets: int) -> str:
+    """Return a size for people: `512 MiB`."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if octets >= 1 << shift:
+            shown = f"{octets / (1 << shift):.1f}".removesuffix(".0")
+            return f"{shown} {unit}"
+    return f"{octets} B"
