@@ -12,14 +12,16 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -30,15 +32,15 @@ if TYPE_CHECKING:
     from plimsoll.tools.report import Report
 
     _Choice = click.Choice[str]
+    _Seconds = click.ParamType[float]
 else:
     _Choice = click.Choice  # which takes no type before click 8.2
+    _Seconds = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 #: What `plimsoll up` writes, looked for if there is no other kubeconfig.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
-#: How often a call is tried: somebody waits for the answer, and can ask again.
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Where:
     kubeconfig: Path | None = None
     context: str = ""
     namespace: str = ""  #: as given; "" if none was
+    request_timeout: float | None = None  #: seconds; 0: wait for ever, None: the default
 
     def source(self) -> Source:
         """Files, or the cluster of a kubeconfig; one of the two is always found or missed by name."""
@@ -71,8 +74,7 @@ class Where:
         except ConfigError as error:
             hint = ", or ask a dump with -f" if str(error).startswith("no cluster to talk to") else ""
             raise ConfigError(f"{error}{hint}") from None
-        config = replace(config, attempts=min(config.attempts, _ATTEMPTS))
-        return Source(config=config, namespace=self.namespace)
+        return Source(config=config.interactive(self.request_timeout), namespace=self.namespace)
 
     def told(self, *, namespaced: bool = True) -> str:
         """Where that is, for people."""
@@ -144,6 +146,12 @@ def cluster_options(command: F) -> F:
     @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.")
     @click.option("-n", "--namespace", default="", metavar="NAME", help="Only this namespace.")
     @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default.")
+    @click.option(
+        "--request-timeout",
+        type=Duration(),
+        metavar="DURATION",
+        help="How long to wait while the server sends nothing, such as 30s; 0 is for ever. [default: 10s]",
+    )
     @wraps(command)
     def with_where(
         *given: Any,
@@ -152,13 +160,47 @@ def cluster_options(command: F) -> F:
         context: str,
         namespace: str,
         all_namespaces: bool,
+        request_timeout: float | None,
         **rest: Any,
     ) -> Any:
         if all_namespaces and namespace:
             raise click.UsageError("-A and -n: give one of them")
-        return command(*given, where=Where(files, kubeconfig, context, namespace), **rest)
+        where = Where(files, kubeconfig, context, namespace, request_timeout)
+        with _advice():
+            return command(*given, where=where, **rest)
 
     return with_where  # type: ignore[return-value]
+
+
+class Duration(_Seconds):
+    """A duration as kubectl takes it: `30s`, `1m30s`, `500ms`, or a number of seconds."""
+
+    name = "duration"
+    _SHAPE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h|)")
+    _UNITS: ClassVar[dict[str, float]] = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        parts = self._SHAPE.findall(value)
+        whole = "".join(number + unit for number, unit in parts) == value
+        if not parts or not whole or (len(parts) > 1 and any(not unit for _, unit in parts)):
+            self.fail(f"{value!r} is no duration: write 30s, 2m or 500ms", param, ctx)
+        return sum(float(number) * self._UNITS[unit] for number, unit in parts)
+
+
+@contextmanager
+def _advice() -> Iterator[None]:
+    """Add what to do to the error of a server that does not answer."""
+    from plimsoll.errors import UnreachableError
+
+    try:
+        yield
+    except UnreachableError as error:
+        if error.reason != "Timeout":
+            raise
+        advice = "is the server's address right? To wait longer: --request-timeout 60s"
+        raise UnreachableError(f"{error.message}; {advice}", sent=error.sent, reason=error.reason) from None
 
 
 @dataclass(frozen=True, slots=True)

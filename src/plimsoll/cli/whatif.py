@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def run_whatif_command(
             write_dump(picture.objects, save)
 
     if dumps:
-        where = Where((*where.files, *dumps), where.kubeconfig, where.context, where.namespace)
+        where = replace(where, files=(*where.files, *dumps))
     plan = _plan(where, **given)
     picture = where.picture()
     with Progress() as progress:

@@ -144,7 +144,7 @@ def test_the_fast_way_and_the_careful_way_agree(case: tuple[type[Wire], dict[str
 
 def test_a_difference_is_found() -> None:
     pods = [codec.convert({"spec": {"containers": [{"name": name}]}}, Pod) for name in ("a", "b")]
-    assert find_difference(*pods) == ".spec.containers[0].name: 'a' is not 'b'"
+    assert find_difference(pods[0], pods[1]) == ".spec.containers[0].name: 'a' is not 'b'"
     assert find_difference({"a": None}, {"a": ""}) == "[a]: None is not ''"
     assert find_difference((1, 2), (1,)) == ": (1, 2) is not (1,)"
     assert find_difference((1, {"a": pods[0]}), (1, {"a": pods[0]})) == ""

@@ -9,6 +9,7 @@ raises ApiError with the code and reason of its Status; what may be repeated saf
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
@@ -57,22 +58,28 @@ class Client:
         namespace: str = "default",
         user_agent: str = "",
         timeout: float = 30.0,
+        silence: float = 0.0,
         attempts: int = 6,
+        patience: float = 0.0,
         bucket: Bucket | None = None,
         backoff: retries.Backoff | None = None,
         dice: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.namespace = namespace
         self._transport = transport
         self._agent = user_agent or "plimsoll"
         self._timeout = timeout
+        self._silence = silence
         self._attempts = max(1, attempts)
+        self._patience = patience
         self._bucket = bucket
         self._backoff = backoff or retries.Backoff()
         self._dice = dice or Random()
         self._sleep = sleep
         self._guard: Callable[[], None] | None = None
+        self._clock = clock
 
     @classmethod
     def connect(cls, config: ClientConfig) -> Client:
@@ -82,7 +89,9 @@ class Client:
             namespace=config.namespace,
             user_agent=config.user_agent,
             timeout=config.timeout,
+            silence=config.silence,
             attempts=config.attempts,
+            patience=config.patience,
             bucket=Bucket(config.qps, config.burst) if config.qps > 0 else None,
         )
 
@@ -371,7 +380,7 @@ class Client:
         if harmless is None:
             harmless = retries.is_harmless(method, tree, dict(query), content_type)
         guard = None if method == "GET" else self._guard
-        request = Request(method, path, query, headers, body, timeout or self._timeout, guard)
+        request = Request(method, path, query, headers, body, timeout or self._timeout, self._silence, guard)
 
         async def send() -> Reply:
             reply = await self._transport.send(request)
@@ -385,6 +394,7 @@ class Client:
         """Try, and try again where that is safe and may help."""
         renewed = False
         attempt = 0
+        begun = self._clock()
         while True:
             attempt += 1
             if self._bucket is not None:
@@ -399,7 +409,11 @@ class Client:
                     raise
                 asked = retries.retry_after(error.headers, None)
                 wait = self._backoff.delay(attempt, self._dice)
-                await self._sleep(wait if asked is None else max(wait, min(asked, _RETRY_AFTER_MOST)))
+                wait = wait if asked is None else max(wait, min(asked, _RETRY_AFTER_MOST))
+                spent = self._clock() - begun + wait
+                if self._patience and (error.reason == "Timeout" or spent >= self._patience):
+                    raise
+                await self._sleep(wait)
 
     def _path(self, endpoint: Endpoint, namespace: str, name: str = "", subresource: str = "") -> str:
         return endpoint.path(namespace or self.namespace, name, subresource)

@@ -8,11 +8,16 @@ they change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from plimsoll.errors import ConfigError
+
+#: Seconds without a byte after which a command gives up, unless it is told otherwise.
+REQUEST_TIMEOUT = 10.0
+_INTERACTIVE_ATTEMPTS = 3
+_FOR_EVER = 7 * 86_400.0
 
 
 def check_server(server: str, origin: str = "") -> str:
@@ -87,10 +92,29 @@ class ClientConfig:
     compression: bool | None = None  # None: on, except on loopback
     # -- manners
     user_agent: str = ""
-    timeout: float = 30.0
+    timeout: float = 30.0  #: seconds for one whole answer
+    silence: float = (
+        0.0  #: seconds without a byte, connecting included, before an answer is given up; 0: `timeout`
+    )
     attempts: int = 6
+    patience: float = 0.0  #: seconds after which a call is not tried again; 0: only `attempts` count
     in_flight: int = 128
     qps: float = 0.0  # 0: no limit of our own
     burst: int = 0
     #: Where this was read, for messages: the file and the context.
     origin: str = ""
+
+    def interactive(self, request_timeout: float | None = None) -> ClientConfig:
+        """Return a config for calls that a person waits for: a server that says nothing is given up soon.
+
+        `request_timeout` is the number of seconds without a byte (None: the default, 0: wait for ever). A
+        long answer may take longer, as long as it keeps coming.
+        """
+        attempts = min(self.attempts, _INTERACTIVE_ATTEMPTS)
+        if request_timeout == 0:
+            return replace(self, attempts=attempts, timeout=_FOR_EVER, silence=0.0, patience=0.0)
+        if request_timeout is None:
+            silence, timeout = min(REQUEST_TIMEOUT, self.timeout), self.timeout
+        else:
+            silence, timeout = request_timeout, max(self.timeout, 4 * request_timeout)
+        return replace(self, attempts=attempts, timeout=timeout, silence=silence, patience=silence)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -27,12 +28,13 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body", "_chunks", "_data", "_head", "_length", "_transport", "_waiter", "_what",
-        "idle_since", "open",
+        "heard", "idle_since", "open",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.open = False
         self.idle_since = 0.0
+        self.heard = 0.0  #: when bytes came last
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Reply] | None = None
         self._what = ""
@@ -77,6 +79,7 @@ class Connection(asyncio.Protocol):
             self.leave()  # nobody has asked for anything
             return
         self._data += data
+        self.heard = time.monotonic()  # which is what the loop's own clock shows
         try:
             self._read()
         except (ValueError, IndexError, UnicodeError):
@@ -193,14 +196,17 @@ class Connections:
         connecting: float,
         context: ssl.SSLContext | None,
         what: str,
+        silence: float = 0.0,
         guard: Callable[[], None] | None = None,
     ) -> Reply:
         """Send a request once and wait for its answer; `what` it is called when it fails.
 
-        `guard` is called when there is a connection, right before the request is written to it.
+        The answer has `timeout` seconds to be complete. With `silence` it is also given up if nothing comes
+        for so long; for the first byte that counts from here, before there is a connection. `guard` is called
+        when there is a connection, right before the request is written to it.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+        begun = loop.time()
         if context is not self._context:
             self._context = context  # others trust, or another identity: nothing from before is used again
             self._leave(self._idle)
@@ -208,7 +214,7 @@ class Connections:
         if connection is None:
             connection = await self._connect(min(timeout, connecting), context)
         waiter: asyncio.Future[Reply] = loop.create_future()
-        timer = loop.call_at(deadline, _expire, waiter, f"{what}: no answer within {timeout:g} s")
+        timer = _Timer(loop, begun, connection, waiter, what, timeout, silence)
         self._busy.add(connection)
         try:
             if guard is not None:
@@ -259,9 +265,48 @@ class Connections:
             connections.popleft().leave()
 
 
-def _expire(waiter: asyncio.Future[Reply], text: str) -> None:
-    if not waiter.done():
-        waiter.set_exception(UnreachableError(text, sent=True, reason="Timeout"))
+class _Timer:
+    """Ends the wait for one answer: all of it came too late, or nothing came for too long."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begun: float,
+        connection: Connection,
+        waiter: asyncio.Future[Reply],
+        what: str,
+        timeout: float,
+        silence: float,
+    ) -> None:
+        self._loop, self._connection, self._waiter, self._what = loop, connection, waiter, what
+        self._timeout, self._silence = timeout, silence
+        self._deadline = begun + timeout
+        self._begun = begun
+        self._set(self._next())
+
+    def _set(self, then: float) -> None:
+        self._set_for = then
+        self._handle = self._loop.call_at(then, self._look)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _next(self) -> float:
+        if not self._silence:
+            return self._deadline
+        return min(self._deadline, max(self._begun, self._connection.heard) + self._silence)
+
+    def _look(self) -> None:
+        """Give up, or look again if something has come since the timer was set."""
+        if self._waiter.done():
+            return
+        then = self._next()
+        if then > self._set_for:
+            self._set(then)
+            return
+        seconds = self._timeout if then == self._deadline else self._silence
+        text = f"{self._what}: no answer within {seconds:g} s"
+        self._waiter.set_exception(UnreachableError(text, sent=True, reason="Timeout"))
 
 
 def write_request(method: str, target: str, headers: list[tuple[str, str]], body: bytes | None) -> bytes:

@@ -27,6 +27,8 @@ from plimsoll.cluster.client.transport import Reply, Request, Stream
 from plimsoll.errors import ConfigError, InputError, UnreachableError
 
 _CONNECT_SECONDS = 10.0
+#: The part of the longest silence that connecting may take; the rest is for the answer to begin.
+_CONNECT_SHARE = 0.75
 #: Idle connections are given up sooner than servers do it, so that a request rarely meets a closed one.
 _KEEP_ALIVE_SECONDS = 30.0
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
@@ -60,7 +62,9 @@ class HttpTransport:
         if self._connections is not None and not (self._compressed and request.method == "GET"):
             async with self._slots:
                 return await self._exchange(self._connections, request)
-        timeout = aiohttp.ClientTimeout(total=request.timeout, sock_connect=_CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(
+            total=request.timeout, sock_connect=_connect_seconds(request), sock_read=request.silence or None
+        )
         async with self._slots:
             try:
                 async with await self._open(request, timeout, self._compressed) as response:
@@ -99,7 +103,13 @@ class HttpTransport:
         what = f"{request.method} {self._base}{request.path}"
         try:
             return await connections.send(
-                wire, request.timeout, _CONNECT_SECONDS, context, what, request.guard
+                wire,
+                request.timeout,
+                _connect_seconds(request),
+                context,
+                what,
+                request.silence,
+                request.guard,
             )
         except ssl.SSLCertVerificationError as error:
             raise self._distrust(error.verify_message) from None
@@ -108,7 +118,7 @@ class HttpTransport:
                 f"{what}: no TLS connection: {error.reason or error}", sent=False
             ) from None
         except TimeoutError:
-            raise UnreachableError(f"{what}: no connection in time", sent=False, reason="Timeout") from None
+            raise _no_connection(what, request) from None
         except OSError as error:
             number = error.errno or 0
             problem = os.strerror(number) if number > 0 else error.strerror or error
@@ -138,15 +148,17 @@ class HttpTransport:
             options["proxy"] = self._config.proxy
         if request.guard is not None:
             request.guard()
-        return await self._begin().request(
-            request.method,
-            yarl.URL(url, encoded=True),
-            data=request.body,
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-            **options,
-        )
+        # From here to the head of the answer; of a stream the silence counts, which aiohttp looks after.
+        async with asyncio.timeout(request.silence or None):
+            return await self._begin().request(
+                request.method,
+                yarl.URL(url, encoded=True),
+                data=request.body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                **options,
+            )
 
     def _begin(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -185,11 +197,10 @@ class HttpTransport:
             problem = os.strerror(number) if number > 0 else error.strerror or error.os_error
             return UnreachableError(f"{what}: {problem}", sent=False)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return UnreachableError(f"{what}: no connection in time", sent=False, reason="Timeout")
+            return _no_connection(what, request)
         if isinstance(error, asyncio.TimeoutError):
-            return UnreachableError(
-                f"{what}: no answer within {request.timeout:g} s", sent=True, reason="Timeout"
-            )
+            seconds = request.silence or request.timeout
+            return UnreachableError(f"{what}: no answer within {seconds:g} s", sent=True, reason="Timeout")
         return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
 
     def _distrust(self, problem: object) -> ConfigError:
@@ -202,6 +213,15 @@ class HttpTransport:
 
     def _where(self) -> str:
         return f" ({self._config.origin})" if self._config.origin else ""
+
+
+def _connect_seconds(request: Request) -> float:
+    return min(_CONNECT_SECONDS, request.silence * _CONNECT_SHARE or _CONNECT_SECONDS)
+
+
+def _no_connection(what: str, request: Request) -> UnreachableError:
+    seconds = min(request.timeout, _connect_seconds(request))
+    return UnreachableError(f"{what}: no connection within {seconds:g} s", sent=False, reason="Timeout")
 
 
 def is_loopback(host: str) -> bool:

@@ -20,6 +20,8 @@ class Request(NamedTuple):
     body: bytes | None = None
     #: Seconds for the whole answer; of a stream, the longest silence.
     timeout: float = 30.0
+    #: The longest silence of a whole answer, the time to connect included; 0: only `timeout` counts.
+    silence: float = 0.0
     #: Called right before the request is sent; what it raises keeps it from being sent.
     guard: Callable[[], None] | None = None
 

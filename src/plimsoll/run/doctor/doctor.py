@@ -42,7 +42,6 @@ from plimsoll.run.node.assembly import CDI_FOLDERS
 from plimsoll.run.node.lock import RootLock
 from plimsoll.run.node.settings import NodeSettings
 
-_ATTEMPTS = 2
 _DENIED = os.strerror(errno.EACCES)
 JUDGES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     root.judge,
@@ -184,7 +183,7 @@ class Doctor:
         if asked.cluster is None:
             return None
         # A doctor tells that nobody answers; it does not wait until somebody does.
-        config = replace(asked.cluster, attempts=_ATTEMPTS, timeout=min(10.0, asked.cluster.timeout))
+        config = asked.cluster.interactive()
         async with Client.connect(config) as client:
             return await cluster.gather(client, self.node, config.server, asked.now)
 

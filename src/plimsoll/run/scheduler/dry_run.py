@@ -28,7 +28,7 @@ async def report_all(config: ClientConfig, settings: SchedulerSettings, say: Cal
     """Say where each pod that waits would go; whether all of them would go somewhere."""
     set_up_logging(settings.log_format, verbose=settings.verbose)
     world = World.make(settings)
-    async with Client.connect(config) as client:
+    async with Client.connect(config.interactive()) as client:
         await world.feed.read(client)
     return report(world, say)
 

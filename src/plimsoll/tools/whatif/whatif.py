@@ -268,7 +268,7 @@ class Whatif(Moves):
     ) -> Whatif:
         """From a cluster as it is now; without a kubeconfig, the one that kubectl would ask."""
         config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)
-        return Whatif(read_picture(Source(config=config)), settings=settings)
+        return Whatif(read_picture(Source(config=config.interactive())), settings=settings)
 
     def __enter__(self) -> Whatif:
         self._mark = self._world.mark()
