@@ -27,6 +27,7 @@ from plimsoll.cluster.controllers.bootstrap import bootstrap
 from plimsoll.cluster.server.api import Api
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.expiry import keep_expiring
+from plimsoll.cluster.server.heavy.pool import WorkerLimits, WorkerPool
 from plimsoll.cluster.server.http import HttpServer
 from plimsoll.cluster.server.security.certificates import (
     Authority,
@@ -72,14 +73,18 @@ class ServerSettings:
     start_empty: bool = False
     limits: Limits = field(default_factory=Limits)
     now: Callable[[], datetime] = utc_now
+    workers: WorkerLimits = field(default_factory=WorkerLimits)
 
 
 class RunningServer:
     """A server that answers; `stop` ends it."""
 
-    def __init__(self, api: Api, http: HttpServer, store: Store, ca: bytes, token: str) -> None:
+    def __init__(
+        self, api: Api, http: HttpServer, store: Store, workers: WorkerPool, ca: bytes, token: str
+    ) -> None:
         self.api = api
         self.store = store
+        self.workers = workers
         self._http = http
         self._ca = ca
         self._token = token
@@ -114,6 +119,7 @@ class RunningServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.stop()
+        await self.workers.close()
         await self.store.close()
         for cleanup in self._cleanups:
             cleanup()
@@ -151,10 +157,11 @@ async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> Run
         gates=settings.gates,
         now=settings.now,
     )
-    api = Api(context)
+    workers = WorkerPool(settings.workers, settings.gates)
+    api = Api(context, workers=workers)
     tls, ca = _make_tls(settings, folder)
     http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
-    server = RunningServer(api, http, store, ca, token)
+    server = RunningServer(api, http, store, workers, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
     server.keep(context.authorizer.warm(), "node relations")

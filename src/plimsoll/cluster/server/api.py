@@ -10,7 +10,7 @@ answer to a write means that the write is durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from plimsoll.api import codec
@@ -19,15 +19,17 @@ from plimsoll.cluster.server.call import Answer, Call
 from plimsoll.cluster.server.context import Context
 from plimsoll.cluster.server.deleting import Deleting
 from plimsoll.cluster.server.documents import Documents, answer_tree
+from plimsoll.cluster.server.heavy.delegation import Delegation
+from plimsoll.cluster.server.heavy.pool import WorkerPool
 from plimsoll.cluster.server.negotiation import (
     JSON,
     PATCH_TYPES,
     Accepted,
     accept,
+    decode_body,
     decode_json,
+    decode_yaml,
     media_type,
-    read_body,
-    read_yaml,
 )
 from plimsoll.cluster.server.options import (
     WriteOptions,
@@ -56,12 +58,15 @@ _log = logging.getLogger("plimsoll.server")
 class Api:
     """The Kubernetes API over one store."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, *, workers: WorkerPool | None = None, admission: Admission | None = None
+    ) -> None:
         self.context = context
         self._store = context.store
         self._trouble = ""
         sights = Sights()
-        self._admission = Admission(context)
+        self._admission = admission or Admission(context)
+        self._delegation = Delegation(context, self._admission, workers) if workers is not None else None
         self._reading = Reading(context.store, sights)
         self._watching = Watching(context.store, sights)
         self._writing = Writing(context, self._admission)
@@ -76,8 +81,15 @@ class Api:
 
     async def handle(self, call: Call) -> Answer:
         """Answer a request, whatever it is."""
+        return await self._answer(call, self._handle)
+
+    async def handle_authorized(self, call: Call) -> Answer:
+        """Answer a request whose sender is known to be allowed to make it, here and not in a worker."""
+        return await self._answer(call, self._handle_authorized)
+
+    async def _answer(self, call: Call, handle: Callable[[Call], Awaitable[Answer]]) -> Answer:
         try:
-            return await self._handle(call)
+            return await handle(call)
         except ApiError as error:
             return await self._refuse(error)
         except StoreError as error:
@@ -105,13 +117,24 @@ class Api:
 
     async def _handle(self, call: Call) -> Answer:
         query = as_mapping(call.query)
-        watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
-        route = find_route(call.method, call.path, watches=watches)
+        route = _route(call, query)
         if route is None:
             attributes = Attributes(call.user, call.method.lower(), path=call.path)
             self._authorize(attributes)
             return self._public.answer(call, query)
         self._authorize(self._attributes(route, call, query))
+        if self._delegation is not None and self._delegation.wants(route, call):
+            return await self._delegation.handle(route, call)
+        return await self._dispatch(route, call, query)
+
+    async def _handle_authorized(self, call: Call) -> Answer:
+        query = as_mapping(call.query)
+        route = _route(call, query)
+        if route is None:
+            raise unknown_path()
+        return await self._dispatch(route, call, query)
+
+    async def _dispatch(self, route: Route, call: Call, query: Mapping[str, str]) -> Answer:
         if route.subresource:
             return await self._subresource(route, call, query)
         return await self._resource(route, call, query)
@@ -163,12 +186,12 @@ class Api:
         if route.verb == "create" and not route.resource.stored:
             return await self._ask(route, call, query, accepted)
         if route.verb == "create":
-            body = await read_body(call.body, call.header("content-type"))
+            body = decode_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
             outcome = self._writing.create(route, body, options, call.user, _text(call, query))
             return await self._done(route, outcome, accepted, query)
         if route.verb == "update":
-            body = await read_body(call.body, call.header("content-type"))
+            body = decode_body(call.body, call.header("content-type"))
             options = self._write_options(call, query)
             outcome = self._writing.update(route, body, options, call.user, _text(call, query))
             return await self._done(route, outcome, accepted, query)
@@ -194,13 +217,13 @@ class Api:
         kind = PATCH_TYPES.get(media_type(call.header("content-type")))
         if kind is None:
             raise unsupported_media(PATCH_TYPES)
-        body = await read_yaml(call.body) if kind == "apply" else decode_json(call.body)
+        body = decode_yaml(call.body) if kind == "apply" else decode_json(call.body)
         options = self._write_options(call, query, applies=kind == "apply")
         outcome = self._writing.patch(route, kind, body, options, call.user)
         return await self._done(route, outcome, accepted, query)
 
     async def _delete(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        options = delete_options(query, await self._delete_body(call))
+        options = delete_options(query, _delete_body(call))
         stored = find_stored(self._store, route)
         self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
         deletion = self._deleting.delete(route, stored, options)
@@ -212,7 +235,7 @@ class Api:
     async def _delete_collection(
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
     ) -> Answer:
-        options = delete_options(query, await self._delete_body(call))
+        options = delete_options(query, _delete_body(call))
         listing = await self._reading.list(route, list_options(query))
         for stored in listing.items:
             self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
@@ -220,15 +243,10 @@ class Api:
         await self._store.settled(max((entry.revision for entry in done), default=0))
         return self._documents.answer_list(route, listing, accepted, query)
 
-    async def _delete_body(self, call: Call) -> Any:
-        if not call.body.strip():
-            return None
-        return await read_body(call.body, call.header("content-type"))
-
     # -- what is asked and forgotten, and what stands beside an object
 
     async def _ask(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
-        body = await read_body(call.body, call.header("content-type"))
+        body = decode_body(call.body, call.header("content-type"))
         if route.plural == "bindings":
             return await self._bind(route, call, query, accepted, body)
         now = write_time(self.context.now())
@@ -244,7 +262,7 @@ class Api:
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "patch":
             return await self._patch(route, call, query, accepted)
-        body = await read_body(call.body, call.header("content-type"))
+        body = decode_body(call.body, call.header("content-type"))
         if route.subresource == "binding":
             return await self._bind(route, call, query, accepted, body)
         if route.subresource == "eviction":
@@ -277,7 +295,7 @@ class Api:
             return answer_tree(to_scale(codec.decode_tree(stored.raw)), accepted)
         options = self._write_options(call, query)
         patches, media = route.verb == "patch", call.header("content-type")
-        sent = decode_json(call.body) if patches else await read_body(call.body, media)
+        sent = decode_json(call.body) if patches else decode_body(call.body, media)
         stored = find_stored(self._store, route)
         tree = codec.decode_tree(stored.raw)
         if patches:
@@ -285,6 +303,15 @@ class Api:
         outcome = self._writing.replace(route, stored, with_scale(tree, sent), options, call.user)
         await self._store.settled(outcome.revision)
         return answer_tree(to_scale(codec.decode_tree(outcome.raw)), accepted)
+
+
+def _route(call: Call, query: Mapping[str, str]) -> Route | None:
+    watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
+    return find_route(call.method, call.path, watches=watches)
+
+
+def _delete_body(call: Call) -> Any:
+    return decode_body(call.body, call.header("content-type")) if call.body.strip() else None
 
 
 def _text(call: Call, query: Mapping[str, str]) -> bytes:

@@ -6,7 +6,6 @@ header. Owns decoding bodies by their content type.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,8 +26,6 @@ PATCH_TYPES = {
     "application/apply-patch+yaml": "apply",
 }
 _OFFERED = (JSON, YAML, PROTOBUF)
-#: What is not JSON and longer than this is read in a thread, so that others are answered meanwhile.
-_LONG = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +91,6 @@ def parse_accept(header: str) -> list[Accepted]:
 
 def media_type(header: str) -> str:
     return header.split(";", maxsplit=1)[0].strip().lower()
-
-
-async def read_body(body: bytes, content_type: str) -> Any:
-    """As `decode_body`, without keeping others waiting."""
-    if len(body) > _LONG and media_type(content_type) in (YAML, PROTOBUF):
-        return await asyncio.to_thread(decode_body, body, content_type)
-    return decode_body(body, content_type)
-
-
-async def read_yaml(body: bytes) -> Any:
-    """As `decode_yaml`, without keeping others waiting."""
-    if len(body) > _LONG:
-        return await asyncio.to_thread(decode_yaml, body)
-    return decode_yaml(body)
 
 
 def decode_body(body: bytes, content_type: str) -> Any:

@@ -140,6 +140,11 @@ def future_version(asked: int, head: int) -> ApiError:
     return ApiError(504, "Timeout", message, details, headers={"Retry-After": "1"})
 
 
+def timeout(message: str) -> ApiError:
+    """A request that took too long; whether it was carried out is not known."""
+    return ApiError(504, "Timeout", f"Timeout: {message}")
+
+
 def unavailable(message: str) -> ApiError:
     return ApiError(
         503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers={"Retry-After": "1"}
