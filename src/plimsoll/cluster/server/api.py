@@ -32,6 +32,7 @@ from plimsoll.cluster.server.negotiation import (
     media_type,
 )
 from plimsoll.cluster.server.options import (
+    DeleteOptions,
     WriteOptions,
     as_mapping,
     delete_options,
@@ -45,10 +46,13 @@ from plimsoll.cluster.server.route import Route, find_route
 from plimsoll.cluster.server.scales import to_scale, with_scale
 from plimsoll.cluster.server.security.attributes import Attributes, forbidden
 from plimsoll.cluster.server.security.reviews import Reviews
+from plimsoll.cluster.server.security.users import User
 from plimsoll.cluster.server.sights import Sights
 from plimsoll.cluster.server.status import success, to_status, unavailable, unknown_path, unsupported_media
+from plimsoll.cluster.server.turns import Turns
 from plimsoll.cluster.server.watching import Watching
 from plimsoll.cluster.server.writing import Outcome, Writing
+from plimsoll.cluster.store import Stored
 from plimsoll.errors import ApiError, PlimsollError, StoreError
 from plimsoll.validate.times import write_time
 
@@ -64,6 +68,7 @@ class Api:
         self.context = context
         self._store = context.store
         self._trouble = ""
+        self._turns = Turns()
         sights = Sights()
         self._admission = admission or Admission(context)
         self._delegation = Delegation(context, self._admission, workers) if workers is not None else None
@@ -177,11 +182,13 @@ class Api:
             stored = await self._reading.get(route, list_options(query))
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "list":
-            listing = await self._reading.list(route, list_options(query))
-            return self._documents.answer_list(route, listing, accepted, query)
+            with self._turns.begin(call.user.name) as turn:
+                listing = await self._reading.list(route, list_options(query), turn)
+                return await self._documents.answer_list(route, listing, accepted, query, turn)
         if route.verb == "watch":
             render = self._documents.render_for(route, accepted, query)
-            frames = await self._watching.watch(route, list_options({**query, "watch": "true"}), render)
+            turn = self._turns.begin(call.user.name)
+            frames = await self._watching.watch(route, list_options({**query, "watch": "true"}), render, turn)
             return Answer(200, frames, "application/json")
         if route.verb == "create" and not route.resource.stored:
             return await self._ask(route, call, query, accepted)
@@ -236,12 +243,27 @@ class Api:
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
     ) -> Answer:
         options = delete_options(query, _delete_body(call))
-        listing = await self._reading.list(route, list_options(query))
-        for stored in listing.items:
-            self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
-        done = self._deleting.delete_all(route, listing.items, options)
-        await self._store.settled(max((entry.revision for entry in done), default=0))
-        return self._documents.answer_list(route, listing, accepted, query)
+        with self._turns.begin(call.user.name) as turn:
+            listing = await self._reading.list(route, list_options(query), turn)
+            for stored in listing.items:
+                self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
+                await turn.pause()
+            last = 0
+            for stored in listing.items:
+                last = max(last, self._delete_found(route, stored, options, call.user))
+                await turn.pause()
+            turn.release()
+            await self._store.settled(last)
+            return await self._documents.answer_list(route, listing, accepted, query, turn)
+
+    def _delete_found(self, route: Route, found: Stored, options: DeleteOptions, user: User) -> int:
+        """Delete an object of a collection unless it has gone meanwhile; the revision to wait for."""
+        current = self._store.get(found.key)
+        if current is None or current.created != found.created:
+            return 0
+        if current.revision != found.revision:
+            self._admission.admit_deletion(route, codec.decode_tree(current.raw), user)
+        return self._deleting.delete(route, current, options).revision
 
     # -- what is asked and forgotten, and what stands beside an object
 

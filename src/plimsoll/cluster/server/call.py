@@ -29,9 +29,13 @@ class Call:
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back: all of it at once, or a stream of chunks."""
+    """What goes back: all of it at once, or a stream of chunks.
+
+    A stream of known `length` is one long response in pieces; one without is a watch.
+    """
 
     status: int
     body: bytes | AsyncGenerator[bytes, None]
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None

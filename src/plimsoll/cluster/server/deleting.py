@@ -7,7 +7,6 @@ node's own deletion with grace 0 ends it. A namespace ends when its contents hav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -79,15 +78,6 @@ class Deleting:
             return Deletion(tree, stored.revision, False)
         after = self._store.update(stored.key, tree, stored.revision)
         return Deletion(codec.decode_tree(after.raw), after.revision, False)
-
-    def delete_all(self, route: Route, found: Sequence[Stored], options: DeleteOptions) -> list[Deletion]:
-        """Delete what a selection found; what has gone or changed meanwhile is left alone."""
-        done = []
-        for stored in found:
-            current = self._store.get(stored.key)
-            if current is not None and current.created == stored.created:
-                done.append(self.delete(route, current, options))
-        return done
 
     def _check(self, route: Route, tree: Tree, options: DeleteOptions) -> None:
         metadata = tree["metadata"]

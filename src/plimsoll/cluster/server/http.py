@@ -120,6 +120,8 @@ class HttpServer:
                 answer = await self._api.handle(call)
             if isinstance(answer.body, bytes):
                 return await self._answer(request, answer)
+            if answer.length is not None:
+                return await self._answer_in_pieces(request, answer, answer.length)
             with self._watches.enter(call.user):
                 return await self._stream(request, answer)
         except ApiError as error:
@@ -169,6 +171,23 @@ class HttpServer:
         for start in range(0, len(body), _PIECE):
             await self._write(request, response, view[start : start + _PIECE])
         await response.write_eof()
+        return response
+
+    async def _answer_in_pieces(
+        self, request: web.BaseRequest, answer: Answer, length: int
+    ) -> web.StreamResponse:
+        """Send a long response; a client that goes away or does not read ends it."""
+        pieces = cast(AsyncGenerator[bytes, None], answer.body)
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+        response.content_length = length
+        try:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                async for piece in pieces:
+                    await self._write(request, response, piece)
+            await response.write_eof()
+        finally:
+            await pieces.aclose()
         return response
 
     async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:

@@ -7,7 +7,6 @@ scan lets other requests in between.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from typing import Any, NamedTuple
@@ -18,10 +17,11 @@ from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.selectors import parse_fields, parse_labels
 from plimsoll.cluster.server.sights import Selection, Sights
 from plimsoll.cluster.server.status import bad_request, expired, future_version, not_found
+from plimsoll.cluster.server.turns import Turn
 from plimsoll.cluster.store import Key, Store, Stored
 from plimsoll.errors import ApiError, InputError
 
-_SCAN = 1000  #: objects looked at before others get their turn
+_SCAN = 1000  #: objects taken from the store at once
 
 
 class Listing(NamedTuple):
@@ -67,14 +67,16 @@ class Reading:
         await self._store.settled(stored.revision)
         return stored
 
-    async def list(self, route: Route, options: ListOptions) -> Listing:
+    async def list(self, route: Route, options: ListOptions, turn: Turn) -> Listing:
+        """A page of objects; a long scan gives way to other requests (`turn`)."""
         selection = select(route, options)
         after, at = self._start(options)
         name = selection.fields.exact("metadata.name")
         if at is None and name and selection.namespace is not None:
             listing = self._list_one(selection, name)
         else:
-            listing = await self._scan(selection, after, at, options.limit)
+            listing = await self._scan(selection, after, at, options.limit, turn)
+        turn.release()
         await self._store.settled(listing.revision)
         return listing
 
@@ -102,7 +104,7 @@ class Reading:
         return Listing([stored] if stored is not None and found else [], self._store.revision)
 
     async def _scan(
-        self, selection: Selection, after: tuple[str, str] | None, at: int | None, limit: int
+        self, selection: Selection, after: tuple[str, str] | None, at: int | None, limit: int, turn: Turn
     ) -> Listing:
         resource = selection.resource
         if selection.everything:
@@ -122,10 +124,11 @@ class Reading:
                     if limit and len(found) == limit:
                         return Listing(found, at, _write_token(at, found[-1].key))
                     found.append(stored)
+                if turn.due:
+                    await turn.pause()
             if not page.remaining:
                 return Listing(found, at)
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
-            await asyncio.sleep(0)
 
 
 def _write_token(revision: int, last: Key) -> str:

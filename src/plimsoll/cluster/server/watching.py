@@ -19,7 +19,8 @@ from plimsoll.cluster.server.reading import select
 from plimsoll.cluster.server.route import Route
 from plimsoll.cluster.server.sights import Selection, Sights
 from plimsoll.cluster.server.status import expired, future_version, to_status
-from plimsoll.cluster.store import Event, Feed, Store
+from plimsoll.cluster.server.turns import Turn
+from plimsoll.cluster.store import Event, Feed, Store, Stored
 from plimsoll.errors import ApiError, StoreError
 
 #: Between bookmarks on a watch that allows them.
@@ -27,6 +28,7 @@ BOOKMARK_SECONDS = 60.0
 #: How long a watch lives if the client does not say: from this to twice this, so that not all end at once.
 LIFE_SECONDS = 1800.0
 _CHUNK = 256 * 1024
+_FEW = 32
 
 #: Turns stored bytes into the bytes shown to this client.
 Render = Callable[[bytes], bytes]
@@ -39,7 +41,9 @@ class Watching:
         self._store = store
         self._sights = sights
 
-    async def watch(self, route: Route, options: ListOptions, render: Render | None) -> AsyncGenerator[bytes]:
+    async def watch(
+        self, route: Route, options: ListOptions, render: Render | None, turn: Turn
+    ) -> AsyncGenerator[bytes]:
         """The frames of a watch. Refusals before the first frame are raised; later ones are frames.
 
         DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
@@ -59,7 +63,7 @@ class Watching:
         except ApiError as error:
             return _refuse(error)
         life = options.timeout if options.timeout else LIFE_SECONDS * (1 + random.random())
-        return _Watch(self._store, self._sights, selection, feed, options, render, route).frames(
+        return _Watch(self._store, self._sights, selection, feed, options, render, route, turn).frames(
             state, bool(initial), since, life
         )
 
@@ -78,7 +82,9 @@ class _Watch:
         options: ListOptions,
         render: Render | None,
         route: Route,
+        turn: Turn,
     ) -> None:
+        self._turn = turn
         self._store, self._sights, self._selection = store, sights, selection
         self._feed, self._render, self._route = feed, render, route
         self._bookmarks = options.bookmarks
@@ -99,8 +105,11 @@ class _Watch:
                     pause = BOOKMARK_SECONDS if self._bookmarks else life
                     timer = loop.call_at(min(end, loop.time() + pause), self._feed.nudge)
                 events = await self._feed.next()
-                for chunk in _chunks(self._tell(events)):
-                    yield chunk
+                if 0 < len(events) <= _FEW and self._everything and self._render is None:
+                    yield b"".join(self._tell(events))  # ready-made frames, most of the time only one
+                else:
+                    async for chunk in self._chunks(self._tell(events)):
+                        yield chunk
                 if events:
                     continue
                 timer = None
@@ -129,23 +138,29 @@ class _Watch:
                 limit=1000,
                 at=at,
             )
-            wanted = (
-                _frame("ADDED", self._show(stored.raw))
-                for stored in page.items
-                if self._selection.everything
-                or self._selection.includes(stored.key, self._sights.of(self._selection.resource, stored))
-            )
-            for chunk in _chunks(wanted):
+            async for chunk in self._chunks(self._added(page.items)):
                 yield chunk
             if not page.remaining:
                 return
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
-            await asyncio.sleep(0)
+
+    def _added(self, items: Iterable[Stored]) -> Iterable[bytes]:
+        """A frame for each object; an empty one if it is not selected."""
+        selection = self._selection
+        for stored in items:
+            if selection.everything or selection.includes(
+                stored.key, self._sights.of(selection.resource, stored)
+            ):
+                yield _frame("ADDED", self._show(stored.raw))
+            else:
+                yield b""
 
     def _tell(self, events: Iterable[Event]) -> Iterable[bytes]:
+        """A frame for each event; an empty one if it means nothing to this selection."""
         for event in events:
             type = event.type if self._everything else self._type_for(event)
             if not type:
+                yield b""
                 continue
             if type == "DELETED" and event.type != "DELETED":
                 yield _frame(type, self._show(_last_match(event)))
@@ -169,6 +184,25 @@ class _Watch:
             return "MODIFIED" if was else "ADDED"
         return "DELETED" if was else ""
 
+    async def _chunks(self, frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
+        """Frames joined into pieces worth a system call each; other requests are served in between."""
+        held: list[bytes] = []
+        size = 0
+        with self._turn.again() as turn:
+            for frame in frames:
+                if frame:
+                    held.append(frame)
+                    size += len(frame)
+                if turn.due:
+                    await turn.pause()
+                if size >= _CHUNK:
+                    piece = b"".join(held)
+                    held, size = [], 0
+                    turn.release()  # the client may take its time to read
+                    yield piece
+        if held:
+            yield b"".join(held)
+
     def _show(self, raw: bytes) -> bytes:
         return raw if self._render is None else self._render(raw)
 
@@ -189,16 +223,3 @@ def _last_match(event: Event) -> bytes:
 
 def _frame(type: str, raw: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (type.encode(), raw)
-
-
-def _chunks(frames: Iterable[bytes]) -> Iterable[bytes]:
-    """Frames joined into pieces worth a system call each."""
-    held, size = [], 0
-    for frame in frames:
-        held.append(frame)
-        size += len(frame)
-        if size >= _CHUNK:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)

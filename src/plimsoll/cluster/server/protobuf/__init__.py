@@ -20,10 +20,11 @@ from plimsoll.cluster.server.protobuf.decoding import decode_message
 from plimsoll.cluster.server.protobuf.encoding import encode_message
 from plimsoll.errors import DecodeError
 
-__all__ = ["CONTENT_TYPE", "decode_body", "encode_body", "encode_frame"]
+__all__ = ["CONTENT_TYPE", "ListBuilder", "decode_body", "encode_body", "encode_frame"]
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
+_TAIL = wire.put(3, b"") + wire.put(4, b"")
 
 
 def decode_body(body: bytes) -> Any:
@@ -57,8 +58,33 @@ def encode_body(tree: Any) -> bytes:
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise DecodeError("an object without apiVersion and kind cannot be told in protobuf")
     raw = encode_message(tree, _shape(api_version, kind))
-    head = wire.put(1, api_version.encode()) + wire.put(2, kind.encode())
-    return _MAGIC + wire.put(1, head) + wire.put(2, raw) + wire.put(3, b"") + wire.put(4, b"")
+    return _head(api_version, kind) + wire.put(2, raw) + _TAIL
+
+
+class ListBuilder:
+    """A list in its envelope, encoded item by item; the same bytes as `encode_body` of the whole list."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        """`head` is the list without its items; raises DecodeError for a kind without a shape."""
+        self._api_version, self._kind = head["apiVersion"], head["kind"]
+        shape = _shape(self._api_version, self._kind)
+        items = shape.fields["items"]
+        assert items.type.item is not None
+        self._item, self._number = items.type.item, items.number
+        self._start = encode_message(head, shape)
+
+    def encode_item(self, tree: Any) -> bytes:
+        """One item as a field of the list; raises DecodeError."""
+        return wire.put(self._number, encode_message(tree, self._item))
+
+    def finish(self, items: list[bytes]) -> list[bytes]:
+        """The parts of the body, in order."""
+        length = len(self._start) + sum(map(len, items))
+        return [_head(self._api_version, self._kind), wire.put_length(2, length), self._start, *items, _TAIL]
+
+
+def _head(api_version: str, kind: str) -> bytes:
+    return _MAGIC + wire.put(1, wire.put(1, api_version.encode()) + wire.put(2, kind.encode()))
 
 
 def encode_frame(type: str, tree: Any) -> bytes:

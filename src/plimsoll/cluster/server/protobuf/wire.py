@@ -111,6 +111,11 @@ def put(number: int, data: bytes) -> bytes:
     return varint(number << 3 | _CHUNK) + varint(len(data)) + data
 
 
+def put_length(number: int, length: int) -> bytes:
+    """The start of a field that is a chunk of so many bytes."""
+    return varint(number << 3 | _CHUNK) + varint(length)
+
+
 def put_number(number: int, value: int) -> bytes:
     """A field that is a varint."""
     return varint(number << 3 | _VARINT) + varint(value)
