@@ -92,7 +92,7 @@ class _Watch:
 
     async def frames(self, state: bool, marked: bool, since: int, life: float) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
-        end = loop.time() + life
+        due = end = loop.time() + life
         timer: asyncio.TimerHandle | None = None
         try:
             if state:
@@ -102,16 +102,17 @@ class _Watch:
                     yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
             while True:
                 if timer is None:  # one timer for each bookmark, not for each event
-                    pause = BOOKMARK_SECONDS if self._bookmarks else life
-                    timer = loop.call_at(min(end, loop.time() + pause), self._feed.nudge)
+                    due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end
+                    timer = loop.call_at(due, self._feed.nudge)
                 events = await self._feed.next()
                 if 0 < len(events) <= _FEW and self._everything and self._render is None:
                     yield b"".join(self._tell(events))  # ready-made frames, most of the time only one
                 else:
                     async for chunk in self._chunks(self._tell(events)):
                         yield chunk
-                if events:
+                if events and loop.time() < due:  # under constant events the nudge goes unnoticed
                     continue
+                timer.cancel()
                 timer = None
                 if self._bookmarks:
                     yield self._bookmark(self._feed.revision, {})
