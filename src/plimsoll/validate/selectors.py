@@ -7,6 +7,7 @@ the only place where validation meets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import byte_length
@@ -47,12 +48,17 @@ def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> 
         consumable_capacity=gates.enabled("DRAConsumableCapacity"),
         list_attributes=gates.enabled("DRAListTypeAttributes"),
     )
+    error, cost = _judge(source, environment)
+    if error:
+        yield invalid(path, source, error)
+    elif cost > COST_MAX:
+        yield forbidden(path, f"too complex: may cost {cost}, at most {COST_MAX} is allowed")
+
+
+@lru_cache(maxsize=1024)
+def _judge(source: str, environment: Environment) -> tuple[str, int]:
+    """Why an expression does not compile (or nothing), and its estimated cost; equal ones are judged once."""
     try:
-        checked = check(source, environment)
+        return "", check(source, environment).estimated_cost
     except CelCompileError as error:
-        yield invalid(path, source, str(error))
-        return
-    if checked.estimated_cost > COST_MAX:
-        yield forbidden(
-            path, f"too complex: may cost {checked.estimated_cost}, at most {COST_MAX} is allowed"
-        )
+        return str(error), 0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.elements import order, show_path
-from plimsoll.cluster.patch.fields import FieldSet, difference, has, intersection, iterate, union
+from plimsoll.cluster.patch.fields import FieldSet, difference, has, intersection, iterate, union, union_all
 from plimsoll.cluster.patch.gojson import quote
 from plimsoll.cluster.patch.guard import guarded
 from plimsoll.cluster.patch.json_patch import equal
@@ -233,10 +233,11 @@ class _Attempt:
 
     def _owned_by_version(self, first: str) -> list[tuple[str, FieldSet]]:
         """All that anybody owns, by version, one version before the others."""
-        owned: dict[str, FieldSet] = {}
+        sets: dict[str, list[FieldSet]] = {}
         for owner in self._owners.values():
             version = owner.version if self._request.convert is not None else first
-            owned[version] = union(owned.get(version, {}), owner.fields)
+            sets.setdefault(version, []).append(owner.fields)
+        owned = {version: union_all(parts) for version, parts in sets.items()}
         return sorted(owned.items(), key=lambda pair: pair[0] != first)
 
 

@@ -12,7 +12,7 @@ that changes nothing returns its first argument itself, which callers may test w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 #: A set of fields, or what lies below a path element.
@@ -44,6 +44,15 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
             merged = dict(left)
         merged[element] = both
     return left if merged is None else merged
+
+
+def union_all(sets: Iterable[FieldSet]) -> FieldSet:
+    """The fields that are in any of the sets; pairs are joined first, so that many sets cost little more."""
+    left = list(sets)
+    while len(left) > 1:
+        odd = left[-1:] if len(left) % 2 else []
+        left = [union(left[place], left[place + 1]) for place in range(0, len(left) - 1, 2)] + odd
+    return left[0] if left else LEAF
 
 
 def _union_below(left: FieldSet, right: FieldSet) -> FieldSet:

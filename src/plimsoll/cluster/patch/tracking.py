@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.cluster.kinds.shape import Type
 from plimsoll.cluster.patch.compare import Changes, compare
-from plimsoll.cluster.patch.fields import difference, from_paths, union
+from plimsoll.cluster.patch.fields import FieldSet, difference, from_paths, union, union_all
 from plimsoll.cluster.patch.guard import guarded
 from plimsoll.cluster.patch.merge import reconcile
 from plimsoll.cluster.patch.owners import (
@@ -231,6 +231,7 @@ def cap_updaters(owners: Owners) -> Owners:
     if count <= MAX_UPDATERS:
         return owners
     first: dict[str, Identity] = {}
+    gathered: dict[Identity, list[FieldSet]] = {}
     for identity, owner in older_first(updaters):
         if count <= MAX_UPDATERS:
             break
@@ -240,13 +241,13 @@ def cap_updaters(owners: Owners) -> Owners:
         bucket = Identity(ANCIENT, UPDATE, owner.version, "")
         # DIFF: gathering never forgets the bucket itself (test_gathering_keeps_what_was_gathered).
         source = identity if identity != bucket else first[owner.version]
-        gathered = owners.pop(source).fields
-        if bucket in owners:
-            gathered = union(gathered, owners[bucket].fields)
-        else:
-            gathered = union(gathered, owners.pop(first[owner.version]).fields)
-        owners[bucket] = Owner(gathered, owner.version, owner.time)
+        parts = gathered.setdefault(bucket, [])
+        parts.append(owners.pop(source).fields)
+        parts.append(owners[bucket].fields if bucket in owners else owners.pop(first[owner.version]).fields)
+        owners[bucket] = Owner({}, owner.version, owner.time)  # its fields are joined at the end
         count -= 1
+    for bucket, parts in gathered.items():
+        owners[bucket] = Owner(union_all(parts), owners[bucket].version, owners[bucket].time)
     return owners
 
 
