@@ -68,13 +68,13 @@ class Api:
         self.context = context
         self._store = context.store
         self._trouble = ""
-        self._turns = Turns()
+        self.turns = Turns()
         sights = Sights()
-        self._admission = admission or Admission(context)
-        self._delegation = Delegation(context, self._admission, workers) if workers is not None else None
+        self.admission = admission or Admission(context)
+        self._delegation = Delegation(context, self.admission, workers) if workers is not None else None
         self._reading = Reading(context.store, sights)
         self._watching = Watching(context.store, sights)
-        self._writing = Writing(context, self._admission)
+        self._writing = Writing(context, self.admission)
         self._deleting = Deleting(context)
         self._eviction = Eviction(context, self._deleting)
         self._binding = Binding(context)
@@ -182,12 +182,12 @@ class Api:
             stored = await self._reading.get(route, list_options(query))
             return self._documents.answer(route, stored.raw, accepted, query)
         if route.verb == "list":
-            with self._turns.begin(call.user.name) as turn:
+            with self.turns.begin(call.user.name) as turn:
                 listing = await self._reading.list(route, list_options(query), turn)
                 return await self._documents.answer_list(route, listing, accepted, query, turn)
         if route.verb == "watch":
             render = self._documents.render_for(route, accepted, query)
-            turn = self._turns.begin(call.user.name)
+            turn = self.turns.begin(call.user.name)
             frames = await self._watching.watch(route, list_options({**query, "watch": "true"}), render, turn)
             return Answer(200, frames, "application/json")
         if route.verb == "create" and not route.resource.stored:
@@ -232,7 +232,7 @@ class Api:
     async def _delete(self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted) -> Answer:
         options = delete_options(query, _delete_body(call))
         stored = find_stored(self._store, route)
-        self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
+        self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
         deletion = self._deleting.delete(route, stored, options)
         await self._store.settled(deletion.revision)
         if deletion.tree.get("kind") == "Status":
@@ -243,10 +243,10 @@ class Api:
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted
     ) -> Answer:
         options = delete_options(query, _delete_body(call))
-        with self._turns.begin(call.user.name) as turn:
+        with self.turns.begin(call.user.name) as turn:
             listing = await self._reading.list(route, list_options(query), turn)
             for stored in listing.items:
-                self._admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
+                self.admission.admit_deletion(route, codec.decode_tree(stored.raw), call.user)
                 await turn.pause()
             last = 0
             for stored in listing.items:
@@ -262,7 +262,7 @@ class Api:
         if current is None or current.created != found.created:
             return 0
         if current.revision != found.revision:
-            self._admission.admit_deletion(route, codec.decode_tree(current.raw), user)
+            self.admission.admit_deletion(route, codec.decode_tree(current.raw), user)
         return self._deleting.delete(route, current, options).revision
 
     # -- what is asked and forgotten, and what stands beside an object
@@ -288,12 +288,12 @@ class Api:
         if route.subresource == "binding":
             return await self._bind(route, call, query, accepted, body)
         if route.subresource == "eviction":
-            self._admission.admit_eviction(route, body, call.user)
+            self.admission.admit_eviction(route, body, call.user)
             revision = self._eviction.evict(route, body, self._write_options(call, query))
             await self._store.settled(revision)
             return answer_tree(success(code=201), accepted, 201)
         if route.subresource == "token":
-            self._admission.admit_token(route, body, call.user)
+            self.admission.admit_token(route, body, call.user)
             token = self.context.accounts.request(route.namespace, route.name, body)
             return answer_tree(token, accepted, 201)
         if route.verb != "update":
@@ -305,7 +305,7 @@ class Api:
         self, route: Route, call: Call, query: Mapping[str, str], accepted: Accepted, body: Any
     ) -> Answer:
         options = self._write_options(call, query)
-        self._admission.admit_namespace(route)
+        self.admission.admit_namespace(route)
         revision = self._binding.bind(route, body, options)
         await self._store.settled(revision)
         return answer_tree(success(code=201), accepted, 201)

@@ -78,9 +78,9 @@ class Turn:
             raise timeout(f"request did not complete within {self._seconds:g} seconds; ask for fewer objects")
         self._turns.pauses += 1
         self.release()
-        await asyncio.sleep(0)
         await self._queue.enter(self._user, REQUEST_SECONDS)
-        self._held = True
+        self._held = True  # while others have a round of the loop: one slice for each of them
+        await asyncio.sleep(0)
         self._slice_end = self._clock() + SLICE_SECONDS
 
     def release(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from plimsoll.cluster.patch.fields import (
     intersection,
     iterate,
     union,
+    union_all,
     without,
 )
 from plimsoll.cluster.patch.merge import reconcile
@@ -166,3 +168,10 @@ def test_a_type_that_became_atomic_is_owned_as_a_whole() -> None:
         ("f:unknown", "f:a"),
     }
     assert reconcile(fields, None) is fields
+
+
+@given(st.lists(st.frozensets(PATHS, max_size=5), max_size=9))
+def test_the_union_of_many_sets_is_that_of_one_after_the_other(many: list[frozenset[Path]]) -> None:
+    sets = [from_paths(sorted(paths)) for paths in many]
+    nothing: FieldSet = {}
+    assert union_all(sets) == reduce(union, sets, nothing)

@@ -17,21 +17,21 @@ from plimsoll.cluster.server.protobuf import CONTENT_TYPE as PROTOBUF
 SMALL_BYTES = 16 << 10
 #: Larger ones always go to a worker.
 LARGE_BYTES = 512 << 10
-#: The longest that one request may hold up all others. Measured worst cases are below a tenth of a second.
-LIGHT_MICROSECONDS = 100_000
+#: The longest that one request may hold up all others, by this estimate.
+LIGHT_MICROSECONDS = 75_000
 
 #: Worst case per `,` or `:` of JSON: pods of containers without fields, and lists of names.
 _PER_SEPARATOR = 20
-#: ResourceSlices, whose devices are many and have small fields; 128 full devices stay light.
-_PER_SEPARATOR_OF_SLICES = 6
+#: Devices of ResourceSlices: many small fields with few rules each, so that 128 full devices stay light.
+_PER_SEPARATOR_OF_DEVICES = 6
 _SLICES = "resourceslices.resource.k8s.io"
 #: Worst case per byte of CEL: nested macros.
-_PER_CEL_BYTE = 15
+_PER_CEL_BYTE = 25
 _WITH_CEL = frozenset(
     f"{plural}.resource.k8s.io" for plural in ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
 )
 #: YAML and protobuf are decoded by Python code.
-_PER_DECODED_BYTE = 1
+_PER_DECODED_BYTE = 2
 #: Objects longer than this are not rendered as YAML, protobuf or a table in the event loop.
 _RENDERED_BYTES = {YAML: 16 << 10, PROTOBUF: 64 << 10, JSON: 128 << 10}
 
@@ -50,8 +50,7 @@ def is_heavy_write(resource: str, body: bytes, content_type: str, stored: bytes)
 
 def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes) -> int:
     """Microseconds that a write may take at worst."""
-    rate = _PER_SEPARATOR_OF_SLICES if resource == _SLICES else _PER_SEPARATOR
-    cost = rate * (_separators(body) + _separators(stored))
+    cost = _separator_cost(resource, body) + _separator_cost(resource, stored)
     if resource in _WITH_CEL:
         cost += _PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
     if not _is_json(content_type):
@@ -66,8 +65,10 @@ def is_heavy_rendering(raw: bytes, accepted: Accepted) -> bool:
     return len(raw) > _RENDERED_BYTES[accepted.media]
 
 
-def _separators(text: bytes) -> int:
-    return text.count(b",") + text.count(b":")
+def _separator_cost(resource: str, text: bytes) -> int:
+    devices = resource == _SLICES and b'"finalizers"' not in text and b"\\u" not in text
+    rate = _PER_SEPARATOR_OF_DEVICES if devices else _PER_SEPARATOR
+    return rate * (text.count(b",") + text.count(b":"))
 
 
 def _is_json(content_type: str) -> bool:

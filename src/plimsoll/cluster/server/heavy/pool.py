@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,8 @@ _log = logging.getLogger("plimsoll.server")
 
 _MODULE = "plimsoll.cluster.server.heavy.worker"
 _START_SECONDS = 60.0
+_DRAIN = 1 << 20
+_POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class WorkerLimits:
     #: kube-apiserver's default for a request (--request-timeout); applies to waiting and to the work.
     request_timeout: float = 60.0
     idle_timeout: float = 120.0
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = 1 << 30
 
 
 class _Failed(Exception):
@@ -100,6 +103,11 @@ class _Process:
             self._process.kill()
 
     async def ended(self) -> None:
+        """Wait until a killed process and its pipes are gone."""
+        self._sink.close()
+        with suppress(ConnectionError):
+            while await self._source.read(_DRAIN):
+                pass
         await self._process.wait()
 
 
@@ -117,6 +125,7 @@ class WorkerPool:
         )
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
+        self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
         #: Jobs handled so far, and workers killed because of them; for metrics and tests.
         self.jobs = 0
@@ -142,10 +151,14 @@ class WorkerPool:
     async def close(self) -> None:
         """End all workers, and with them the jobs they have."""
         self._closed = True
-        workers = list(self._all)
-        for worker in workers:
+        for worker in self._idle:
             self._discard(worker)
-        await asyncio.gather(*(worker.ended() for worker in workers))
+        self._idle = []
+        for worker in self._all:
+            worker.kill()
+        while self._all:  # those who wait for an answer of a killed worker discard it
+            await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.gather(*self._endings)
 
     async def _run(self, job: Job, answer: Callable[[Question], Reply]) -> Finish:
         try:
@@ -208,6 +221,9 @@ class WorkerPool:
         )
         worker = _Process(process)
         self._all.add(worker)
+        if self._closed:
+            self._discard(worker)
+            raise _Failed
         limits = self.limits
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -234,8 +250,13 @@ class WorkerPool:
         self._discard(worker)
 
     def _discard(self, worker: _Process) -> None:
+        if worker not in self._all:
+            return
         worker.kill()
         self._all.discard(worker)
+        ending = asyncio.create_task(worker.ended())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
 
 def _environment() -> dict[str, str]:
