@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCHES := decode cel allocator ledger store server hostile_connections hostile_dumps informer scheduler \
-  takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
+BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
+  scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
 
 .PHONY: up install test lint types unit test-slow bench lock clean
 

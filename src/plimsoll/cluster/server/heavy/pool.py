@@ -45,7 +45,13 @@ _POLL_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """Limits on expensive requests; counts, seconds and bytes."""
+    """Limits on expensive requests; counts, seconds and bytes.
+
+    DIFF: the work of a request ends at the request timeout, as upstream, but is slower than there: a claim
+    with megabytes of different CEL expressions may come near it (test_the_deadline_stops_the_work). It may
+    use 1 GiB of memory, three times of what the most expensive request known takes
+    (test_a_request_that_needs_too_much_memory_is_refused).
+    """
 
     #: Worker processes, and how many of them one user may keep busy.
     workers: int = 4

@@ -46,7 +46,7 @@ ATTEMPTS = 6
 _RETIRE_KIB = 256 << 10
 _TOO_MUCH_MEMORY = "the request needs more memory than a request may use; send a smaller object"
 #: Below the server, so that it always gets the CPU first.
-_NICENESS = 10
+_NICENESS = 5
 
 
 class Channel:
