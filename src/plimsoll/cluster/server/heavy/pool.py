@@ -65,10 +65,6 @@ class WorkerLimits:
     memory_bytes: int = 1 << 30
 
 
-class _Failed(Exception):
-    """The worker process ended in the middle of a job."""
-
-
 class _Process:
     """One worker process."""
 
@@ -88,18 +84,17 @@ class _Process:
         return self._process.returncode is None
 
     async def send(self, message: ToWorker) -> None:
-        try:
-            self._sink.write(encode_frame(message))
-            await self._sink.drain()
-        except (ConnectionError, BrokenPipeError):
-            raise _Failed from None
+        """Send a message; ConnectionError if the process has ended."""
+        self._sink.write(encode_frame(message))
+        await self._sink.drain()
 
     async def receive(self) -> FromWorker:
+        """The next message; ConnectionError if the process has ended."""
         try:
             header = await self._source.readexactly(HEADER_BYTES)
             body = await self._source.readexactly(int.from_bytes(header, "big"))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            raise _Failed from None
+        except asyncio.IncompleteReadError:
+            raise ConnectionError("the worker process ended") from None
         return decode_from_worker(body)
 
     def kill(self) -> None:
@@ -169,8 +164,8 @@ class WorkerPool:
     async def _run(self, job: Job, answer: Callable[[Question], Reply]) -> Finish:
         try:
             worker = await self._obtain()
-        except (OSError, _Failed, TimeoutError) as error:
-            _log.error("cannot start a worker process: %s", error or "it ended at once")
+        except OSError as error:  # TimeoutError and ConnectionError among them
+            _log.error("cannot start a worker process: %s", error or "it did not answer in time")
             raise unavailable("the server cannot start a worker process for this request") from None
         try:
             async with asyncio.timeout(self.limits.request_timeout):
@@ -181,7 +176,7 @@ class WorkerPool:
                 f"request did not complete within {self.limits.request_timeout:g} seconds; "
                 "split the object or send fewer changes at once"
             ) from None
-        except _Failed:
+        except ConnectionError:
             self._kill(worker)
             raise unavailable("the worker process that handled the request failed") from None
         except BaseException:  # the client has gone away, or the server stops
@@ -229,7 +224,7 @@ class WorkerPool:
         self._all.add(worker)
         if self._closed:
             self._discard(worker)
-            raise _Failed
+            raise ConnectionError("the server stops")
         limits = self.limits
         try:
             async with asyncio.timeout(_START_SECONDS):
