@@ -127,7 +127,7 @@ class Load:
             "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
         }
         uid = str(self.cluster.client.create(RESOURCE_CLAIMS, tree, "default")["metadata"]["uid"])
-        device = f"dev-{zlib.crc32(uid.encode()) % 16}"  # the driver's own choice
+        device = f"dev-{zlib.crc32(uid.encode())}"  # the driver's own choice, one for each claim
         result = {"request": "r", "driver": self.driver.name, "pool": "pool", "device": device}
         self._patch(name, {"allocation": {"devices": {"results": [result]}}})
         return uid

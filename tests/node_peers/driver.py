@@ -127,7 +127,7 @@ class Driver:
 
     @staticmethod
     def device(uid: str) -> str:
-        return f"dev-{zlib.crc32(uid.encode()) % 16}"
+        return f"dev-{zlib.crc32(uid.encode())}"
 
     def cdi_file(self, uid: str) -> Path:
         return Path(self.options.cdi) / f"{self.options.driver}-claim_{uid}.json"
