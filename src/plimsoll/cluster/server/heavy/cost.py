@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from plimsoll.cluster.server.negotiation import JSON, YAML, Accepted, media_type
 from plimsoll.cluster.server.protobuf import CONTENT_TYPE as PROTOBUF
 
@@ -53,7 +55,7 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
     cost = _separator_cost(resource, body) + _separator_cost(resource, stored)
     if resource in _WITH_CEL:
         cost += _PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
-    if not _is_json(content_type):
+    if not _is_json(body, content_type):
         cost += _PER_DECODED_BYTE * len(body)
     return cost
 
@@ -71,13 +73,22 @@ def _separator_cost(resource: str, text: bytes) -> int:
     return rate * (text.count(b",") + text.count(b":"))
 
 
-def _is_json(content_type: str) -> bool:
+def _is_json(body: bytes, content_type: str) -> bool:
+    """Whether a body is read by the fast decoder; YAML that is JSON is, too."""
     media = media_type(content_type)
-    return media in ("", JSON) or (media.endswith("json") and media != YAML)
+    if media in ("", JSON) or (media.startswith("application/") and media.endswith("+json")):
+        return True
+    if not media.endswith("yaml") or body[:1] not in (b"{", b"["):
+        return False
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)  # checks the syntax, and makes nothing
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _cel_bytes(text: bytes, content_type: str) -> int:
     """Bytes of CEL expressions in a body; all of it where they cannot be told from the rest."""
-    if not _is_json(content_type) or b"\\u" in text:  # a field name may be spelled with escapes
+    if not _is_json(text, content_type) or b"\\u" in text:  # a field name may be spelled with escapes
         return len(text)
     return sum(end - start for start, end in (found.span(1) for found in _EXPRESSION.finditer(text)))

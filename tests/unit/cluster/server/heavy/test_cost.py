@@ -50,6 +50,8 @@ def test_everyday_requests_stay_in_the_event_loop() -> None:
     assert not is_heavy_write("pods", text(pod()), "application/json", b"")
     assert not is_heavy_write("pods", large, "application/json", large)
     assert not is_heavy_write("configmaps", text({"data": {"a": "x" * 400_000}}), "application/json", b"")
+    apply = "application/apply-patch+yaml"
+    assert not is_heavy_write("configmaps", text({"data": {"a": "x" * 400_000}}), apply, b"")
     assert not is_heavy_write(CLAIMS, text(claim('device.driver == "d"')), "application/json", b"")
     assert not is_heavy_write(SLICES, text({"devices": [device(n) for n in range(128)]}), "", b"")
 
@@ -63,6 +65,7 @@ def test_everyday_requests_stay_in_the_event_loop() -> None:
         (CLAIMS, text(claim("[1].all(x, true) || " * 200 + "true")), "application/json"),
         (CLAIMS, text(claim("true " * 1000)).replace(b"expression", b"\\u0065xpression"), "application/json"),
         ("configmaps", b"a: b\n" * 20_000, "application/yaml"),
+        ("configmaps", b"{a: " + b"x" * 100_000 + b"}", "application/apply-patch+yaml"),
         ("configmaps", b"k8s\x00" + bytes(100_000), "application/vnd.kubernetes.protobuf"),
         ("configmaps", text({"data": {"a": "x" * 600_000}}), "application/json"),
     ],
