@@ -82,7 +82,7 @@ def _is_json(body: bytes, content_type: str) -> bool:
         return False
     try:
         msgspec.json.decode(body, type=msgspec.Raw)  # checks the syntax, and makes nothing
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 
