@@ -187,7 +187,7 @@ HOSTILE: dict[str, Callable[[], Request]] = {
     "JSON patch of 10,000 copies": lambda: json_patch("copy"),
     "JSON patch of 3 large tests": lambda: json_patch("test", _LARGE_DATA),
     "JSON patch of 10,000 additions": lambda: json_patch("add"),
-    "merge patch of a label, 1.3 MB object": lambda: Request("PATCH", f"{MAPS_PATH}/large", _LABEL, _MERGE),
+    "merge patch of a label, 1.4 MB object": lambda: Request("PATCH", f"{MAPS_PATH}/large", _LABEL, _MERGE),
     "strategic patch of 4,500 containers": lambda: Request(
         "PATCH", f"{PODS_PATH}/large", {"spec": pod_of_containers(4500, image="j")["spec"]}, _STRATEGIC
     ),
@@ -213,7 +213,7 @@ HOSTILE: dict[str, Callable[[], Request]] = {
             }
         },
     ),
-    "label selector of 8,000 values": lambda: Request(
+    "label selector of 5,000 values": lambda: Request(
         "GET", f"/api/v1/pods?labelSelector=a+notin+({','.join(str(number) for number in range(5000))})"
     ),
     "label selector of 2,000 conditions": lambda: Request(
