@@ -30,6 +30,7 @@ import msgspec
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec, SandboxState
 from plimsoll.node.resources import LinuxResources
+from plimsoll.node.security.credentials import Credentials
 from plimsoll.records import Finding, Severity
 
 _MAX = 16 << 20
@@ -174,6 +175,12 @@ def load(path: Path, kind: type[T]) -> T | Finding | None:
         return None
     except (OSError, ValueError, RecursionError) as error:
         return Finding(Severity.ERROR, f"{path} cannot be used: {error}", path=str(path))
+
+
+def give_folder(folder: Path, credentials: Credentials | None) -> None:
+    """Have a folder belong to the user of a container; OSError if that cannot be done."""
+    if credentials is not None and credentials.switch:
+        os.chown(folder, credentials.uid, credentials.gid)
 
 
 def put_aside(path: Path, quarantine: Path) -> None:

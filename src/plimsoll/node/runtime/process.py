@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,10 +52,12 @@ from plimsoll.node.layout import Layout, part
 from plimsoll.node.resources import LinuxResources, resources_of
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import look_around
+from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
 from plimsoll.node.runtime.folder import (
     Exit,
     PodRecord,
+    give_folder,
     remove_tree,
     save,
 )
@@ -70,7 +71,6 @@ from plimsoll.node.runtime.launching import (
 )
 from plimsoll.node.runtime.life import KILLED, Life
 from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
-from plimsoll.node.security.credentials import Credentials
 from plimsoll.records import Finding, Severity
 from plimsoll.wire.cdi import CdiFolders
 
@@ -304,7 +304,7 @@ class ProcessRuntime:
                 await asyncio.to_thread(remove_tree, life.folder)  # of an agent that died half-way
                 work = life.folder / "work"
                 work.mkdir(parents=True, mode=0o700)
-                _give(work, spec.credentials)
+                give_folder(work, spec.credentials)
                 life.keep(record)
             except (OSError, StoreError) as error:
                 fault = RuntimeFault(CREATE_ERROR, str(error))
@@ -497,26 +497,13 @@ class ProcessRuntime:
     # -- what was there before
 
     def _set_up_cgroups(self) -> None:
-        """The cgroups of pods that are known, also after a restart of the machine; those of pods and
-        containers that nobody knows are removed with what runs there."""
-        for uid, pod in self._pods.items():
-            if pod.running:
-                faults = self._cgroups.make_pod(uid, pod.spec.qos, pod.spec.plan)
-                for fault in (fault for fault in faults if not fault.absent):
-                    self._find(Severity.WARNING, f"pod {uid}: {fault}")
-        for uid in self._cgroups.pods():
-            if uid not in self._pods:
-                self._cgroups.remove_pod(uid)
-                continue
-            for id in self._cgroups.containers(uid):
-                if id not in self._lives:
-                    self._cgroups.remove_container(uid, id)
+        for problem in set_up_cgroups(self._cgroups, self._pods, self._lives):
+            self._find(Severity.WARNING, problem)
 
     async def restore_cgroups(self) -> tuple[str, ...]:
-        """Make the cgroups of pods and containers again that somebody has removed; the root is there.
+        """Make the cgroups of pods and containers again that somebody has removed; returns what was missing.
 
-        Processes that run are moved back into their cgroup. Where that fails the container is killed, because
-        nothing limits it any more, and restarted as its restart policy says. Returns what was missing.
+        The root of them has to be there.
         """
         return await self._own(self._restore_cgroups())
 
@@ -524,39 +511,17 @@ class ProcessRuntime:
         lost = []
         for uid, pod in list(self._pods.items()):
             # Changes of cgroups go one after the other: if the pod is removed now, that comes after this.
-            if self._pods.get(uid) is pod and pod.running and await self._call(self._restore_pod, pod):
+            known = self._pods.get(uid) is pod and pod.running
+            if known and await self._call(restore_pod, self._cgroups, pod):
                 lost.append(f"pod {uid}")
         for life in list(self._lives.values()):
             if life.busy.locked():
                 continue  # it is being started or has ended; if need be, the next time
             async with life.busy:
-                if life.state.phase is not Phase.EXITED and await self._call(self._restore_container, life):
+                exited = life.state.phase is Phase.EXITED
+                if not exited and await self._call(restore_container, self._cgroups, life):
                     lost.append(f"container {life.state.id}")
         return tuple(lost)
-
-    def _restore_pod(self, pod: PodRecord) -> bool:
-        spec = pod.spec
-        if not self._cgroups.is_lost(spec.uid):
-            return False
-        for fault in self._cgroups.make_pod(spec.uid, spec.qos, spec.plan):
-            if not fault.absent:
-                _log.warning("pod %s: %s", spec.uid, fault)
-        return True
-
-    def _restore_container(self, life: Life) -> bool:
-        pod, id = life.state.pod, life.state.id
-        if not self._cgroups.is_lost(pod, id):
-            return False
-        problem = ""
-        for fault in self._cgroups.make_container(pod, id, life.record.resources):
-            if not fault.absent:
-                problem = problem or str(fault)
-        if life.run is not None and life.state.phase is Phase.RUNNING:
-            problem = problem or shims.join(life.run.pid, self._cgroups.join_files(pod, id))
-            if problem:
-                _log.warning("container %s is killed: its cgroup was removed: %s", id, problem)
-                life.kill()
-        return True
 
     async def _adopt(self, life: Life) -> None:
         try:
@@ -618,12 +583,6 @@ def _first(faults: Sequence[CgroupFault], reason: str) -> RuntimeFault | None:
     """What cannot be set here at all is told and borne; anything else is a fault."""
     fault = next((fault for fault in faults if not fault.absent), None)
     return RuntimeFault(reason, str(fault)) if fault is not None else None
-
-
-def _give(folder: Path, credentials: Credentials | None) -> None:
-    """Have a folder belong to the user of a container; OSError if that cannot be done."""
-    if credentials is not None and credentials.switch:
-        os.chown(folder, credentials.uid, credentials.gid)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

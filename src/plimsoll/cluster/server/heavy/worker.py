@@ -3,8 +3,8 @@
     python -m plimsoll.cluster.server.heavy.worker
 
 Runs the same `Api` as the server, over a store that asks the server (`remote.py`). It has no credentials and
-opens no file. The server ends it at the request's deadline; limits on memory and CPU time that it sets for
-itself hold even if the server is gone.
+opens no file but its own status in /proc. The server ends it at the request's deadline; limits on memory and
+CPU time that it sets for itself hold even if the server is gone.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Worker:
         store.reset()
         answer = _complete(self._api.handle_authorized(job.call()))
         assert isinstance(answer.body, bytes)
-        retire = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _RETIRE_KIB
+        retire = peak_memory_kib() > _RETIRE_KIB
         return Finish(answer.status, answer.body, answer.content_type, answer.headers, store.awaited, retire)
 
     @property
@@ -120,6 +120,19 @@ def _complete(work: Coroutine[Any, Any, Answer]) -> Answer:
         answer: Answer = end.value
         return answer
     raise RuntimeError("a request in a worker waited for something")
+
+
+def peak_memory_kib() -> int:
+    """Return the largest resident size of this process so far.
+
+    Not by getrusage(): its maximum is handed on by the process that started this one, so that the workers of
+    a large server would all be replaced after their first job.
+    """
+    try:
+        with open("/proc/self/status") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
 
 
 def _refusal(error: ApiError, *, retire: bool = False) -> Finish:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -271,3 +273,12 @@ def test_credentials_do_not_reach_a_worker() -> None:
     call = Call("GET", "/", ADMIN, (), {"authorization": "Bearer secret-token", "accept": "application/json"})
     bench = Bench()
     assert b"secret-token" not in encode_frame(Job.of(call, bench.now, "uid"))
+
+
+def test_the_memory_of_a_worker_is_its_own() -> None:
+    """What the server used before it started the worker does not count."""
+    program = "from plimsoll.cluster.server.heavy.worker import peak_memory_kib; print(peak_memory_kib())"
+    ballast = bytearray(600 << 20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    measured = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert 10 << 10 < int(measured.stdout) < 300 << 10

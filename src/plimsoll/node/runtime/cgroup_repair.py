@@ -1,0 +1,67 @@
+"""Repair of the cgroups of pods and containers: after a start, and after somebody has removed them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterator, Mapping
+
+from plimsoll.node.cgroups.values import Cgroups
+from plimsoll.node.containers import Phase
+from plimsoll.node.runtime import shims
+from plimsoll.node.runtime.folder import PodRecord
+from plimsoll.node.runtime.life import Life
+
+_log = logging.getLogger("plimsoll.node")
+
+
+def set_up_cgroups(
+    cgroups: Cgroups, pods: Mapping[str, PodRecord], containers: Container[str]
+) -> Iterator[str]:
+    """Make the cgroups of known pods, also after a restart of the machine; yields what went wrong.
+
+    Those of pods and containers that nobody knows are removed with what runs there.
+    """
+    for uid, pod in pods.items():
+        if pod.running:
+            for fault in cgroups.make_pod(uid, pod.spec.qos, pod.spec.plan):
+                if not fault.absent:
+                    yield f"pod {uid}: {fault}"
+    for uid in cgroups.pods():
+        if uid not in pods:
+            cgroups.remove_pod(uid)
+            continue
+        for id in cgroups.containers(uid):
+            if id not in containers:
+                cgroups.remove_container(uid, id)
+
+
+def restore_pod(cgroups: Cgroups, pod: PodRecord) -> bool:
+    """Make the cgroup of a pod again if somebody has removed it; returns whether it was missing."""
+    spec = pod.spec
+    if not cgroups.is_lost(spec.uid):
+        return False
+    for fault in cgroups.make_pod(spec.uid, spec.qos, spec.plan):
+        if not fault.absent:
+            _log.warning("pod %s: %s", spec.uid, fault)
+    return True
+
+
+def restore_container(cgroups: Cgroups, life: Life) -> bool:
+    """Make the cgroup of a container again if somebody has removed it; returns whether it was missing.
+
+    A process that runs is moved back. Where that fails the container is killed, because nothing limits it any
+    more, and restarted as its restart policy says.
+    """
+    pod, id = life.state.pod, life.state.id
+    if not cgroups.is_lost(pod, id):
+        return False
+    problem = ""
+    for fault in cgroups.make_container(pod, id, life.record.resources):
+        if not fault.absent:
+            problem = problem or str(fault)
+    if life.run is not None and life.state.phase is Phase.RUNNING:
+        problem = problem or shims.join(life.run.pid, cgroups.join_files(pod, id))
+        if problem:
+            _log.warning("container %s is killed: its cgroup was removed: %s", id, problem)
+            life.kill()
+    return True
