@@ -1,4 +1,4 @@
-"""What stands between a fork and the command of a container: cgroups, limits, mounts and credentials.
+"""Confinement of a container process: joins cgroups, sets limits, mounts and credentials before exec.
 
 Half of a program of its own, beside `shim.py`, that imports nothing of ours. Run as `confinement.py FD` it
 becomes a command inside a container that runs, with the container's cgroups, limits, mounts and credentials;

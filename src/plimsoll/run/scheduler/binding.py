@@ -23,10 +23,9 @@ from plimsoll.schedule.binding.bind import (
     Failed,
     Hear,
     Step,
-    Writer,
-    ask_until_answered,
     bind_pod,
 )
+from plimsoll.schedule.binding.writer import Writer, ask_until_answered
 from plimsoll.schedule.placement import Placement
 
 Done = Callable[[Placement, Bound | Failed], None]

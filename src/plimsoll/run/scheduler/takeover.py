@@ -22,8 +22,8 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.run.scheduler.feed import Feed
 from plimsoll.run.scheduler.logs import tell
 from plimsoll.run.scheduler.writer import ApiWriter
-from plimsoll.schedule.binding.bind import ask_until_answered
 from plimsoll.schedule.binding.fencing import find_fence_targets
+from plimsoll.schedule.binding.writer import ask_until_answered
 
 T = TypeVar("T", Pod, ResourceClaim)
 

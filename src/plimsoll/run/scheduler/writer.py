@@ -37,8 +37,8 @@ from plimsoll.cluster.client.transport import Reply
 from plimsoll.errors import ApiError
 from plimsoll.run.scheduler.logs import LOG
 from plimsoll.run.scheduler.waits import ClaimWaits
-from plimsoll.schedule.binding.bind import FINALIZER
 from plimsoll.schedule.binding.readiness import waits_for_devices
+from plimsoll.schedule.binding.writer import FINALIZER
 
 T = TypeVar("T")
 _MERGE = "application/merge-patch+json"

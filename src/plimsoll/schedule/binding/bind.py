@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, read_pod
@@ -30,6 +30,7 @@ from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.ledger.status import status_entries
 from plimsoll.schedule.binding.conditions import Mishap, explain_mishap
 from plimsoll.schedule.binding.readiness import Failure, judge_devices, waits_for_devices
+from plimsoll.schedule.binding.writer import FINALIZER, Writer, ask_until_answered
 from plimsoll.schedule.placement import Placement
 
 T = TypeVar("T")
@@ -37,8 +38,6 @@ Hear = Callable[[ResourceClaim], None]
 #: Returns the device of these claims that somebody else holds, too, or "" if there is none.
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
 
-#: What keeps a claim from vanishing while its devices are in use.
-FINALIZER = "resource.kubernetes.io/delete-protection"
 #: How long devices may take to become ready, counted from their allocation.
 CONDITIONS_MS = 600_000
 #: How often a write is tried that others get in the way of, or that the server fails at.
@@ -73,58 +72,6 @@ class Failed:
     settled: bool = True  #: False: something could not be taken back; `heard` was told what
     over: bool = False  #: there is nothing to try again: the pod is gone, or on another node
     cause: InputError | None = None
-
-
-class Writer(Protocol):
-    """The writes of a binding. Each is made once; refusals and lost answers raise ApiError."""
-
-    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Add `FINALIZER`; whatever else the claim has stays."""
-
-    async def write_allocation(
-        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ClaimConsumer
-    ) -> ResourceClaim:
-        """Give a claim devices and reserve it, in one write, if it is still as `claim` shows it."""
-
-    async def reserve(self, claim: ResourceClaim, consumer: ClaimConsumer) -> ResourceClaim:
-        """Add a consumer to those of an allocated claim."""
-
-    async def unreserve(
-        self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
-    ) -> ResourceClaim:
-        """Remove a consumer, with `deallocate` the devices too, if the claim is still as `claim` shows it."""
-
-    async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Give a claim a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
-
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        """Record what claims charge to a pod, if it is still as `pod` shows it; returns its new version."""
-
-    async def clear_charges(self, pod: Pod) -> Pod:
-        """Remove that record, if the pod is still as `pod` shows it; returns its new version."""
-
-    async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
-        """Bind a pod if it is still as `pod` shows it; `entries` are recorded along with it if need be."""
-
-    async def fence_pod(self, pod: Pod) -> Pod | None:
-        """Give a pod a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
-
-    async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """A claim as it is now; None if it is gone, or another one has its name."""
-
-    async def read_pod(self, pod: Pod) -> Pod | None:
-        """A pod as it is now; None if it is gone, or another one has its name."""
-
-    async def wait_for(
-        self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
-    ) -> ResourceClaim | None:
-        """A claim once it is as wanted, or as it is when the time since its allocation is over."""
-
-    async def gather(self, jobs: Sequence[Awaitable[T]]) -> list[T]:
-        """Do jobs side by side; all of them come to an end."""
-
-    async def pause(self, attempt: int, error: ApiError) -> None:
-        """Wait before a call is made again."""
 
 
 async def bind_pod(
@@ -485,17 +432,6 @@ class Binding:
 
     def _has_reserved(self, claim: ResourceClaim) -> bool:
         return any(each.uid == self.consumer.uid for each in claim.status.reserved_for)
-
-
-async def ask_until_answered(writer: Writer, call: Callable[[T], Awaitable[T | None]], thing: T) -> T | None:
-    """Read or fence an object, again and again until it is answered; None if the object is gone."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            return await call(thing)
-        except ApiError as error:
-            await writer.pause(attempt, error)
 
 
 # -- helpers

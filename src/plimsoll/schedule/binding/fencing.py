@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.schedule.binding.bind import FINALIZER
+from plimsoll.schedule.binding.writer import FINALIZER
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.requests import Options
 from plimsoll.run.scheduler.writer import ApiWriter, Charging
-from plimsoll.schedule.binding.bind import FINALIZER
+from plimsoll.schedule.binding.writer import FINALIZER
 from plimsoll.schedule.placement import Placement
 from plimsoll.schedule.task import Task
 from tests.unit.cluster.server.build import Bench

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.schedule.binding.bind import FINALIZER
 from plimsoll.schedule.binding.fencing import find_fence_targets
+from plimsoll.schedule.binding.writer import FINALIZER
 
 ALLOCATED: dict[str, Any] = {"devices": {"results": []}}
 
