@@ -132,7 +132,7 @@ def _unpacked(stream: _Peekable, source: str, budget: _Budget) -> _Peekable:
 
 
 class _Budget:
-    """What may still be unpacked and read."""
+    """Remaining budget of bytes to unpack and read."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -220,7 +220,7 @@ class _Peekable:
 
 
 class _Metered:
-    """What comes out of a decompressor, counted and compared with what went into it."""
+    """Decompressed stream, counted and compared with the compressed input."""
 
     def __init__(self, file: BinaryIO, source: str, budget: _Budget, taken: Callable[[], int]) -> None:
         self._file = file

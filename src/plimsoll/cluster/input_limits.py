@@ -31,7 +31,7 @@ _FALLBACK_MEMORY = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is unpacked and read before it is refused as an attack or a mistake."""
+    """Limits on what is unpacked and read; beyond them input is refused as an attack or a mistake."""
 
     text: int = DEFAULT_MAX  #: bytes of all texts together
     ratio: int = 300  #: how many times its size a compressed file may expand to; dumps expand 10 to 60 times

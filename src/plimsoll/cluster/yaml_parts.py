@@ -56,12 +56,12 @@ def load_parts(text: bytes) -> Iterator[Part]:
 
 
 def _has_line(text: bytes, *beginnings: bytes) -> bool:
-    """Whether a line begins so; many times as fast as a regular expression that has to look at all."""
+    """Return whether a line begins so; many times as fast as a regular expression that has to look at all."""
     return any(text.startswith(begin) or b"\n" + begin in text for begin in beginnings)
 
 
 def _spans(text: bytes, markers: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """Where documents begin and end; they are not kept, since a hostile text has very many."""
+    """Yield where documents begin and end; not a list, since a hostile text has very many."""
     start = 0
     for marker in markers:
         if start or text[:marker].strip(b" \r\n"):
@@ -71,7 +71,7 @@ def _spans(text: bytes, markers: Iterator[int]) -> Iterator[tuple[int, int]]:
 
 
 def _is_empty(text: bytes, start: int, end: int) -> bool:
-    """Whether a document has nothing but blanks and comments, in plain ASCII."""
+    """Return whether a document has nothing but blanks and comments, in plain ASCII."""
     if text.startswith(b"---", start):
         start += 3
         newline = text.find(b"\n", start, end)

@@ -178,7 +178,7 @@ class Agent:
         }
 
     def cgroup_counts(self) -> tuple[int, int]:
-        """How often cgroups were found to be removed, and made again."""
+        """Number of times that cgroups were found to be removed, and created again."""
         watch = self.equipment.cgroup_watch
         return (watch.losses, watch.restores) if watch is not None else (0, 0)
 

@@ -30,7 +30,7 @@ _TOO_LARGE = (
 
 
 class ConnectionOwner(Protocol):
-    """What accepted a connection and accounts for it."""
+    """The acceptor of a connection, which accounts for it."""
 
     loop: asyncio.AbstractEventLoop
     deadline: float  #: for the headers of the first request

@@ -67,7 +67,7 @@ class Turn:
 
     @property
     def due(self) -> bool:
-        """Whether the slice is used up: then `pause` gives way to others."""
+        """Return whether the slice is used up: then `pause` gives way to others."""
         return self._clock() >= self._slice_end
 
     async def pause(self) -> None:

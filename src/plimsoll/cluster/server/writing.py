@@ -341,7 +341,7 @@ def _bad_patch(error: PatchError) -> ApiError:
 
 
 def _has_version(metadata: Tree) -> bool:
-    """Whether an object says which version it is based on; "0" does not, as upstream."""
+    """Return whether an object says which version it is based on; "0" does not, as upstream."""
     return bool(metadata.get("resourceVersion", "").strip("0"))
 
 

@@ -64,11 +64,11 @@ class Cgroups(Protocol):
         ...
 
     def lost(self) -> tuple[str, ...]:
-        """What of the root and its tiers is gone, or no longer this agent's; nothing if all is there."""
+        """Return the parts of the root that are gone or not this agent's any more; empty if all is there."""
         ...
 
     def is_lost(self, pod: str, id: str = "") -> bool:
-        """Whether the cgroup of a pod or container is missing in one of the hierarchies."""
+        """Return whether the cgroup of a pod or container is missing in one of the hierarchies."""
         ...
 
     def apply_tiers(self, plan: TierPlan) -> tuple[CgroupFault, ...]: ...

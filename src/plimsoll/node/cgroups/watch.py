@@ -23,7 +23,7 @@ LOST, RESTORED = "CgroupsLost", "CgroupsRestored"
 
 
 class Reporter(Protocol):
-    """What the watch needs of `presence.Presence`."""
+    """The part of `presence.Presence` that the watch needs."""
 
     def set_ready(self, problem: str = "") -> None: ...
 

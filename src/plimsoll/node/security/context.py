@@ -39,7 +39,7 @@ CONTAINER_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class SecurityRequest:
-    """What a pod asks for one of its containers."""
+    """The merged security context of one container of a pod."""
 
     pod: Mapping[str, Any] = field(default_factory=dict)  #: spec.securityContext
     container: Mapping[str, Any] = field(default_factory=dict)  #: the container's securityContext

@@ -31,7 +31,7 @@ _REMOVE = "remove the field, or run the pod on a node with a container runtime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the first process of a container has, and every command that runs in it later."""
+    """Credentials of a container's first process, and of every command that runs in it later."""
 
     uid: int
     gid: int
@@ -55,7 +55,7 @@ class UnsupportedField:
 
 
 class RootViolation(StrEnum):
-    """How a container that must not run as root would do so."""
+    """Reason why a container with runAsNonRoot would run as root."""
 
     RUN_AS_USER = "runAsUser"
     IMAGE = "image"

@@ -133,7 +133,7 @@ class OtherRoot:
 
     @property
     def is_leftover(self) -> bool:
-        """Whether nobody can ever use it again."""
+        """Return whether nobody can ever use it again."""
         return self.gone and not self.alive
 
 

@@ -43,7 +43,7 @@ class AgentLike(Protocol):
         ...
 
     def cgroup_counts(self) -> tuple[int, int]:
-        """How often cgroups were found to be removed, and made again."""
+        """Number of times that cgroups were found to be removed, and created again."""
         ...
 
     def pods(self) -> Sequence[Pod]:

@@ -77,7 +77,8 @@ class SchedulerProcess:
         self.world.feed.left = self.aftermath.leave
         self.world.feed.claim_changed = self.writer.waits.tell
         self.loop: Loop | None = None
-        self._unanswered = 0  # writes that were cancelled
+        #: Whether a next leader need not fence: nothing is under way, of ours or of our predecessor.
+        self._settled = True
         self._election: Election | None = None
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
@@ -134,7 +135,7 @@ class SchedulerProcess:
             where.name,
             self.identity,
             timing=where.timing,
-            settled=lambda: not self._unanswered,
+            settled=lambda: self._settled,
         )
         await self._or_stopped(self._election.run(self._lead), patience=self.settings.stop_seconds + 5)
 
@@ -157,14 +158,16 @@ class SchedulerProcess:
         if self._stop.is_set():
             loop.stop()
         upkeep = asyncio.create_task(keep_up(self.aftermath))
+        self._settled = taken_over = False
         try:
             await self._take_over()
+            taken_over = True
             await self._mend()
             self._scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
-            self._unanswered = loop.cancelled
+            self._settled = taken_over and not loop.cancelled
             await _cancel([upkeep])
             tell("stopped leading", identity=self.identity)
 

@@ -62,11 +62,14 @@ async def take_over(
             on_claim(new)
 
     limit = asyncio.Semaphore(_AT_ONCE)
-    async with asyncio.TaskGroup() as group:
-        for claim in targets.claims:
-            group.create_task(_fence(writer, writer.fence_claim, claim, on_fenced_claim, limit))
-        for pod in targets.pods:
-            group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for claim in targets.claims:
+                group.create_task(_fence(writer, writer.fence_claim, claim, on_fenced_claim, limit))
+            for pod in targets.pods:
+                group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None  # the lease was lost: once is enough to tell
     tell("fenced", claims=len(targets.claims), pods=len(targets.pods))
 
 

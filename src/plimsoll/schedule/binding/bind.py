@@ -421,7 +421,7 @@ class Binding:
         return fresh
 
     def _is_doubtful(self, error: InputError) -> bool:
-        """Whether only a look can tell what became of a write: no definite answer, or none we understand."""
+        """Return whether the outcome of a write is known only by reading the object again."""
         if self._unsure or not isinstance(error, ApiError):
             return True
         return error.code == 409 or error.code >= 500

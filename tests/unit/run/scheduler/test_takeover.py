@@ -10,6 +10,7 @@ import pytest
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from plimsoll.cluster.server.security.users import SCHEDULER
 from plimsoll.errors import ApiError
 from plimsoll.run.scheduler.process import SchedulerProcess
 from plimsoll.run.scheduler.writer import FENCE_KEY
@@ -174,5 +175,34 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             await place.stop(first)
             await place.until(_constantly(None), lambda _: second._scheduling.is_set())
             assert len(second.world.snapshot.booked_keys()) == 1
+
+    asyncio.run(story())
+
+
+def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked to stop before everything is fenced: the next leader has to do it."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="2")
+            await place.pod("large", cpu="4")
+            first = SchedulerProcess(place.server.client(SCHEDULER), elected(0.1), identity="first")
+            fencing = asyncio.Event()
+
+            async def hang(pod: Any) -> None:
+                fencing.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(first.writer, "fence_pod", hang)
+            task = asyncio.create_task(first.run())
+            await fencing.wait()
+            first.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            second = await place.start(elected(), "second")
+            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            assert second._election is not None
+            assert not second._election.was_released
+            assert FENCE_KEY in (await place.admin.get(PODS, "large", NS))["metadata"]["annotations"]
 
     asyncio.run(story())

@@ -41,7 +41,7 @@ _EXPRESSION = re.compile(rb'"expression"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 
 def is_heavy_write(resource: str, body: bytes, content_type: str, stored: bytes) -> bool:
-    """Whether a write belongs into a worker. `resource` is its key, `stored` the object it is for, if any."""
+    """Return whether a write belongs in a worker; `resource` is its key, `stored` its object, if any."""
     size = len(body) + len(stored)
     if size <= SMALL_BYTES and resource not in _WITH_CEL:
         return False
@@ -61,7 +61,7 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
 
 
 def is_heavy_rendering(raw: bytes, accepted: Accepted) -> bool:
-    """Whether showing one object in the form that was asked for belongs into a worker."""
+    """Return whether showing one object in the form that was asked for belongs into a worker."""
     if accepted.media == JSON and not accepted.table and not accepted.partial:
         return False
     return len(raw) > _RENDERED_BYTES[accepted.media]
@@ -74,7 +74,7 @@ def _separator_cost(resource: str, text: bytes) -> int:
 
 
 def _is_json(body: bytes, content_type: str) -> bool:
-    """Whether a body is read by the fast decoder; YAML that is JSON is, too."""
+    """Return whether a body is read by the fast decoder; YAML that is JSON is, too."""
     media = media_type(content_type)
     if media in ("", JSON) or (media.startswith("application/") and media.endswith("+json")):
         return True

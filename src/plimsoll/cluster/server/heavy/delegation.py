@@ -38,7 +38,7 @@ class Delegation:
         self._pool = pool
 
     def wants(self, route: Route, call: Call) -> bool:
-        """Whether a request belongs into a worker; ApiError 413 for a body that is too large."""
+        """Return whether a request belongs into a worker; ApiError 413 for a body that is too large."""
         verb = route.verb
         if verb in ("list", "watch"):
             return False
