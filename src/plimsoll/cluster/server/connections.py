@@ -152,7 +152,9 @@ class ServerConnection(web.RequestHandler):
             most += _FRAMING * body.total_bytes
         else:  # a body that nobody reads: aiohttp discards it, so that the client gets to the answer
             self._hold(extra)
-        if extra > most or (not self.authenticated and body.total_bytes > self._limits.body):
+        # Until the request handler has run, a client with valid credentials is not known as such either.
+        unauthenticated = not self.authenticated and body is self._body
+        if extra > most or (unauthenticated and body.total_bytes > self._limits.body):
             self._owner.drop()
 
     def _hold(self, size: int) -> None:

@@ -144,6 +144,24 @@ def test_a_body_does_not_count_as_headers() -> None:
     play(story())
 
 
+def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> None:
+    """On a busy machine several reads reach the connection before the request handler has run once."""
+
+    async def story() -> None:
+        async with serving(body=64 * 1024) as served:
+            wire = await served.open()
+            await served.until(lambda: bool(served.connections))
+            (connection,) = served.connections
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
+            connection.data_received(head + served.credentials + b"\r\n")
+            for _ in range(3):
+                connection.data_received(b"8000\r\n%s\r\n" % (b"x" * 0x8000))
+            assert (await wire.reply()).status == 413
+            await wire.abort()
+
+    play(story())
+
+
 def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
     async def story() -> None:
         async with serving(unauthenticated_bytes=300_000) as served:
