@@ -60,6 +60,9 @@ class Cutter:
         except OSError:
             writer.transport.abort()
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         self._open |= {writer, up_writer}
         try:
             await asyncio.gather(
