@@ -22,7 +22,7 @@ from typing import Any
 from tests.conformance.allocator import read_row
 
 from bench.clock import best
-from plimsoll.allocate import (
+from plimsoll.allocator import (
     Allocation,
     AllocationState,
     DeviceId,

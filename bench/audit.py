@@ -19,7 +19,7 @@ from tests.dumps import big_cluster, write_dump
 
 from plimsoll.tools.audit import CHECKS, audit
 from plimsoll.tools.audit.facts import Facts
-from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_picture
 
 
 def main() -> None:

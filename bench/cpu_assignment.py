@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from bench.clock import best
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions
-from plimsoll.drivers.cpu.assign.assign import assign
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions
+from plimsoll.drivers.cpu.allocation.allocate import assign
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 
 

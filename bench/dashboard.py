@@ -21,10 +21,10 @@ from tests.dumps import big_cluster, node_name
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import Change
-from plimsoll.tools.picture import Objects, Picture
-from plimsoll.tools.picture.kinds import BY_NAME
 
 TARGET = 0.3
 NEW = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{name: c, image: x}]}\n"

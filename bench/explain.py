@@ -17,15 +17,15 @@ from bench.scheduler.worlds import NAMESPACE, World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason
-from plimsoll.schedule.settings import Settings
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state.kinds import BY_NAME
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import explain_pod, summarize_pending
-from plimsoll.tools.paint import PLAIN
-from plimsoll.tools.picture import Objects, Picture
-from plimsoll.tools.picture.kinds import BY_NAME
 
 SCENARIOS = ("plain", "consumable", "partitionable", "node-allocatable", "prioritized")
 

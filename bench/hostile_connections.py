@@ -23,9 +23,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.server import Server
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NAMESPACES
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NAMESPACES
+from plimsoll.client.kubeconfig import find_config
 
 _LINE = b"a" * 65_000
 _REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"

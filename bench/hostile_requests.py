@@ -26,9 +26,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from bench.server import Server, fill, make_pod
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS
+from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import ApiError
 
 PODS_PATH = "/api/v1/namespaces/default/pods"

@@ -25,10 +25,10 @@ from aiohttp import web
 from bench.decode import make_pod
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
-from plimsoll.cluster.cache import Keep
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import NODES, PODS
-from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.cache import Keep
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.client.informer import Handler, Informer
 
 EVENTS = 20_000
 PAGE = 500

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 
 PODS_PER_NODE = 2
 

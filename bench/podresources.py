@@ -28,11 +28,11 @@ from bench.clock import best
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, Source
-from plimsoll.node.podresources.answers import Answers
-from plimsoll.node.podresources.views import Switches, gather, view_pod, write_pod
+from plimsoll.node.podresources.pod_view import Switches, gather, view_pod, write_pod
+from plimsoll.node.podresources.response_cache import Answers
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import podresources_v1 as v1
 
 TARGET_MS = 100.0
 LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")

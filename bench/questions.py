@@ -27,10 +27,10 @@ from tests.dumps import big_cluster, write_dump
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.tools.audit import audit
-from plimsoll.tools.dashboard.board import Board
+from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.colors import PLAIN
+from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.explain import explain_pending, explain_pod
-from plimsoll.tools.paint import PLAIN
-from plimsoll.tools.picture import Picture, Source, read_picture
 from plimsoll.tools.policies import compare_policies
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.top import top

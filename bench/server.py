@@ -23,10 +23,10 @@ from typing import Any
 
 from plimsoll.api.codec import decode
 from plimsoll.api.meta import Object
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.cluster.kubeconfig import find_config
-from plimsoll.cluster.store import Key, Store
+from plimsoll.apiserver.storage import Key, Store
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS
+from plimsoll.client.kubeconfig import find_config
 
 PADDING = "x" * 1500
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cluster.store import Key, Store
-from plimsoll.cluster.store.log import Durability
+from plimsoll.apiserver.storage import Key, Store
+from plimsoll.apiserver.storage.log import Durability
 
 PADDING = "x" * 2090
 

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from bench.scheduler.processes import Server
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, PODS
-from plimsoll.run.scheduler.process import SchedulerProcess
-from plimsoll.run.scheduler.settings import LeaderElection, SchedulerSettings
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
+from plimsoll.scheduler.process.run import SchedulerProcess
 
 _AT_ONCE = 64
 

@@ -16,8 +16,8 @@ from typing import Any
 from bench.scheduler.worlds import NAMESPACE, World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.tools.picture import Objects, Picture
-from plimsoll.tools.picture.kinds import BY_NAME
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.whatif import Plan, Whatif, run_whatif
 
 SCENARIOS = ("no-dra", "plain", "consumable", "node-allocatable", "prioritized", "partitionable")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 
 #: What jobs ask for, in the order in which they come; "7g.40gb" is all of a GPU.
 PROFILES = ("7g.40gb", "3g.20gb", "3g.20gb", "2g.10gb", "1g.5gb", "7g.40gb", "2g.10gb", "3g.20gb", "7g.40gb")

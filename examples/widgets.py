@@ -10,8 +10,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.drivers.kit import AllocatedClaim, DeviceHealth, Driver, Handed, Health, Pool, Refusal, Station
-from plimsoll.drivers.kit import run_driver as run
+from plimsoll.drivers.plugin import (
+    AllocatedClaim,
+    DeviceHealth,
+    Driver,
+    Health,
+    InjectedDevice,
+    PluginNotifier,
+    Pool,
+    Refusal,
+)
+from plimsoll.drivers.plugin import run_driver as run
 
 
 class Widgets(Driver):
@@ -27,27 +36,27 @@ class Widgets(Driver):
         devices = [{"name": name, "attributes": {"size": {"int": n}}} for name, n in self.sizes().items()]
         return [Pool(self.node, devices)]
 
-    async def prepare(self, claim: AllocatedClaim) -> Sequence[Handed] | Refusal:
+    async def prepare(self, claim: AllocatedClaim) -> Sequence[InjectedDevice] | Refusal:
         handed = []
         for result in claim.results:
             path = self.folder / result.device
             if not path.exists():
                 return Refusal(f"widget {result.device} is gone")
             env, mount = {"WIDGET": result.device}, (str(path), "/widget")
-            handed.append(Handed([result.request], result.pool, result.device, env, [mount]))
+            handed.append(InjectedDevice([result.request], result.pool, result.device, env, [mount]))
         return handed
 
     def health(self) -> Sequence[DeviceHealth]:
         broken = [name for name, size in self.sizes().items() if not size]
         return [DeviceHealth(self.node, name, Health.UNHEALTHY, "it is empty") for name in broken]
 
-    async def watch(self, station: Station) -> None:
+    async def watch(self, server: PluginNotifier) -> None:
         before = self.sizes()
         while True:
             await asyncio.sleep(0.2)
             if before != (before := self.sizes()):
-                station.publish()
-                station.tell_health()
+                server.publish()
+                server.tell_health()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
 
 Tree = dict[str, Any]
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "usecases"

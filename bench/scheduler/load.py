@@ -10,8 +10,8 @@ from contextlib import aclosing
 import msgspec
 
 from bench.scheduler.worlds import NAMESPACE, Tree, World
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     NAMESPACES,
     NODES,

@@ -16,8 +16,8 @@ from bench.scheduler.worlds import World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.run.scheduler.memory import Memory
-from plimsoll.schedule.placement import Placement
+from plimsoll.scheduler.process.gc_control import Memory
+from plimsoll.scheduler.result import Placement
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import Client
+from plimsoll.client.kubeconfig import find_config
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _GATES = "DRANodeAllocatableResources=true"

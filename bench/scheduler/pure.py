@@ -22,13 +22,13 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.status import with_charges
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.placement import Placement, Unplaced
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.task import Task
-from plimsoll.schedule.verify import verify
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
 
 #: How full the cluster is before pods are timed.
 FILLS = {"empty": 0, "half": 50, "nearly": 95}

@@ -23,18 +23,18 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
-from plimsoll.cluster.informer import Handler, Informer
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.kubeconfig import find_config
 from plimsoll.ledger.claims import Bill, claim_names
 from plimsoll.ledger.requests import DEFAULTS
-from plimsoll.run.scheduler.binding import Bindings
-from plimsoll.run.scheduler.recorder import Recorder
-from plimsoll.run.scheduler.writer import ApiWriter
-from plimsoll.schedule.binding.bind import Bound, Failed
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.task import Task
+from plimsoll.scheduler.binding.bind import Bound, Failed
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.process.api_writer import ApiWriter
+from plimsoll.scheduler.process.binder import Bindings
+from plimsoll.scheduler.process.event_recorder import Recorder
+from plimsoll.scheduler.result import Placement
 
 _CHARGE = {
     "node-allocatable": {"cpu": "1", "memory": "1Gi"},

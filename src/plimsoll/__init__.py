@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plimsoll.allocate import (
+    from plimsoll.allocator import (
         Allocation,
         AllocationState,
         Budget,
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from plimsoll.api.gates import Gates
     from plimsoll.api.quantity import Quantity
     from plimsoll.api.record import Record
+    from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+    from plimsoll.apiserver.validation import Prepared, Problem, Write, prepare
     from plimsoll.cel import Environment, Selector, compile_selector, flatten
-    from plimsoll.cluster.client import Client, ClientConfig, Endpoint
-    from plimsoll.cluster.informer import Informer
-    from plimsoll.cluster.kubeconfig import find_config
+    from plimsoll.client import Client, ClientConfig, Endpoint
+    from plimsoll.client.informer import Informer
+    from plimsoll.client.kubeconfig import find_config
     from plimsoll.errors import ApiError, InputError, PlimsollError
     from plimsoll.ledger import (
         Allowance,
@@ -50,21 +52,19 @@ if TYPE_CHECKING:
         render_all,
         usage_by_namespace,
     )
-    from plimsoll.run.local import LocalCluster
-    from plimsoll.run.server import RunningServer, ServerSettings, start_server
-    from plimsoll.schedule.claims import read_task
-    from plimsoll.schedule.cycle import schedule_one
-    from plimsoll.schedule.placement import Placement, Unplaced
-    from plimsoll.schedule.settings import Settings
-    from plimsoll.schedule.snapshot import Snapshot
-    from plimsoll.schedule.task import Task
+    from plimsoll.scheduler.cycle import schedule_one
+    from plimsoll.scheduler.pod_claims import read_task
+    from plimsoll.scheduler.pod_info import Task
+    from plimsoll.scheduler.profile import Settings
+    from plimsoll.scheduler.result import Placement, Unplaced
+    from plimsoll.scheduler.snapshot.snapshot import Snapshot
     from plimsoll.tools.audit import audit
+    from plimsoll.tools.cluster_state import Picture, Source, read_picture
     from plimsoll.tools.explain import explain_claim, explain_pod
-    from plimsoll.tools.picture import Picture, Source, read_picture
     from plimsoll.tools.report import as_text
     from plimsoll.tools.top import claim_rows, device_rows, holders, node_books
     from plimsoll.tools.whatif import Plan, Whatif, run_whatif
-    from plimsoll.validate import Prepared, Problem, Write, prepare
+    from plimsoll.up.local_cluster import LocalCluster
 
 __all__ = [
     "Allocation",
@@ -151,7 +151,7 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
-        "plimsoll.allocate": [
+        "plimsoll.allocator": [
             "Allocation",
             "AllocationState",
             "Budget",
@@ -172,9 +172,9 @@ _HOMES = {
         "plimsoll.api.quantity": ["Quantity"],
         "plimsoll.api.record": ["Record"],
         "plimsoll.cel": ["Environment", "Selector", "compile_selector", "flatten"],
-        "plimsoll.cluster.client": ["Client", "ClientConfig", "Endpoint"],
-        "plimsoll.cluster.informer": ["Informer"],
-        "plimsoll.cluster.kubeconfig": ["find_config"],
+        "plimsoll.client": ["Client", "ClientConfig", "Endpoint"],
+        "plimsoll.client.informer": ["Informer"],
+        "plimsoll.client.kubeconfig": ["find_config"],
         "plimsoll.errors": ["ApiError", "InputError", "PlimsollError"],
         "plimsoll.ledger": [
             "Allowance",
@@ -194,21 +194,21 @@ _HOMES = {
             "render_all",
             "usage_by_namespace",
         ],
-        "plimsoll.run.local": ["LocalCluster"],
-        "plimsoll.run.server": ["RunningServer", "ServerSettings", "start_server"],
-        "plimsoll.schedule.claims": ["read_task"],
-        "plimsoll.schedule.cycle": ["schedule_one"],
-        "plimsoll.schedule.placement": ["Placement", "Unplaced"],
-        "plimsoll.schedule.settings": ["Settings"],
-        "plimsoll.schedule.snapshot": ["Snapshot"],
-        "plimsoll.schedule.task": ["Task"],
+        "plimsoll.up.local_cluster": ["LocalCluster"],
+        "plimsoll.apiserver.process": ["RunningServer", "ServerSettings", "start_server"],
+        "plimsoll.scheduler.pod_claims": ["read_task"],
+        "plimsoll.scheduler.cycle": ["schedule_one"],
+        "plimsoll.scheduler.result": ["Placement", "Unplaced"],
+        "plimsoll.scheduler.profile": ["Settings"],
+        "plimsoll.scheduler.snapshot.snapshot": ["Snapshot"],
+        "plimsoll.scheduler.pod_info": ["Task"],
         "plimsoll.tools.audit": ["audit"],
         "plimsoll.tools.explain": ["explain_claim", "explain_pod"],
-        "plimsoll.tools.picture": ["Picture", "Source", "read_picture"],
+        "plimsoll.tools.cluster_state": ["Picture", "Source", "read_picture"],
         "plimsoll.tools.report": ["as_text"],
         "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_books"],
         "plimsoll.tools.whatif": ["Plan", "Whatif", "run_whatif"],
-        "plimsoll.validate": ["Prepared", "Problem", "Write", "prepare"],
+        "plimsoll.apiserver.validation": ["Prepared", "Problem", "Write", "prepare"],
     }.items()
     for name in names
 }

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from plimsoll.run.local import LocalCluster
 from plimsoll.tools.dashboard import Dashboard
+from plimsoll.up.local_cluster import LocalCluster
 from tests.browser.chromium import Browser, Page, find_chromium
 from tests.browser.served import Served
 from tests.browser.world import hostile, story

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from plimsoll.cluster.client import Client, ClientConfig
+from plimsoll.client import Client, ClientConfig
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard import Dashboard
-from plimsoll.tools.picture import Picture
 from tests.browser.chromium import Page
 
 R = TypeVar("R")

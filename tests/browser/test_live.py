@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.run.local import LocalCluster
 from plimsoll.tools.dashboard import Dashboard
+from plimsoll.up.local_cluster import LocalCluster
 from tests.browser.chromium import Page
 from tests.browser.served import Served, shown
 

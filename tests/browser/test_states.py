@@ -9,7 +9,7 @@ from tests.browser.chromium import Page
 from tests.browser.served import Served, shown
 from tests.browser.world import CPU, cpu_share, device_class, node, pinned, pod, resource_slice
 from tests.dumps import big_cluster, picture_of
-from tests.unit.tools.picture.world import World
+from tests.unit.tools.cluster_state.world import World
 
 #: As long as names may be.
 LONG = "ip-10-23-145-201.eu-central-1.compute.internal." + "very-long-name-" * 13 + "x"

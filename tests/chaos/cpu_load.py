@@ -21,8 +21,8 @@ import yaml
 
 from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.node.runtime.folder import folders_in
+from plimsoll.node.runtime.state_dir import folders_in
 
 _ENV = "DRA_CPUSET_"
 _ALLOWED = re.compile(r"(?m)^Cpus_allowed_list:\s*(\S+)")

@@ -53,7 +53,7 @@ class ForkedNode(_Told):
     sign = " ready nodes=1"
 
     def __init__(self, folder: Path, command: str) -> None:
-        super().__init__(folder / "node.log", command, "plimsoll.run.node.process")
+        super().__init__(folder / "node.log", command, "plimsoll.node.process.run")
 
 
 class ForkedCpuDriver(_Told):
@@ -62,7 +62,7 @@ class ForkedCpuDriver(_Told):
     sign = "INFO plimsoll.driver well"
 
     def __init__(self, folder: Path, command: str) -> None:
-        super().__init__(folder / "driver.log", command, "plimsoll.run.driver.process")
+        super().__init__(folder / "driver.log", command, "plimsoll.drivers.cpu.process.run")
 
     def describe(self) -> dict[str, Any]:
         """What it says of itself; OSError or ValueError if it says nothing now."""

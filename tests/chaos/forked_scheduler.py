@@ -13,7 +13,7 @@ class ForkedScheduler(Forked):
     def __init__(self, folder: Path, kubeconfig: Path, options: str = "") -> None:
         self._command = f"scheduler --kubeconfig {kubeconfig} --listen= --binds 16 {options}"
         super().__init__(
-            folder / "scheduler.log", "plimsoll.run.scheduler.dry_run", "plimsoll.run.scheduler.process"
+            folder / "scheduler.log", "plimsoll.scheduler.process.dry_run", "plimsoll.scheduler.process.run"
         )
 
     def start(self) -> None:

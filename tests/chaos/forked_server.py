@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.cluster.client import ClientConfig
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import ClientConfig
+from plimsoll.client.kubeconfig import find_config
 from tests.chaos.forked import Forked
 
 
@@ -16,7 +16,7 @@ class ForkedServer(Forked):
         self.kubeconfig = folder / "kubeconfig"
         self._folder = folder
         self._port = 0
-        super().__init__(folder / "server.log", "plimsoll.run.server")
+        super().__init__(folder / "server.log", "plimsoll.apiserver.process")
 
     def config(self) -> ClientConfig:
         return find_config(self.kubeconfig)

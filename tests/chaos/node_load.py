@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.node_peers import DriverProcess
 
 NODE = "chaotic"

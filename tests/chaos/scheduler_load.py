@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     NODES,
     PODS,
@@ -30,13 +30,13 @@ from plimsoll.cluster.client.endpoints import (
 )
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.claims import bills_in_status, claim_names
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.verify import find_overdrafts, verify
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
 
 Tree = dict[str, Any]
 T = TypeVar("T")

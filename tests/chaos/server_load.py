@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError, UnreachableError
 
 Tree = dict[str, Any]

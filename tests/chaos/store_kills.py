@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from plimsoll.cluster.store import Event, Feed, Key, Store, compaction
-from plimsoll.cluster.store.log import Durability
+from plimsoll.apiserver.storage import Event, Feed, Key, Store, compaction
+from plimsoll.apiserver.storage.log import Durability
 
 RESOURCES = ("pods", "nodes")
 EVENTS = 6000

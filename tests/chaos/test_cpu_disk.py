@@ -19,18 +19,18 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import EVENTS
-from plimsoll.drivers.cpu.book.book import CpuBook
-from plimsoll.drivers.cpu.book.holdings import Holding
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import EVENTS
 from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.kit import Refusal
+from plimsoll.drivers.cpu.state.cpu_state import CpuBook
+from plimsoll.drivers.cpu.state.holdings import Holding
+from plimsoll.drivers.plugin import Refusal
 from plimsoll.errors import ConfigError
-from plimsoll.run.driver.process import CpuDriverProcess
-from plimsoll.run.local import LocalCluster
-from tests.unit.drivers.cpu.book.desk import Asked, Desk, make_claim, uid_of
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.unit.drivers.cpu.state.desk import Asked, Desk, make_claim, uid_of
 from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, Ward, pod, template, until
 
 NOBODY = 65534

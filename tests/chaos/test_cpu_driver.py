@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
 from tests.chaos.cpu_load import Crowd, Stage, staged, until_none
 from tests.chaos.cpu_sights import Box, find_wrongs
 from tests.chaos.cpu_torment import Torment

@@ -15,12 +15,12 @@ from random import Random
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client.endpoints import NODES, RESOURCE_CLAIMS
-from plimsoll.drivers.cpu.book.cdi import read_files
+from plimsoll.client.endpoints import NODES, RESOURCE_CLAIMS
+from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.prepared import ClaimRef, DriverFault
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime

@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.cgroups.ownership import owner_of
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.node_load import Load, NodeAgent, calls_for, prepared_on_record, runs, wait_until
 from tests.node_peers import DriverProcess, make_stubs
 

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.scheduler_load import Flow, count_pods, furnish, settle

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
 from tests.chaos.scheduler_faults.objects import is_allocated
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS

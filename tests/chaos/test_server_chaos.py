@@ -16,10 +16,10 @@ from random import Random
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
-from plimsoll.cluster.client.retries import Backoff
-from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.retries import Backoff
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.server_load import LABEL, NS, Follower, Ledger, Tree, Writer
 

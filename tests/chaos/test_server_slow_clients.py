@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
-from plimsoll.cluster.server.security.limits import Limits
-from plimsoll.run.server import ServerSettings, start_server
+from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.process import ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS
 from tests.fuzz.wire import Wire, trusting
 from tests.smoke.process import ServerProcess
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.kubeconfig import find_config
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.cluster.target import Target
 

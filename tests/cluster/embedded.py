@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
-from plimsoll.cluster.kubeconfig import find_config
-from plimsoll.cluster.store import Store
-from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.apiserver.storage import Store
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import CONFIG_MAPS
+from plimsoll.client.kubeconfig import find_config
 from tests.cluster.stories import config_map
 
 #: As a kube-apiserver alone: no controllers.

@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from plimsoll.cluster.client import ClientConfig, Material
+from plimsoll.client import ClientConfig, Material
 
 TOKEN = "admin-of-the-tests"
 _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, WatchEvent
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.client import Client, WatchEvent
+from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import NAMESPACES
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import NAMESPACES
 from tests.cluster.cutter import Cutter
 
 Story: TypeAlias = Callable[[Client, str], Awaitable[None]]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     CONFIG_MAPS,
     DEVICE_TAINT_RULES,
     NAMESPACES,
@@ -17,7 +17,7 @@ from plimsoll.cluster.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
 )
-from plimsoll.cluster.controllers import Controllers
+from plimsoll.controllers import Controllers
 from plimsoll.errors import ApiError
 from tests.cluster.stories import claim, config_map, names, pod
 from tests.cluster.target import Target

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS, NODES, PODS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS
 from tests.cluster.stories import config_map, names, pod, refused
 from tests.cluster.target import Target
 

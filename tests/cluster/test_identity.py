@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig, Endpoint, Impersonation, Material
-from plimsoll.cluster.client.endpoints import NAMESPACES, SECRETS
+from plimsoll.client import Client, ClientConfig, Endpoint, Impersonation, Material
+from plimsoll.client.endpoints import NAMESPACES, SECRETS
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.stories import refused
 from tests.cluster.target import Target

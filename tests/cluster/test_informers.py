@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
-from plimsoll.cluster.client.retries import Backoff
-from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.retries import Backoff
 from plimsoll.errors import ApiError
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.cutter import Cutter

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import LEASES
-from plimsoll.cluster.leader import Election, Timing
+from plimsoll.client import Client
+from plimsoll.client.endpoints import LEASES
+from plimsoll.client.leader_election import Election, Timing
 from tests.cluster.stories import until
 from tests.cluster.target import Target
 

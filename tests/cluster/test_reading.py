@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS, NAMESPACES, NODES, PODS, Endpoint
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, NODES, PODS, Endpoint
 from tests.cluster.stories import config_map, names, pod, refused
 from tests.cluster.target import Target
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.drivers.kit import Pool
-from plimsoll.drivers.kit.publisher import Publisher
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
+from plimsoll.drivers.plugin import Pool
+from plimsoll.drivers.plugin.slice_publisher import Publisher
 from plimsoll.errors import ApiError
 from tests.cluster.target import Target
 

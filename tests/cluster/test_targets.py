@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
 from tests.cluster.conftest import REAL
 from tests.cluster.target import Target
 

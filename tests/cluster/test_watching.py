@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from plimsoll.cluster.client import Client, WatchEvent
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS
+from plimsoll.client import Client, WatchEvent
+from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
 from tests.cluster.stories import config_map, refused, seen, take
 from tests.cluster.target import Target

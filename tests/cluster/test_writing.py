@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS, NODES, PODS, RESOURCE_CLAIMS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, InputError
 from tests.cluster.stories import claim, config_map, names, pod, refused
 from tests.cluster.target import Target

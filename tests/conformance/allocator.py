@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocate import Allocation, AllocationState, Fault, Features, GaveUp, Inventory, allocate_claims
+from plimsoll.allocator import (
+    Allocation,
+    AllocationState,
+    Fault,
+    Features,
+    GaveUp,
+    Inventory,
+    allocate_claims,
+)
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId

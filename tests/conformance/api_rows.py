@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api.gates import Gates
-from plimsoll.validate import Prepared, Write, prepare
+from plimsoll.apiserver.validation import Prepared, Write, prepare
 
 #: The moment of every write; field-dropping rows write it as `<now>`.
 NOW = datetime(2025, 7, 1, 9, 30, tzinfo=UTC)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocate.devices.capacity import UNDEFINED, CapacityRefusal, Consumption, consume
+from plimsoll.allocator.devices.capacity import UNDEFINED, CapacityRefusal, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import DeviceCapacity

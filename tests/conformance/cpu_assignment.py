@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.assign.assign import Assigned, NotEnough, as_kubelet, assign
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign
 from plimsoll.drivers.cpu.topology import Topology
 
 

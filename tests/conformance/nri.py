@@ -14,10 +14,10 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from plimsoll.wire import ttrpc
-from plimsoll.wire.messages import ttrpc as envelopes
-from plimsoll.wire.mux import RUNTIME_SERVICE, Mux, encode_frame
-from plimsoll.wire.nri.events import PLUGIN, RUNTIME
+from plimsoll.protocols import ttrpc
+from plimsoll.protocols.messages import ttrpc as envelopes
+from plimsoll.protocols.mux import RUNTIME_SERVICE, Mux, encode_frame
+from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 
 #: The streams of the connection: who serves on them.
 SERVICES = {1: PLUGIN, RUNTIME_SERVICE: RUNTIME}

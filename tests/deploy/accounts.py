@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig, Material
-from plimsoll.cluster.client.endpoints import PODS, SERVICE_ACCOUNTS
-from plimsoll.cluster.controllers.discovery import discover
+from plimsoll.client import Client, ClientConfig, Material
+from plimsoll.client.discovery import discover
+from plimsoll.client.endpoints import PODS, SERVICE_ACCOUNTS
 from tests.cluster.embedded import run_embedded
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.deploy.render import RELEASE, objects

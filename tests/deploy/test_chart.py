@@ -15,11 +15,11 @@ from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_settings
+from plimsoll.drivers.cpu.process.settings import read_flags
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, GroupBy
-from plimsoll.run.driver.settings import read_flags
-from plimsoll.run.scheduler.feed import FOLLOWED
-from plimsoll.run.scheduler.settings import read_settings as scheduler_settings
-from plimsoll.tools.picture.kinds import KINDS
+from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
+from plimsoll.scheduler.process.informers import FOLLOWED
+from plimsoll.tools.cluster_state.kinds import KINDS
 from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, runtime_lock, values
 from tests.deploy.schema import problems
 from tests.deploy.templates import Chart

@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import (
-    DEVICE_CLASSES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    SECRETS,
-)
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SECRETS
 from plimsoll.errors import ApiError
-from plimsoll.run.scheduler.process import SchedulerProcess
-from plimsoll.run.scheduler.settings import SchedulerSettings, override
-from plimsoll.tools.picture.live import read_live
+from plimsoll.scheduler.process.configuration import SchedulerSettings, override
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.tools.cluster_state.live import read_live
 from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
 
 DRA = "resource.k8s.io/v1"

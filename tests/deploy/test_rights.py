@@ -16,24 +16,18 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import (
-    NODES,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    SECRETS,
-)
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SECRETS
+from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
 from plimsoll.errors import ApiError
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
-from plimsoll.run.driver.process import CpuDriverProcess
-from plimsoll.run.node.local import MACHINE
-from plimsoll.run.node.process import NodeProcess
-from plimsoll.run.node.settings import NodeSettings
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import dra_v1
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import dra_v1
+from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
 from tests.deploy.render import RELEASE
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from plimsoll.cluster.kinds.registry import RESOURCES, SUBRESOURCES, Resource, find_kind
-from plimsoll.cluster.kinds.schema import schema_for
-from plimsoll.cluster.server.call import Call
-from plimsoll.cluster.server.protobuf import encode_body
-from plimsoll.cluster.server.security.users import ADMIN, CONTROLLERS, MASTERS, NODES, SCHEDULER, User
-from plimsoll.cluster.store import Key, Store
+from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, MASTERS, NODES, SCHEDULER, User
+from plimsoll.apiserver.protobuf import encode_body
+from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource, find_kind
+from plimsoll.apiserver.registry.schema import schema_for
+from plimsoll.apiserver.request import Call
+from plimsoll.apiserver.storage import Key, Store
 from plimsoll.errors import InputError
 from tests.fuzz.patches import grow_patch
 from tests.fuzz.templates import TEMPLATES

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plimsoll.cluster.server.http import HttpServer
-from plimsoll.cluster.server.security.limits import Limits
-from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from plimsoll.apiserver.http import HttpServer
+from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.wire import CLOSED, Reply, Wire, exchange, trusting
 
 T = TypeVar("T")

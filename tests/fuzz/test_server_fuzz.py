@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.controllers import Controllers
-from plimsoll.cluster.server.call import Answer, Call
-from plimsoll.cluster.server.security.users import CONTROLLERS
+from plimsoll.apiserver.auth.users import CONTROLLERS
+from plimsoll.apiserver.in_process import connect_in_process
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.controllers import Controllers
 from tests.fuzz.calls import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
 from tests.fuzz.trees import WORDS
@@ -67,7 +67,7 @@ def fire_at_controllers(seed: int, count: int) -> None:
     async def run() -> None:
         world = World(seed)
         await world.begin()
-        async with Client.within(world.api.handle, CONTROLLERS) as client:
+        async with connect_in_process(world.api.handle, CONTROLLERS) as client:
             running = asyncio.create_task(Controllers(client).run())
             for _ in range(count // 20):
                 await world.strike(20)

@@ -13,13 +13,13 @@ from types import FrameType
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.kinds.registry import RESOURCES, by_key
-from plimsoll.cluster.server.api import Api
-from plimsoll.cluster.server.call import Answer, Call
-from plimsoll.cluster.server.context import Context
-from plimsoll.cluster.server.security.users import MASTERS, User
-from plimsoll.cluster.store import Store
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.auth.users import MASTERS, User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.in_process import connect_in_process
+from plimsoll.apiserver.registry.resources import RESOURCES, by_key
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.storage import Store
 from tests.fuzz.calls import Caller, token
 from tests.fuzz.templates import TEMPLATES
 
@@ -41,7 +41,7 @@ class World:
 
     async def begin(self) -> None:
         """Namespaces, and one object of each template."""
-        async with Client.within(self.api.handle, ROOT) as client:
+        async with connect_in_process(self.api.handle, ROOT) as client:
             for name in ("default", "kube-system", "other"):
                 await client.call("POST", "/api/v1/namespaces", tree={"metadata": {"name": name}})
             for key, (api_version, kind, namespaced, rest) in TEMPLATES.items():

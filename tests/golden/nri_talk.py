@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri.names import NRI_VERSION
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri.names import NRI_VERSION
 from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, folder, sandbox
 

@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from plimsoll.node.layout import Layout
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import dra_v1, health_v1, registration
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import dra_v1, health_v1, registration
 
 NAME = "gpu.example.com"
 _VERSIONS = ("v1.DRAPlugin", "v1.DRAResourceHealth")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from plimsoll.cluster.client.transport import Reply, Request, Stream, Transport
+from plimsoll.client.transport import Reply, Request, Stream, Transport
 from plimsoll.errors import UnreachableError
 
 T = TypeVar("T")

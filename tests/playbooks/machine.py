@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
-from plimsoll.node.runtime.none import NoneRuntime
-from plimsoll.wire.cdi import CdiFolders
+from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.protocols.cdi import CdiFolders
 
 
 class Machine(NoneRuntime):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
+from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.errors import ConfigError
-from plimsoll.run.node.process import NodeProcess
+from plimsoll.node.process.run import NodeProcess
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear
 from tests.playbooks.test_room import tell

@@ -11,8 +11,8 @@ import grpc.aio
 import pytest
 
 from plimsoll.api.gates import Gates
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.playbooks.quiet import quiet
 from tests.playbooks.test_room import tell
 from tests.playbooks.world import World

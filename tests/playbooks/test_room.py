@@ -12,11 +12,11 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
-from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 from plimsoll.ledger.fit import Admission
 from plimsoll.node.admission.admit import Admitter
-from plimsoll.node.pressure.watch import Available, Measure, PodMeasure
+from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
 from tests.playbooks.quiet import quiet
 from tests.playbooks.script import clear, settle
 from tests.playbooks.world import NODE, World, running

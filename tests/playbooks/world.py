@@ -21,24 +21,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import EVENTS, PODS, RESOURCE_CLAIMS
-from plimsoll.cluster.client.within import WithinTransport
-from plimsoll.cluster.server.security.users import node_user
+from plimsoll.apiserver.auth.users import node_user
+from plimsoll.apiserver.in_process import InProcessTransport
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import EVENTS, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerState, Phase, Runtime
+from plimsoll.node.eviction.manager import Available
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.plugins import Times
 from plimsoll.node.pods.backoff import Timing as PodTiming
 from plimsoll.node.prepared import ClaimRef, PreparedClaim
-from plimsoll.node.presence.presence import Timing
-from plimsoll.node.pressure.watch import Available
-from plimsoll.run.node.assembly import make_agent
-from plimsoll.run.node.process import NodeProcess
-from plimsoll.run.node.settings import NodeSettings, Pace
-from plimsoll.run.server import RunningServer, ServerSettings, start_server
+from plimsoll.node.process.assembly import make_agent
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings, Pace
+from plimsoll.node.status.reporter import Timing
 from tests.playbooks.driver import Driver
 from tests.playbooks.line import Line
 from tests.playbooks.machine import Machine
@@ -149,7 +149,7 @@ class World:
     async def begin_agent(self) -> None:
         """Start an agent; it need not be ready."""
         assert self._life is None
-        line = Line(WithinTransport(self.server.api.handle, node_user(NODE)))
+        line = Line(InProcessTransport(self.server.api.handle, node_user(NODE)))
         if self.away:
             line.cut()
         process = NodeProcess(Client(line, attempts=1), self.settings, make=self._make)

@@ -1,7 +1,7 @@
 """Small HTTP servers on this machine, well-behaved or not, and kubeconfigs that lead to them.
 
 Owns `Server`: a thread that answers each path by a rule, or not at all. What it serves by default is the
-plainest API a reader needs (`tests/unit/tools/picture/world.py`), with what it is told to refuse refused.
+plainest API a reader needs (`tests/unit/tools/cluster_state/world.py`), minus what it is to refuse.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
-from plimsoll.cluster.client.transport import Reply, Request
-from tests.unit.tools.picture.world import World
+from plimsoll.client.transport import Reply, Request
+from tests.unit.tools.cluster_state.world import World
 
 Tree = dict[str, Any]
 Rule = Callable[[str], Reply | None]

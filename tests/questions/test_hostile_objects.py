@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from tests.dumps import big_cluster, picture_of, write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask, steering
 from tests.questions.worlds import NAMES, rich_cluster

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster import kubeconfig as kubeconfigs
-from plimsoll.cluster.client.config import ClientConfig
-from plimsoll.cluster.client.transport import Reply
-from plimsoll.cluster.server.security.certificates import Authority, ssl_context
+from plimsoll.apiserver.auth.certificates import Authority, ssl_context
+from plimsoll.client import kubeconfig as kubeconfigs
+from plimsoll.client.config import ClientConfig
+from plimsoll.client.transport import Reply
 from tests.dumps import big_cluster
 from tests.questions.asking import COMMANDS, FEW, Answer, ask
 from tests.questions.servers import Server, refusal, write_kubeconfig

@@ -17,19 +17,19 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.schedule.binding.conditions import render_unplaced
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.devices import DevicesFilter, Fit
-from plimsoll.schedule.placement import Placement, Unplaced
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.score import score_nodes
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.picture import Source, read_picture
+from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.devices import DevicesFilter, Fit
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.scores import score_nodes
+from plimsoll.tools.cluster_state import Source, read_picture
 from plimsoll.tools.whatif import STOCK, Whatif
-from plimsoll.tools.whatif.fates import bind
-from plimsoll.tools.whatif.rounds import decide
-from plimsoll.tools.whatif.world import World
+from plimsoll.tools.whatif.lifecycle import bind
+from plimsoll.tools.whatif.memory_cluster import World
+from plimsoll.tools.whatif.scheduling import decide
 from tests.real.oracle import Decision
 from tests.real.random_clusters import NS, Tree
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 
 Tree = dict[str, Any]

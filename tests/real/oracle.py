@@ -17,9 +17,8 @@ from typing import Any
 
 import yaml
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.answers import read_tree
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     NODES,
     PODS,
@@ -28,6 +27,7 @@ from plimsoll.cluster.client.endpoints import (
     RESOURCE_SLICES,
     Endpoint,
 )
+from plimsoll.client.responses import read_tree
 from plimsoll.errors import ApiError
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.kubelet import Process

@@ -14,8 +14,8 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS_V1,
     NODES,

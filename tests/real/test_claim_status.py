@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.cluster.client.retries import Backoff
-from plimsoll.drivers.cpu.book.holdings import Grant, Holding
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.retries import Backoff
 from plimsoll.drivers.cpu.claim_status import claim_reports
-from plimsoll.drivers.kit import ClaimRef
-from plimsoll.drivers.kit.reporter import MOST_REFUSALS, Reporter
+from plimsoll.drivers.cpu.state.holdings import Grant, Holding
+from plimsoll.drivers.plugin import ClaimRef
+from plimsoll.drivers.plugin.claim_status_writer import MOST_REFUSALS, Reporter
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import (
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,

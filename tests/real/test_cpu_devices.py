@@ -15,13 +15,13 @@ import pytest
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import Form
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.assign import AssignOptions
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import RESOURCE_SLICES
+from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.devices import Abilities, arrange, detect_abilities, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.kit.forms import detect_form
+from plimsoll.drivers.plugin.wire_form import detect_form
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.devices.publish import NODE, slices_of

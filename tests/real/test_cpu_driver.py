@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.drivers.kit.metadata import CONTAINER_FOLDER, container_path
-from plimsoll.wire import rpc
-from plimsoll.wire.dra import ClaimRef
-from plimsoll.wire.messages import podresources_v1
+from plimsoll.client.endpoints import PODS
+from plimsoll.drivers.plugin.metadata import CONTAINER_FOLDER, container_path
+from plimsoll.protocols import rpc
+from plimsoll.protocols.dra import ClaimRef
+from plimsoll.protocols.messages import podresources_v1
 from tests.real import kubelet, worlds
 from tests.real.kubelet import RealNode
 from tests.real.programs import missing

@@ -19,12 +19,12 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
+from plimsoll.client import Client
+from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.real.kubelet import Process, free_ports
 from tests.real.programs import ASSETS, missing
 from tests.real.stage import until

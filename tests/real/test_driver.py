@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client import Client
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins, Times
 from plimsoll.node.prepared import ClaimRef, DriverFault, PreparedDevice

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from plimsoll.drivers.fake.reading import BUILT_IN, parse_drivers
-from plimsoll.run.driver.fake import FakeDriverProcess, find_plans
-from plimsoll.run.driver.stations import Place
+from plimsoll.client import Client
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.drivers.fake.device_file import BUILT_IN, parse_drivers
+from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
+from plimsoll.drivers.plugin.multi_node import Place
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.config import Impersonation
-from plimsoll.cluster.client.endpoints import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.config import Impersonation
+from plimsoll.client.endpoints import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.node.machine.file import parse_machine
-from plimsoll.node.presence.presence import Timing
-from plimsoll.run.node.process import NodeProcess
-from plimsoll.run.node.settings import NodeSettings
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.status.reporter import Timing
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 

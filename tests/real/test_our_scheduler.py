@@ -13,8 +13,8 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.forms import CLASS_KEY, POD_KEY
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS_V1,
     NODES,
@@ -23,12 +23,12 @@ from plimsoll.cluster.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from plimsoll.cluster.controllers import Controllers
-from plimsoll.cluster.controllers.claims import ClaimController
-from plimsoll.run.scheduler.process import SchedulerProcess
-from plimsoll.run.scheduler.settings import SchedulerSettings
-from plimsoll.run.scheduler.writer import Charging
-from plimsoll.schedule.verify import verify
+from plimsoll.controllers import Controllers
+from plimsoll.controllers.resource_claims import ClaimController
+from plimsoll.scheduler.process.api_writer import Charging
+from plimsoll.scheduler.process.configuration import SchedulerSettings
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.smoke.objects import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import NODES
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import NODES
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.unit.node.pods import test_hooks, test_resizing, test_worker
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_picture
 from tests.questions.asking import COMMANDS, ask
 from tests.real.foresight import Foresight, Guess, differences, same_reason
 from tests.real.kubelet_sums import amount_of, sums_of

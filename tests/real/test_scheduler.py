@@ -14,8 +14,8 @@ from typing import TypeVar
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,

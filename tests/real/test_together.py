@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEPLOYMENTS,
     DEVICE_CLASSES,
     LEASES,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.controllers.discovery import discover
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.discovery import discover
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.deploy.render import RELEASE, objects
 from tests.real.kubelet import Process

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.ledger.units import quantity_of
-from plimsoll.run.local import LocalCluster
-from plimsoll.run.scheduler.process import SchedulerProcess
-from plimsoll.schedule.verify import verify
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.up.local_cluster import LocalCluster
 
 Tree = dict[str, Any]
 NS = "default"

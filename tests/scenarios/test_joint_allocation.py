@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.allocate import Allocation, AllocationState, Budget, BudgetLine, Inventory, allocate_claims
+from plimsoll.allocator import Allocation, AllocationState, Budget, BudgetLine, Inventory, allocate_claims
 from plimsoll.ledger.allowance import allowance_for
 from tests.unit.ledger.books import World, claim, container, device, device_class, piece, pod
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.scenarios.usecases import STORIES, Difference, Stage, Story
 
 COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"

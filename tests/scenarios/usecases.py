@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from plimsoll.errors import ApiError
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 
 Tree = dict[str, Any]
 STORIES = Path(__file__).parents[3] / "shared" / "usecases"

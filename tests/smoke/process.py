@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from plimsoll.cluster.client import ClientConfig
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client import ClientConfig
+from plimsoll.client.kubeconfig import find_config
 
 _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)")
 _SECONDS = 30.0

@@ -16,13 +16,8 @@ import yaml
 
 from plimsoll.api import codec
 from plimsoll.cli.main import main
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
-    DEVICE_CLASSES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_SLICES,
-)
+from plimsoll.client import Client
+from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram, Program, SchedulerProgram
 from tests.smoke.test_up import TEMPLATE, pod, running, until

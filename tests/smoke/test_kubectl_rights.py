@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from plimsoll.cluster.server.security.certificates import Authority
-from plimsoll.cluster.server.security.kubeconfig import write_kubeconfig
-from plimsoll.cluster.server.security.users import User
+from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
+from plimsoll.apiserver.auth.users import User
 from tests.smoke.kubectl import Kubectl
 from tests.smoke.objects import config_map, pod
 from tests.smoke.process import ServerProcess

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from plimsoll.cli.main import main
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram

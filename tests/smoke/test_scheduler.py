@@ -15,8 +15,8 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.cli.main import main
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS,
     NODES,
@@ -28,7 +28,7 @@ from plimsoll.cluster.client.endpoints import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
 )
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
 from tests.outputs import check_output
 from tests.smoke.test_up import Up
 
@@ -229,7 +229,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-IMPORTS = "import plimsoll.cli.main, plimsoll.run.up.serve"
+IMPORTS = "import plimsoll.cli.main, plimsoll.up.serve"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Compile `wire/proto/*.proto` into descriptors and type stubs: `python -m tests.structure.protos`.
+"""Compile `protocols/proto/*.proto` into descriptors and type stubs: `python -m tests.structure.protos`.
 
 Owns what is checked in beside the sources; `test_protos` compiles again and compares.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-import plimsoll.wire
+import plimsoll.protocols
 
-WIRE = Path(plimsoll.wire.__file__).parent
+WIRE = Path(plimsoll.protocols.__file__).parent
 PROTOS = WIRE / "proto"
 DESCRIPTORS = PROTOS / "descriptors.binpb"
 STUBS = WIRE / "messages"

@@ -19,16 +19,16 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.cli.main import plimsoll
-from plimsoll.run.driver.metrics import SPECS
-from plimsoll.run.node.metrics import NodeMetrics
-from plimsoll.run.scheduler.counts import Counter, Histogram
-from plimsoll.run.scheduler.settings import parse_settings
-from plimsoll.run.scheduler.world import World
-from plimsoll.schedule.queue.pods import PodQueue, QueueSettings
-from plimsoll.tools.dashboard.board import Board
-from plimsoll.tools.picture import Source, read_picture
+from plimsoll.common.counters import Counter, Histogram
+from plimsoll.drivers.cpu.process.metrics import SPECS
+from plimsoll.node.process.metrics import NodeMetrics
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.scheduler.process.configuration import parse_settings
+from plimsoll.scheduler.process.context import World
+from plimsoll.scheduler.queue.queue import PodQueue, QueueSettings
+from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.podresources.exporter import Health, Known, show_health, show_node
-from plimsoll.wire.messages import podresources_v1 as v1
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])

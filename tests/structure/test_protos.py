@@ -21,5 +21,5 @@ def test_descriptors_and_stubs_are_those_of_the_sources() -> None:
 
 def test_every_source_has_a_module_of_messages() -> None:
     for source in protos.PROTOS.glob("*.proto"):
-        module = importlib.import_module(f"plimsoll.wire.messages.{source.stem}")
+        module = importlib.import_module(f"plimsoll.protocols.messages.{source.stem}")
         assert module.DESCRIPTOR.name == source.name

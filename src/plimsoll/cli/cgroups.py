@@ -44,7 +44,7 @@ def show_cgroups(
     plimsoll cgroups -f pods.yaml --memory 16Gi
     kubectl get pods -o yaml --field-selector spec.nodeName=worker-1 | plimsoll cgroups -f -
     """
-    from plimsoll.run.node.plan import PlanSettings, show_plan
+    from plimsoll.tools.cgroups import PlanSettings, show_plan
 
     settings = PlanSettings(
         form=rules,

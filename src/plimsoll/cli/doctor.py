@@ -72,9 +72,9 @@ def run_doctor(
     sudo plimsoll doctor --repair
     sudo plimsoll doctor --root /var/lib/kubelet --kubeconfig ./kubeconfig --name worker-1
     """
-    from plimsoll.cluster.kubeconfig import find_config
-    from plimsoll.run.doctor import doctor, report
-    from plimsoll.run.node.settings import override, read_settings
+    from plimsoll.client.kubeconfig import find_config
+    from plimsoll.node.process.settings import override, read_settings
+    from plimsoll.tools.doctor import doctor, report
     from plimsoll.tools.report import Told
 
     settings = override(

@@ -105,9 +105,9 @@ def cpu_commands(
         if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ctx.params):
             raise click.UsageError("root flags cannot be combined with subcommands")
         return
-    from plimsoll.cluster.kubeconfig import find_config
-    from plimsoll.run.driver.process import serve_driver
-    from plimsoll.run.driver.settings import read_flags
+    from plimsoll.client.kubeconfig import find_config
+    from plimsoll.drivers.cpu.process.run import serve_driver
+    from plimsoll.drivers.cpu.process.settings import read_flags
 
     settings = read_flags(given)
     cluster = find_config(Path(settings.kubeconfig) if settings.kubeconfig else None, context=context)
@@ -124,7 +124,7 @@ def run_gatherinfo(stdout: bool, output_dir: Path | None, address: str) -> None:
     """Write down what helps with a problem: CPUs, the driver's settings, what it says of itself."""
     if stdout and output_dir is not None:
         raise click.UsageError("--stdout and --output-dir cannot be used together")
-    from plimsoll.run.driver.gather import gather, render, write
+    from plimsoll.drivers.cpu.process.gather_info import gather, render, write
 
     report = gather(parse_running, address)
     if stdout:
@@ -141,7 +141,7 @@ def introspect_commands() -> None:
 @introspect_commands.command(name="metrics")
 def run_introspect_metrics() -> None:
     """List the driver's metrics as JSON."""
-    from plimsoll.run.driver.metrics import descriptors
+    from plimsoll.drivers.cpu.process.metrics import descriptors
 
     click.echo(json.dumps(descriptors(), indent=2))
 
@@ -151,8 +151,8 @@ def run_introspect_metrics() -> None:
 @ADDRESS
 def run_status(quiet: bool, address: str) -> None:
     """Ask a running driver whether all is well; the exit code is 1 if not."""
-    from plimsoll.run.driver.ask import ask_driver, ask_health, show_status
-    from plimsoll.run.driver.gather import find_address
+    from plimsoll.drivers.cpu.process.gather_info import find_address
+    from plimsoll.drivers.cpu.process.status_client import ask_driver, ask_health, show_status
 
     where = find_address(parse_running, address)
     try:
@@ -176,8 +176,8 @@ def run_explain(uid: str, every: bool, address: str, form: Form) -> None:
     """Ask a running driver why a claim has the CPUs it has."""
     if bool(uid) == every:
         raise click.UsageError("name a claim by its UID, or give --all")
-    from plimsoll.run.driver.ask import ask_driver, explain_claims, select_claims
-    from plimsoll.run.driver.gather import find_address
+    from plimsoll.drivers.cpu.process.gather_info import find_address
+    from plimsoll.drivers.cpu.process.status_client import ask_driver, explain_claims, select_claims
     from plimsoll.tools.report import Told
 
     tree = ask_driver(find_address(parse_running, address))
@@ -228,7 +228,7 @@ def run_plan(form: Form, **given: Any) -> None:
     plimsoll driver cpu plan --count 4 --taken 0-1
     plimsoll driver cpu plan --count 6 --algorithm distributed --topology report.yaml
     """
-    from plimsoll.run.driver.plan import make_request, plan
+    from plimsoll.drivers.cpu.process.plan import make_request, plan
     from plimsoll.tools.report import Told
 
     answers = plan(make_request(**given))

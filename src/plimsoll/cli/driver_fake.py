@@ -72,8 +72,9 @@ def run_fake(
     plimsoll driver fake gpus --node worker-1 --root /var/lib/plimsoll
     plimsoll driver fake ./devices.yaml --control ./control.yaml
     """
-    from plimsoll.cluster.kubeconfig import find_config
-    from plimsoll.run.driver.fake import find_places, find_plans, serve_fake
+    from plimsoll.client.kubeconfig import find_config
+    from plimsoll.drivers.fake.process import find_places, find_plans, serve_fake
+    from plimsoll.tools.device_file_check import refuse_unusable
 
     plans = find_plans(files)
     places = find_places(nodes, root, cdi, sockets=not publish_only)
@@ -85,6 +86,7 @@ def run_fake(
             control=control,
             classes=classes,
             form=Form(form) if form else None,
+            validate=refuse_unusable,
             withdraw=withdraw,
             log_format=log_format,
             verbose=verbose,

@@ -35,7 +35,7 @@ def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, fo
     """
     from plimsoll.errors import InputError
     from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
-    from plimsoll.tools.explain.subjects import read_subject
+    from plimsoll.tools.explain.targets import read_subject
 
     picture = where.picture()
     report: Report

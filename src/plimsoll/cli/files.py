@@ -165,7 +165,7 @@ def run_convert(wire_form: str, where: Where, output: str) -> None:
     kubectl get resourceslices,pods -A -o yaml | plimsoll convert -f - --form 1.36
     """
     from plimsoll.tools import convert
-    from plimsoll.tools.paint import printable
+    from plimsoll.tools.colors import printable
 
     found = where.objects("resourceslices", "deviceclasses", "pods", narrow=True)
     lossless = True

@@ -22,7 +22,8 @@ def run_gates(gates: str, form: Form) -> None:
     plimsoll gates --feature-gates DRAPartitionableDevices=false
     """
     from plimsoll.api.gates import Gates
-    from plimsoll.tools import columns, switches
+    from plimsoll.tools import columns
+    from plimsoll.tools import feature_gates as switches
     from plimsoll.tools.report import Told
 
     switched = Gates.parse(gates)

@@ -18,7 +18,7 @@ import click
 
 from plimsoll.cli.commands import UNREAD, Commands, forget_output
 from plimsoll.errors import PlimsollError, first_of
-from plimsoll.tools.paint import printable
+from plimsoll.tools.colors import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130

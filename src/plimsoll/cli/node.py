@@ -85,9 +85,9 @@ def run_node(kubeconfig: Path | None, context: str, config: Path | None, **given
     plimsoll node --kubeconfig ./kubeconfig --name worker-1
     plimsoll node --kubeconfig ./kubeconfig --name sim --count 100 --runtime none --machine machine.yaml
     """
-    from plimsoll.cluster.kubeconfig import find_config
-    from plimsoll.run.node.process import serve_node
-    from plimsoll.run.node.settings import override, read_settings
+    from plimsoll.client.kubeconfig import find_config
+    from plimsoll.node.process.run import serve_node
+    from plimsoll.node.process.settings import override, read_settings
 
     settings = override(read_settings(config), **given)
     asyncio.run(serve_node(find_config(kubeconfig, context=context), settings))

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from plimsoll.cluster.dump import Found
-    from plimsoll.tools.paint import Paint
-    from plimsoll.tools.picture import Gap, Picture, Source
+    from plimsoll.tools.cluster_state import Gap, Picture, Source
+    from plimsoll.tools.cluster_state.manifests import Found
+    from plimsoll.tools.colors import Paint
     from plimsoll.tools.report import Report
 
     _Choice = click.Choice[str]
@@ -55,9 +55,9 @@ class Where:
 
     def source(self) -> Source:
         """Files, or the cluster of a kubeconfig; one of the two is always found or missed by name."""
-        from plimsoll.cluster.kubeconfig import find_config
+        from plimsoll.client.kubeconfig import find_config
         from plimsoll.errors import ConfigError
-        from plimsoll.tools.picture import Source
+        from plimsoll.tools.cluster_state import Source
 
         if self.files:
             if self.kubeconfig or self.context:
@@ -83,7 +83,7 @@ class Where:
 
     def picture(self, **options: Any) -> Picture:
         """Read it, with progress; what is missing in it is told on standard error."""
-        from plimsoll.tools.picture import read_picture
+        from plimsoll.tools.cluster_state import read_picture
 
         with Progress() as progress:
             picture = read_picture(self.source(), tick=progress.tick, **options)
@@ -96,7 +96,7 @@ class Where:
 
         `options` are those of `Asked`: what is needed, whether -n leaves others out, field selectors.
         """
-        from plimsoll.tools.picture.trees import Asked, read_trees
+        from plimsoll.tools.cluster_state.trees import Asked, read_trees
 
         with Progress() as progress:
             trees = read_trees(self.source(), Asked(plurals, **options), progress.tick)
@@ -105,8 +105,8 @@ class Where:
 
 
 def _tell(gaps: Iterable[Gap]) -> None:
-    from plimsoll.tools.paint import printable
-    from plimsoll.tools.picture.gaps import sum_up
+    from plimsoll.tools.cluster_state.missing_kinds import sum_up
+    from plimsoll.tools.colors import printable
 
     for line in sum_up(gaps):
         click.echo(f"note: {printable(line)}", err=True)
@@ -212,7 +212,7 @@ class Form:
 
     @property
     def paint(self) -> Paint:
-        from plimsoll.tools.paint import Paint
+        from plimsoll.tools.colors import Paint
 
         width = shutil.get_terminal_size((100, 40)).columns
         return Paint(is_colourful(self.colour), width)
@@ -270,7 +270,7 @@ def write_report(report: Report, form: Form) -> None:
     if form.output == "json":
         text = json.dumps(report.as_json(), indent=2)
     elif form.output == "yaml":
-        from plimsoll.cluster.yaml import dump_document
+        from plimsoll.common.yaml import dump_document
 
         text = dump_document(report.as_json()).decode().removesuffix("\n")
     else:

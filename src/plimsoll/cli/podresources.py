@@ -100,7 +100,7 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
     \b
     sudo plimsoll podresources get train-0 -n training -o yaml
     """
-    from plimsoll.tools.paint import printable
+    from plimsoll.tools.colors import printable
     from plimsoll.tools.podresources.client import Missing, PodResourcesClient
     from plimsoll.tools.podresources.text import pod_lines, tree_of
 
@@ -181,7 +181,7 @@ def run_export(
     sudo plimsoll podresources export --listen 0.0.0.0:9478
     sudo plimsoll podresources export --kubeconfig ./kubeconfig --node worker-1
     """
-    from plimsoll.cluster.kubeconfig import find_config, in_cluster
+    from plimsoll.client.kubeconfig import find_config, in_cluster
     from plimsoll.tools.podresources.process import ExporterSettings, serve_exporter
 
     cluster = None
@@ -206,7 +206,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _write(tree: dict[str, Any], output: str) -> None:
-    from plimsoll.cluster.yaml import dump_document
+    from plimsoll.common.yaml import dump_document
 
     if output == "json":
         click.echo(json.dumps(tree, indent=2))

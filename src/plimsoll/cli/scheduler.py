@@ -72,10 +72,10 @@ def run_scheduler(
     plimsoll scheduler --kubeconfig ./kubeconfig --scheduler-name default-scheduler
     plimsoll scheduler --kubeconfig ./kubeconfig --dry-run
     """
-    from plimsoll.cluster.kubeconfig import find_config
-    from plimsoll.run.scheduler.dry_run import report_all
-    from plimsoll.run.scheduler.process import serve_scheduler
-    from plimsoll.run.scheduler.settings import override, read_settings
+    from plimsoll.client.kubeconfig import find_config
+    from plimsoll.scheduler.process.configuration import override, read_settings
+    from plimsoll.scheduler.process.dry_run import report_all
+    from plimsoll.scheduler.process.run import serve_scheduler
 
     settings = override(
         read_settings(config),

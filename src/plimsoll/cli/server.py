@@ -19,7 +19,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plimsoll.run.server import RunningServer
+    from plimsoll.apiserver.process import RunningServer
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -97,8 +97,8 @@ def run_server(
     plimsoll server --data ./cluster --kubeconfig-out ./kubeconfig
     kubectl --kubeconfig ./kubeconfig get namespaces
     """
-    from plimsoll.cluster.server.security.limits import Limits
-    from plimsoll.run.server import ServerSettings, serve
+    from plimsoll.apiserver.limits import Limits
+    from plimsoll.apiserver.process import ServerSettings, serve
 
     if memory == (data is not None):
         raise ConfigError("say where the cluster lives: --data FOLDER, or --memory to keep nothing")
@@ -156,7 +156,7 @@ def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> N
     \b
     plimsoll kubeconfig node:worker-1 --data ./cluster --server https://127.0.0.1:6443 --out ./worker-1
     """
-    from plimsoll.cluster.server.security.credentials import hand_out, named_user
+    from plimsoll.apiserver.auth.credentials import hand_out, named_user
 
     hand_out(data, named_user(who), out, server, days=days)
     click.echo(f"wrote {out}")
@@ -172,8 +172,8 @@ def store_commands() -> None:
 @click.option("--out", type=_FILE, required=True, metavar="FILE", help="The copy; a store of its own.")
 def run_backup(data: Path, out: Path) -> None:
     """Copy the store while its server runs; the copy holds everything acknowledged so far."""
-    from plimsoll.cluster.store import copy_store
-    from plimsoll.run.server import STORE_FILE
+    from plimsoll.apiserver.process import STORE_FILE
+    from plimsoll.apiserver.storage import copy_store
 
     copy_store(data / STORE_FILE, out)
     click.echo(f"copied to {out}")
@@ -184,8 +184,8 @@ def run_backup(data: Path, out: Path) -> None:
 @click.option("--from", "source", type=_FILE, required=True, metavar="FILE", help="A copy made by backup.")
 def run_restore(data: Path, source: Path) -> None:
     """Make a store of a copy where there is none. The server must not run."""
-    from plimsoll.cluster.store import restore
-    from plimsoll.run.server import STORE_FILE
+    from plimsoll.apiserver.process import STORE_FILE
+    from plimsoll.apiserver.storage import restore
 
     if not source.exists():
         raise ConfigError(f"{source}: no such file")
@@ -198,8 +198,8 @@ def run_restore(data: Path, source: Path) -> None:
 @click.option("--data", type=_FOLDER, required=True, metavar="FOLDER", help="The server's data folder.")
 def run_recover(data: Path) -> None:
     """Make a new store from what can be read of a damaged one; the damaged file is kept."""
-    from plimsoll.cluster.store import recover
-    from plimsoll.run.server import STORE_FILE
+    from plimsoll.apiserver.process import STORE_FILE
+    from plimsoll.apiserver.storage import recover
 
     if not data.exists():
         raise ConfigError(f"{data}: no such folder")

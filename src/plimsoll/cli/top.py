@@ -124,9 +124,9 @@ def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
 
 
 async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
-    from plimsoll.cluster.client import Client
-    from plimsoll.tools.paint import printable
-    from plimsoll.tools.picture import Objects, Picture
+    from plimsoll.client import Client
+    from plimsoll.tools.cluster_state import Objects, Picture
+    from plimsoll.tools.colors import printable
     from plimsoll.tools.top.top import top
     from plimsoll.tools.top.watch import follow
 

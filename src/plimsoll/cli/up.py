@@ -116,12 +116,12 @@ def run_up(
     kubectl --kubeconfig plimsoll-data/kubeconfig get nodes,resourceslices
     """
     from plimsoll.cli.options import is_colourful
-    from plimsoll.run.addresses import read_address
-    from plimsoll.run.driver.settings import read_cpu_settings
-    from plimsoll.run.up import UpSettings
-    from plimsoll.run.up.console import Console
-    from plimsoll.run.up.serve import serve_up
-    from plimsoll.tools.paint import Paint
+    from plimsoll.common.addresses import read_address
+    from plimsoll.drivers.cpu.process.settings import read_cpu_settings
+    from plimsoll.tools.colors import Paint
+    from plimsoll.up import UpSettings
+    from plimsoll.up.console import Console
+    from plimsoll.up.serve import serve_up
 
     host, port = ("127.0.0.1", None) if listen is None else read_address(listen)
     page: tuple[str, int | None] | None = ("127.0.0.1", None)

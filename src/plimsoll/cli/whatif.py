@@ -94,7 +94,7 @@ def run_whatif_command(
     kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates -A -o yaml \\
       | plimsoll whatif -f - --add pods.yaml
     """
-    from plimsoll.tools.picture.saving import write_dump
+    from plimsoll.tools.cluster_state.save import write_dump
     from plimsoll.tools.whatif import run_whatif
 
     def look(picture: Any) -> None:

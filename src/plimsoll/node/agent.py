@@ -32,22 +32,22 @@ from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.cgroups.watch import CgroupWatch
-from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimBook
 from plimsoll.node.containers import Runtime, RuntimeFault
 from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.eviction.manager import Eviction, PressureWatch, admit_under
 from plimsoll.node.machine.machine import pods_share
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.podresources import PodResourcesServer
+from plimsoll.node.podresources.provider import Sights
 from plimsoll.node.pods.backoff import Failure, fail
-from plimsoll.node.pods.parts import Parts
-from plimsoll.node.pods.situation import Order
+from plimsoll.node.pods.components import Parts
+from plimsoll.node.pods.pod_state import Order
 from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
-from plimsoll.node.presence.presence import Presence
-from plimsoll.node.pressure.watch import Eviction, PressureWatch, admit_under
-from plimsoll.node.sights import Sights
 from plimsoll.node.slices import Slices
+from plimsoll.node.status.reporter import Presence
 
 _log = logging.getLogger("plimsoll.node")
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from plimsoll.common.checkpoint import Finding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.node.security.credentials import Credentials
-from plimsoll.records import Finding
 
 
 class Phase(StrEnum):

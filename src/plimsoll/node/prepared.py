@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from plimsoll.wire.dra import ClaimRef, PreparedDevice
+from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 __all__ = [
     "ClaimRef",

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection
 
 from plimsoll.api import codec
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
+from plimsoll.client import Client
+from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.errors import InputError
 
 _log = logging.getLogger("plimsoll.node")

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from plimsoll.allocate import (
+from plimsoll.allocator import (
     Allocation,
     AllocationState,
     Features,
@@ -38,11 +38,11 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from plimsoll.cluster.dump import Found
 from plimsoll.errors import InputError
 from plimsoll.tools.check import check_object
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.views import views_of
 
 

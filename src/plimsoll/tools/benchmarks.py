@@ -19,16 +19,16 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import read_rules, schedule_one
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.task import Task
-from plimsoll.schedule.verify import verify
+from plimsoll.scheduler.cycle import read_rules, schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.paint import Paint
 
 Tree = dict[str, Any]
 Clock = Callable[[], float]

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.api.gates import Gates
-from plimsoll.cluster.dump import Found
+from plimsoll.apiserver.validation import Prepared, Write, prepare
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.tools.paint import PLAIN, Paint
-from plimsoll.validate import Prepared, Write, prepare
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.colors import PLAIN, Paint
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 #: What people write -> the plural and the kind that are meant, in the order in which they are read.

@@ -29,11 +29,11 @@ from plimsoll.api.forms import (
 from plimsoll.api.meta import Wire
 from plimsoll.api.record import carry
 from plimsoll.api.resource import DeviceClass, ResourceSlice
-from plimsoll.cluster.dump import Found
-from plimsoll.cluster.yaml import dump_document
+from plimsoll.apiserver.validation.field_errors import Path
+from plimsoll.apiserver.validation.node_allocatable import check_device_forms
+from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
-from plimsoll.validate.node_allocatable import check_device_forms
-from plimsoll.validate.problems import Path
+from plimsoll.tools.cluster_state.manifests import Found
 
 FORMS = tuple(form.value for form in Form)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plimsoll.tools.paint import PLAIN, Paint
+from plimsoll.tools.colors import PLAIN, Paint
 
 
 class Report(Protocol):

@@ -12,9 +12,9 @@ from typing import Any
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.cel import Environment, compile_selector, flatten
-from plimsoll.cluster.dump import Found
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.paint import PLAIN, Paint
 from plimsoll.tools.views import views_of
 
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.meta import Wire
-from plimsoll.cluster.dump import Found
+from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.write import settle
 from plimsoll.errors import DecodeError
-from plimsoll.validate.times import write_time
-from plimsoll.validate.write import settle
+from plimsoll.tools.cluster_state.manifests import Found
 
 T = TypeVar("T", bound=Wire)
 

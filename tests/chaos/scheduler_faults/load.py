@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS
 from tests.chaos.scheduler_faults.objects import Tree, node_of
 from tests.chaos.scheduler_faults.small_cluster import EVERYWHERE, LOCAL, NAMED, NODE_COUNT, NS, pod_tree
 from tests.chaos.scheduler_load import insist

@@ -7,15 +7,8 @@ import json
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
-    DEVICE_CLASSES,
-    NODES,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    Endpoint,
-)
+from plimsoll.client import Client
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Endpoint
 from plimsoll.errors import ApiError
 from tests.chaos.scheduler_faults import history
 from tests.chaos.scheduler_faults.history import Change, Finding, replay

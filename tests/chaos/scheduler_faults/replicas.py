@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import LEASES
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import LEASES
 from plimsoll.errors import ApiError
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.scheduler_faults.proxy import FaultProxy

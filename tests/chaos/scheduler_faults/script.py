@@ -8,14 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
-    DEVICE_CLASSES,
-    PODS,
-    PRIORITY_CLASSES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
+from plimsoll.client import Client
+from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
 from tests.chaos.scheduler_faults.objects import Tree, node_of
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import yaml
 
-from plimsoll.cluster.client import ClientConfig
+from plimsoll.client import ClientConfig
 from tests.chaos.forked_server import ForkedServer
 from tests.cluster.kube_apiserver import run_apiserver
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import (
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     NODES,
     PRIORITY_CLASSES,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
 from tests.chaos.scheduler_faults.observer import Observer
 from tests.chaos.scheduler_faults.proxy import FaultProxy
 from tests.chaos.scheduler_faults.replicas import NAMES, Replicas, run_replicas

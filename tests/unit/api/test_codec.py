@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import plimsoll.api
-import plimsoll.validate
+import plimsoll.apiserver.validation
 from plimsoll.api import codec
 from plimsoll.api.containers import HttpGet, TcpSocket
 from plimsoll.api.core import Container, Pod
@@ -24,8 +24,8 @@ from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
 from plimsoll.api.shape import members, strip_optional
+from plimsoll.apiserver.validation.stored.service_view import ServicePort
 from plimsoll.errors import DecodeError
-from plimsoll.validate.stored.service_view import ServicePort
 from tests.unit.api.trees import VIEWS, objects
 
 
@@ -152,7 +152,7 @@ def test_a_difference_is_found() -> None:
 
 def all_views() -> list[type[Wire]]:
     """Return every view of the package, in a fixed order."""
-    for package in (plimsoll.api, plimsoll.validate):
+    for package in (plimsoll.api, plimsoll.apiserver.validation):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     found: dict[str, type[Wire]] = {}

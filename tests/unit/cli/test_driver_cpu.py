@@ -13,8 +13,8 @@ import yaml
 from plimsoll.cli.driver_cpu import cpu_commands, parse_running
 from plimsoll.cli.main import main
 from plimsoll.drivers.cpu.config_file import FLAGS
-from plimsoll.run.driver.ask import explain_claims, select_claims, show_status
-from plimsoll.run.driver.plan import read_rows
+from plimsoll.drivers.cpu.process.plan import read_rows
+from plimsoll.drivers.cpu.process.status_client import explain_claims, select_claims, show_status
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 #: 2 sockets of 4 cores of 2 threads; core ids repeat in every socket.

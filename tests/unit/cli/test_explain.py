@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from plimsoll.cli.explain import run_explain
 from plimsoll.errors import InputError
-from plimsoll.tools.explain.subjects import read_subject
+from plimsoll.tools.explain.targets import read_subject
 from tests.dumps import big_cluster, write_dump
 
 

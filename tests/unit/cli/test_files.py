@@ -14,9 +14,9 @@ import yaml
 
 from plimsoll.api.gates import Gates
 from plimsoll.cli.main import main
-from plimsoll.cluster.dump import Found
 from plimsoll.tools.check import check_all, read_kinds
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.colors import Paint
 from tests.dumps import big_cluster, write_dump
 
 QUESTIONS = {

@@ -23,7 +23,7 @@ from plimsoll.cli.options import (
     write_report,
 )
 from plimsoll.errors import ConfigError, PlimsollError
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from tests.dumps import big_cluster, write_dump
 
 KUBECONFIG = """

@@ -23,10 +23,10 @@ import pytest
 
 from plimsoll.cli.commands import ROWS, load
 from plimsoll.cli.main import main
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.outputs import FOLDER, check_output
 from tests.unit.cli.inputs import DRIVER, FILES
-from tests.unit.run.doctor.ward import a_ward
+from tests.unit.tools.doctor.ward import a_ward
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet
 
 Ask: TypeAlias = Callable[..., str]
@@ -190,7 +190,7 @@ def test_completion(ask: Ask, shell: str) -> None:
     ],
 )
 def test_podresources(ask: Ask, name: str, command: str) -> None:
-    from plimsoll.wire.messages import podresources_v1 as v1  # noqa: PLC0415
+    from plimsoll.protocols.messages import podresources_v1 as v1  # noqa: PLC0415
 
     answers = {
         "List": always(LISTED),

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from plimsoll.cli.main import main
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet, refuse
 
 

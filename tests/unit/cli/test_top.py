@@ -18,8 +18,8 @@ import yaml
 from plimsoll.cli.main import main
 from plimsoll.cli.options import Form
 from plimsoll.cli.top import _Writer
-from plimsoll.run.local import LocalCluster
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
+from plimsoll.up.local_cluster import LocalCluster
 from tests.outputs import FOLDER
 
 DUMP = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from plimsoll.cluster.client.endpoints import RESOURCE_SLICES
+from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.node.slices import Slices
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 
 
 def slice_of(driver: str, node: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.reasons import NodeReason
-from plimsoll.schedule.sieve import Sieve
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.filter_result import Sieve
+from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.benchmarks import NAIVE, SCENARIOS, BenchReport, _World, measure, pass_naively
-from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.colors import PLAIN
 from tests.outputs import check_output
 
 

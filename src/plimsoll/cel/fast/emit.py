@@ -7,13 +7,12 @@ can cost. Calls are in `handlers.py`; the rules that make the result safe to use
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from plimsoll.cel.device import MAX_PLAIN_LIST
 from plimsoll.cel.fast.handlers import HANDLERS
-from plimsoll.cel.fast.source import FIELDS, NAMES, Code, Unsupported, literal
+from plimsoll.cel.fast.source import FIELDS, Code, SourceWriter, Unsupported, literal
 from plimsoll.cel.syntax.ast import Call, Comprehension, Const, Expr, Ident, ListLit, Select
-from plimsoll.cel.values import Value
 
 _MAX_DEPTH = 60
 _MAX_UNROLLED = 16
@@ -21,46 +20,14 @@ _MAX_UNROLLED = 16
 _Scope: TypeAlias = dict[str, Code]
 
 
-class Emitter:
+class Emitter(SourceWriter):
     """Writes source for one tree and collects its constants."""
 
     def __init__(self) -> None:
-        self._constants: list[Value] = []
-        self._temporaries = 0
+        super().__init__()
         self._nodes = 0
         self._looping = False
         self.prelude: list[str] = []
-
-    def names(self) -> dict[str, Any]:
-        return NAMES | {f"k{index}": value for index, value in enumerate(self._constants)}
-
-    def constant(self, value: Value) -> str:
-        self._constants.append(value)
-        return f"k{len(self._constants) - 1}"
-
-    def temporary(self) -> str:
-        self._temporaries += 1
-        return f"t{self._temporaries}"
-
-    # -- kinds
-
-    def condition(self, code: Code) -> str:
-        """The source as a condition: what is not known to be a bool is checked."""
-        if code.kind == "bool":
-            return self.read(code)
-        if code.kind != "dyn" or code.constant:
-            raise Unsupported
-        name = self.temporary()
-        return f"(({name} := {code.text}) is True or ({name} is not False and STOP()))"
-
-    def read(self, code: Code) -> str:
-        if not code.constant:
-            return code.text
-        if type(code.value) is bool:
-            return "True" if code.value else "False"
-        return self.constant(code.value)
-
-    # -- nodes
 
     def emit(self, expr: Expr, scope: _Scope, depth: int) -> Code:
         self._nodes += 1
@@ -98,23 +65,6 @@ class Emitter:
         if operand.kind == "entries" and test:
             return Code("bool", f"({self.constant(field)} in {operand.safe})", operand.bound + 1)
         return self.indexed(operand, literal(field))
-
-    def indexed(self, operand: Code, key: Code) -> Code:
-        if key.kind != "str":
-            raise Unsupported
-        bound = operand.bound + key.bound + 1
-        if operand.kind == "domains":
-            text = self.read(key)
-            return Code(
-                "entries",
-                f"{operand.text}[{text}]",
-                bound,
-                safe=f"{operand.text}.get({text}, E)",
-                item=operand.item,
-            )
-        if operand.kind == "entries":
-            return Code(operand.item, f"{operand.text}[{self.read(key)}]", bound)
-        raise Unsupported
 
     # -- calls
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from plimsoll.cel.fast.source import (
     ARITHMETIC,
@@ -19,6 +19,7 @@ from plimsoll.cel.fast.source import (
     TESTS,
     WALK,
     Code,
+    SourceWriter,
     Unsupported,
 )
 from plimsoll.cel.functions import semver
@@ -28,38 +29,34 @@ from plimsoll.cel.functions.regex import compile_pattern
 from plimsoll.cel.values import INT_MAX
 from plimsoll.errors import CelRuntimeError
 
-if TYPE_CHECKING:
-    from plimsoll.cel.fast.emit import Emitter
-
-
 # -- calls
 
 
-def _negation(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    return Code("bool", f"(not {emitter.condition(codes[0])})", 0)
+def _negation(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    return Code("bool", f"(not {writer.condition(codes[0])})", 0)
 
 
-def _choice(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    condition = emitter.condition(codes[0])
+def _choice(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    condition = writer.condition(codes[0])
     kinds = {codes[1].kind, codes[2].kind}
     if not kinds <= {"bool", "str", "int", "dyn"}:
         raise Unsupported
     kind = kinds.pop() if len(kinds) == 1 else "dyn"
-    return Code(kind, f"({emitter.read(codes[1])} if {condition} else {emitter.read(codes[2])})", 0)
+    return Code(kind, f"({writer.read(codes[1])} if {condition} else {writer.read(codes[2])})", 0)
 
 
-def _index(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    return replace(emitter.indexed(codes[0], codes[1]), bound=0)
+def _index(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    return replace(writer.indexed(codes[0], codes[1]), bound=0)
 
 
-def _optional(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _optional(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     entries, key = codes
     if entries.kind != "entries" or key.kind != "str":
         raise Unsupported
-    return Code("optional", "", 0, safe=entries.safe, key=emitter.read(key), item=entries.item)
+    return Code("optional", "", 0, safe=entries.safe, key=writer.read(key), item=entries.item)
 
 
-def _or_value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _or_value(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     optional, other = codes
     if optional.kind != "optional" or not other.constant:
         raise Unsupported
@@ -67,16 +64,16 @@ def _or_value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
     kinds = ("str", "int", "bool", "semver") if optional.item == "dyn" else (optional.item,)
     if other.kind not in kinds:
         raise Unsupported
-    return Code(optional.item, f"{optional.safe}.get({optional.key}, {emitter.read(other)})", 0)
+    return Code(optional.item, f"{optional.safe}.get({optional.key}, {writer.read(other)})", 0)
 
 
-def _has_value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _has_value(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].kind != "optional":
         raise Unsupported
     return Code("bool", f"({codes[0].key} in {codes[0].safe})", 0)
 
 
-def _value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _value(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].kind != "optional":
         raise Unsupported
     return Code(codes[0].item, f"{codes[0].safe}[{codes[0].key}]", 0)
@@ -85,24 +82,24 @@ def _value(emitter: Emitter, function: str, codes: list[Code]) -> Code:
 # -- comparison
 
 
-def _equality(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    if (order := _compare_to(emitter, function, codes)) is not None:
+def _equality(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    if (order := _compare_to(writer, function, codes)) is not None:
         return order
     left, right = codes
     if left.constant:
         left, right = right, left
-    text = _equal(emitter, left, right)
+    text = _equal(writer, left, right)
     return Code("bool", text if function == "_==_" else f"(not {text})", WALK)
 
 
-def _equal(emitter: Emitter, left: Code, right: Code) -> str:
+def _equal(writer: SourceWriter, left: Code, right: Code) -> str:
     kinds = (left.kind, right.kind)
     if left.constant or "signs" in kinds:
         raise Unsupported
     if kinds == ("quantity", "quantity"):
-        return f"({_nano(emitter, left)} == {_nano(emitter, right)})"
+        return f"({_nano(writer, left)} == {_nano(writer, right)})"
     if right.constant:
-        return _equals_constant(emitter, left, right)
+        return _equals_constant(writer, left, right)
     if kinds in (("dyn", "dyn"), ("dyn", "int"), ("int", "dyn"), ("dyn", "bool"), ("bool", "dyn")):
         return f"SAME({left.text}, {right.text})"
     if kinds in (("str", "str"), ("dyn", "str"), ("str", "dyn"), ("int", "int")):
@@ -110,47 +107,47 @@ def _equal(emitter: Emitter, left: Code, right: Code) -> str:
     raise Unsupported
 
 
-def _equals_constant(emitter: Emitter, left: Code, right: Code) -> str:
+def _equals_constant(writer: SourceWriter, left: Code, right: Code) -> str:
     value = right.value
     if left.kind == "bool" and type(value) is bool:
         return left.text if value else f"(not {left.text})"
     if left.kind == "dyn" and right.kind == "semver":
-        return f"({left.text}.key == {emitter.constant(value.key)})"
+        return f"({left.text}.key == {writer.constant(value.key)})"
     if left.kind == "dyn" and type(value) is bool:
-        test = emitter.condition(left)
+        test = writer.condition(left)
         return test if value else f"(not {test})"
     if left.kind in ("dyn", "str") and type(value) is str:
-        return f"({left.text} == {emitter.constant(value)})"
+        return f"({left.text} == {writer.constant(value)})"
     if left.kind == "dyn" and right.kind == "null":
         return f"({left.text} is None)"
     if type(value) is int and left.kind == "int":
-        return f"({left.text} == {emitter.constant(value)})"
+        return f"({left.text} == {writer.constant(value)})"
     if type(value) is int and left.kind == "dyn":
         if value not in (0, 1):
-            return f"({left.text} == {emitter.constant(value)})"
-        name = emitter.temporary()  # to Python, 0 and 1 equal false and true
-        return f"(({name} := {left.text}) == {emitter.constant(value)} and {name}.__class__ is INT)"
+            return f"({left.text} == {writer.constant(value)})"
+        name = writer.temporary()  # to Python, 0 and 1 equal false and true
+        return f"(({name} := {left.text}) == {writer.constant(value)} and {name}.__class__ is INT)"
     raise Unsupported
 
 
-def _order(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    if (order := _compare_to(emitter, function, codes)) is not None:
+def _order(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    if (order := _compare_to(writer, function, codes)) is not None:
         return order
     left, right = codes
     if left.constant:
         left, right, function = right, left, MIRRORED[function]
     sign = OPERATORS[function]
     if right.constant and type(right.value) is int and left.kind == "dyn":
-        name = emitter.temporary()
+        name = writer.temporary()
         test = f"((({name} := {left.text}).__class__ is INT or STOP()) and {name} {sign} "
-        return Code("bool", f"{test}{emitter.constant(right.value)})", 0)
+        return Code("bool", f"{test}{writer.constant(right.value)})", 0)
     allowed = {("int", "int"), ("str", "str"), ("dyn", "str"), ("str", "dyn")}
     if (left.kind, right.kind) not in allowed or left.constant:
         raise Unsupported
-    return Code("bool", f"({left.text} {sign} {emitter.read(right)})", WALK)
+    return Code("bool", f"({left.text} {sign} {writer.read(right)})", WALK)
 
 
-def _compare_to(emitter: Emitter, function: str, codes: list[Code]) -> Code | None:
+def _compare_to(writer: SourceWriter, function: str, codes: list[Code]) -> Code | None:
     """`a.compareTo(b) >= 0` compares the two directly."""
     left, right = codes
     if right.kind == "signs":
@@ -165,32 +162,32 @@ def _compare_to(emitter: Emitter, function: str, codes: list[Code]) -> Code | No
     return Code("bool", f"({left.text} {operator} {left.safe})", 0)
 
 
-def _sides(emitter: Emitter, codes: list[Code]) -> tuple[str, str]:
+def _sides(writer: SourceWriter, codes: list[Code]) -> tuple[str, str]:
     left, right = codes
     if left.kind == right.kind == "quantity":
-        return _nano(emitter, left), _nano(emitter, right)
+        return _nano(writer, left), _nano(writer, right)
     if {left.kind, right.kind} <= {"semver", "dyn"}:
-        return _version_key(emitter, left), _version_key(emitter, right)
+        return _version_key(writer, left), _version_key(writer, right)
     raise Unsupported
 
 
-def _signs(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    left, right = _sides(emitter, codes)
+def _signs(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    left, right = _sides(writer, codes)
     return Code("signs", left, 0, safe=right)
 
 
-def _relation(emitter: Emitter, function: str, codes: list[Code]) -> Code:
-    left, right = _sides(emitter, codes)
+def _relation(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
+    left, right = _sides(writer, codes)
     return Code("bool", f"({left} {'>' if function == 'isGreaterThan' else '<'} {right})", 0)
 
 
-def _nano(emitter: Emitter, code: Code) -> str:
-    return emitter.constant(code.value.nano) if code.constant else f"{code.text}.nano"
+def _nano(writer: SourceWriter, code: Code) -> str:
+    return writer.constant(code.value.nano) if code.constant else f"{code.text}.nano"
 
 
-def _version_key(emitter: Emitter, code: Code) -> str:
+def _version_key(writer: SourceWriter, code: Code) -> str:
     if code.kind == "semver":
-        return emitter.constant(code.value.key)
+        return writer.constant(code.value.key)
     if code.constant:
         raise Unsupported
     return f"{code.text}.key"
@@ -199,7 +196,7 @@ def _version_key(emitter: Emitter, code: Code) -> str:
 # -- library functions
 
 
-def _quantity(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _quantity(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     text = codes[0]
     if text.kind != "str" or not text.constant:
         raise Unsupported
@@ -209,7 +206,7 @@ def _quantity(emitter: Emitter, function: str, codes: list[Code]) -> Code:
         raise Unsupported from None
 
 
-def _semver(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _semver(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if any(not code.constant for code in codes) or codes[0].kind != "str":
         raise Unsupported
     text, normal = codes[0].value, len(codes) > 1 and codes[1].value
@@ -221,78 +218,78 @@ def _semver(emitter: Emitter, function: str, codes: list[Code]) -> Code:
         raise Unsupported from None
 
 
-def _as_integer(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _as_integer(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].kind != "quantity" or codes[0].constant:
         raise Unsupported
     return Code("int", f"WHOLE({codes[0].text})", 0)
 
 
-def _version_part(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _version_part(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].kind != "dyn" or codes[0].constant:
         raise Unsupported
-    name = emitter.temporary()
+    name = writer.temporary()
     part = f"({name} := {codes[0].text}.key[{PARTS[function]}])"
-    return Code("int", f"({part} if {name} <= {emitter.constant(INT_MAX)} else STOP())", 0)
+    return Code("int", f"({part} if {name} <= {writer.constant(INT_MAX)} else STOP())", 0)
 
 
-def _size(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _size(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     code = codes[0]
     if code.constant or code.kind not in ("dyn", "str", "entries", "domains"):
         raise Unsupported
     return Code("int", f"len({code.safe or code.text})", 0)
 
 
-def _string_test(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _string_test(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     text, part = codes
     if text.constant or text.kind not in ("dyn", "str") or part.kind != "str":
         raise Unsupported
     if function == "contains":
-        source = f"({text.text}.find({emitter.read(part)}) >= 0)"
+        source = f"({text.text}.find({writer.read(part)}) >= 0)"
         bound = WALK * (len(part.value) + 1 if part.constant else WALK)
         return Code("bool", source, bound)
-    return Code("bool", f"{text.text}.{function.lower()}({emitter.read(part)})", WALK)
+    return Code("bool", f"{text.text}.{function.lower()}({writer.read(part)})", WALK)
 
 
-def _matches(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _matches(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     text, pattern = codes
     if text.constant or text.kind not in ("dyn", "str") or not pattern.constant or pattern.kind != "str":
         raise Unsupported
-    search = emitter.constant(compile_pattern(pattern.value).search)
+    search = writer.constant(compile_pattern(pattern.value).search)
     bound = WALK * (len(pattern.value) + 1)
     return Code("bool", f"({search}({text.text}.encode()) is not None)", bound)
 
 
-def _includes(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _includes(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     target, value = codes
     if target.kind != "dyn" or target.constant or not value.constant or value.kind != "str":
         raise Unsupported
-    name, key = emitter.temporary(), emitter.constant(value.value)
+    name, key = writer.temporary(), writer.constant(value.value)
     listed = f"(len({name}) <= {MAX_VALUES} or STOP()) and {key} in {name}"
     source = f"(({listed}) if ({name} := {target.text}).__class__ is LIST else {name} == {key})"
     return Code("bool", source, 0)
 
 
-def _ascii(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _ascii(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].constant or codes[0].kind not in ("dyn", "str"):
         raise Unsupported
     table = "LOWER" if function == "lowerAscii" else "UPPER"
     return Code("str", f"{codes[0].text}.translate({table})", WALK)
 
 
-def _arithmetic(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _arithmetic(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if not {code.kind for code in codes} <= {"int", "dyn"} or all(code.constant for code in codes):
         raise Unsupported
     name = ARITHMETIC[function][0]
-    return Code("int", f"{name}({emitter.read(codes[0])}, {emitter.read(codes[1])})", WALK)
+    return Code("int", f"{name}({writer.read(codes[0])}, {writer.read(codes[1])})", WALK)
 
 
-def _dyn(emitter: Emitter, function: str, codes: list[Code]) -> Code:
+def _dyn(writer: SourceWriter, function: str, codes: list[Code]) -> Code:
     if codes[0].kind != "dyn":
         raise Unsupported
     return replace(codes[0], bound=0)
 
 
-_Handler: TypeAlias = "Callable[[Emitter, str, list[Code]], Code]"
+_Handler: TypeAlias = Callable[[SourceWriter, str, list[Code]], Code]
 HANDLERS: dict[tuple[str, int], _Handler] = {
     ("!_", 1): _negation,
     ("_?_:_", 3): _choice,

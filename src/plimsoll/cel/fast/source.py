@@ -121,3 +121,55 @@ NAMES: dict[str, Any] = {
     **{name: on_ints(apply) for name, apply in ARITHMETIC.values()},
     "__builtins__": {"len": len, "any": any, "all": all, "Exception": Exception},
 }
+
+
+class SourceWriter:
+    """Names and reads values in generated source; collects the table of constants."""
+
+    def __init__(self) -> None:
+        self._constants: list[Value] = []
+        self._temporaries = 0
+
+    def names(self) -> dict[str, Any]:
+        return NAMES | {f"k{index}": value for index, value in enumerate(self._constants)}
+
+    def constant(self, value: Value) -> str:
+        self._constants.append(value)
+        return f"k{len(self._constants) - 1}"
+
+    def temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def condition(self, code: Code) -> str:
+        """The source as a condition: what is not known to be a bool is checked."""
+        if code.kind == "bool":
+            return self.read(code)
+        if code.kind != "dyn" or code.constant:
+            raise Unsupported
+        name = self.temporary()
+        return f"(({name} := {code.text}) is True or ({name} is not False and STOP()))"
+
+    def read(self, code: Code) -> str:
+        if not code.constant:
+            return code.text
+        if type(code.value) is bool:
+            return "True" if code.value else "False"
+        return self.constant(code.value)
+
+    def indexed(self, operand: Code, key: Code) -> Code:
+        if key.kind != "str":
+            raise Unsupported
+        bound = operand.bound + key.bound + 1
+        if operand.kind == "domains":
+            text = self.read(key)
+            return Code(
+                "entries",
+                f"{operand.text}[{text}]",
+                bound,
+                safe=f"{operand.text}.get({text}, E)",
+                item=operand.item,
+            )
+        if operand.kind == "entries":
+            return Code(operand.item, f"{operand.text}[{self.read(key)}]", bound)
+        raise Unsupported

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import AllocationConfiguration
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
 from plimsoll.errors import InputError
 
 if TYPE_CHECKING:
-    from plimsoll.drivers.kit import AllocatedClaim
+    from plimsoll.drivers.plugin import AllocatedClaim
 
 API_VERSION = "v1alpha1"
 FROM_CLASS = "FromClass"

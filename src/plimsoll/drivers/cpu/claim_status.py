@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.book.holdings import Holding
+from plimsoll.drivers.cpu.state.holdings import Holding
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.drivers.kit.driver import DeviceCondition, DeviceReport
+from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceReport
 
 READY = "Ready"
 _LONGEST = 1000

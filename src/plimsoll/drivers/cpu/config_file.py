@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import Number, Quantity
-from plimsoll.cluster.config_tree import Section, read_document
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.common.config_file import Section, read_document
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import (
     DRIVER_NAME,
     CpuSettings,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.api.cpuset import EMPTY
-from plimsoll.drivers.cpu.book.book import CpuBook
+from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.records import Finding
+from plimsoll.drivers.cpu.state.cpu_state import CpuBook
 
 
 def describe(

@@ -19,10 +19,10 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.cluster.client.retries import Backoff
-from plimsoll.drivers.cpu.book.book import CpuBook, held_before
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
+from plimsoll.client.retries import Backoff
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.drivers.cpu.claim_status import claim_reports
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
@@ -37,26 +37,26 @@ from plimsoll.drivers.cpu.devices import (
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.leftovers import LOOK_SECONDS, Leftovers
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
-from plimsoll.drivers.cpu.stale import StaleClaims
+from plimsoll.drivers.cpu.stale_claim_collector import LOOK_SECONDS, Leftovers
+from plimsoll.drivers.cpu.stale_claims import StaleClaims
+from plimsoll.drivers.cpu.state.cpu_state import CpuBook, held_before
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
-from plimsoll.drivers.kit import (
+from plimsoll.drivers.plugin import (
     AllocatedClaim,
     ClaimRef,
     DeviceHealth,
     DeviceReport,
     Driver,
+    PluginServer,
     Pool,
     PreparedDevice,
     Refusal,
-    Station,
 )
 from plimsoll.errors import ApiError, InputError
-from plimsoll.records import Finding, Severity
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class CpuDriver(Driver):
     ) -> None:
         """ConfigError if the sockets' paths are too long."""
         self.settings = settings
-        self.station = Station(self, client, settings.node, root=settings.kubelet_root, cdi=settings.cdi)
+        self.station = PluginServer(self, client, settings.node, root=settings.kubelet_root, cdi=settings.cdi)
         self._client = client
         self._observer = observer or Observer()
         self._clock = clock

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.yaml import dump_document
+from plimsoll.common.yaml import dump_document
 from plimsoll.drivers.cpu.config_file import dump_settings
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import Quantity
-from plimsoll.drivers.cpu.assign import AssignOptions
+from plimsoll.drivers.cpu.allocation import AssignOptions
 
 DRIVER_NAME = "dra.cpu"
 

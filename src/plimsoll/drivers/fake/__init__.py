@@ -5,11 +5,11 @@ of it on a node, and at `driver.py` for how claims are served. The files `gpus.y
 `accelerators.yaml` beside this one are ready to use.
 """
 
-from plimsoll.drivers.fake.conduct import Control, parse_control
+from plimsoll.drivers.fake.device_file import BUILT_IN, find_drivers, parse_drivers
 from plimsoll.drivers.fake.devices import Arrangement, FakeDevice, make_devices
 from plimsoll.drivers.fake.driver import FakeDriver
+from plimsoll.drivers.fake.fault_injection import Control, parse_control
 from plimsoll.drivers.fake.plan import DriverPlan
-from plimsoll.drivers.fake.reading import BUILT_IN, find_drivers, parse_drivers
 
 __all__ = [
     "BUILT_IN",

@@ -16,9 +16,9 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.resource import AllocatedDeviceStatus, AllocationDevice, ResourceClaim
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.cluster.informer import Handler, Informer
+from plimsoll.client import Client
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.informer import Handler, Informer
 from plimsoll.drivers.fake.plan import Binding
 from plimsoll.errors import ApiError
 

@@ -12,30 +12,30 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import AllocationDevice
-from plimsoll.drivers.fake.conduct import failure, fits, health_of, next_change, taints_of
 from plimsoll.drivers.fake.devices import FakeDevice, as_variable, fill_gift, make_devices
+from plimsoll.drivers.fake.fault_injection import failure, fits, health_of, next_change, taints_of
 from plimsoll.drivers.fake.holdings import Holding, find_conflict
 from plimsoll.drivers.fake.placeholders import Value
 from plimsoll.drivers.fake.plan import CallPlan, Conduct, DriverPlan
-from plimsoll.drivers.kit import (
+from plimsoll.drivers.plugin import (
     AllocatedClaim,
     ClaimRef,
     DeviceHealth,
     Driver,
-    Handed,
+    InjectedDevice,
+    PluginNotifier,
     Pool,
     Prepared,
     Refusal,
-    Station,
 )
-from plimsoll.drivers.kit.hands import HandedClaim
+from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaim
 
 #: Calls are counted for so many claims; the oldest are forgotten first.
 _MOST_COUNTED = 10_000
 
 
 class FakeDriver(Driver):
-    """One driver of a file on one node; give it to a `Station`."""
+    """One driver of a file on one node; give it to a `PluginServer`."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class FakeDriver(Driver):
         #: Called when devices have changed, and when their health has.
         self.on_devices: Callable[[], None] = _nothing
         self.on_health: Callable[[], None] = _nothing
-        #: What claims have on record, by UID, those of former runs too: see `Station.handed`.
-        self.known: Callable[[], Mapping[str, HandedClaim]] = dict
+        #: What claims have on record, by UID, those of former runs too: see `PluginServer.handed`.
+        self.known: Callable[[], Mapping[str, PreparedClaim]] = dict
         #: Reads a claim: see `read_claim`.
         self.look_up: Callable[[ClaimRef], Awaitable[AllocatedClaim | Refusal]] = _not_found
         self._conduct = plan.conduct
@@ -84,7 +84,7 @@ class FakeDriver(Driver):
             self.on_health()
         self._changed.set()
 
-    async def watch(self, station: Station) -> None:
+    async def watch(self, server: PluginNotifier) -> None:
         """Tell of health as it changes with time."""
         while True:
             self._changed.clear()
@@ -96,7 +96,7 @@ class FakeDriver(Driver):
             finally:
                 waiting.cancel()
             if not self._changed.is_set():
-                station.tell_health()
+                server.tell_health()
 
     # -- for the station
 
@@ -171,7 +171,7 @@ class FakeDriver(Driver):
             await self._sleep(plan.delay)
         return failure(plan, claim.name, count)
 
-    def _hand(self, claim: ClaimRef, result: AllocationDevice, device: FakeDevice) -> Handed:
+    def _hand(self, claim: ClaimRef, result: AllocationDevice, device: FakeDevice) -> InjectedDevice:
         request = result.request.partition("/")[0]
         known: dict[str, Value] = {
             "claim": claim.name,
@@ -184,7 +184,7 @@ class FakeDriver(Driver):
             **{f"capacity.{name}": str(amount) for name, amount in result.consumed_capacity.items()},
         }
         gift = fill_gift(device, known)
-        return Handed(
+        return InjectedDevice(
             (request,),
             result.pool,
             result.device,

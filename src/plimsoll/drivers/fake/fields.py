@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.quantity import Number
-from plimsoll.cluster.config_tree import Section
+from plimsoll.common.config_file import Section
 
 _MOST_ENTRIES = 1_000
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.drivers.fake.devices import Arrangement
-from plimsoll.wire.dra import ClaimRef
+from plimsoll.protocols.dra import ClaimRef
 
 
 @dataclass(frozen=True, slots=True)

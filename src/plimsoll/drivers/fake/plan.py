@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from plimsoll.drivers.kit import Health
+from plimsoll.drivers.plugin import Health
 
 Outcome: TypeAlias = Literal["ready", "fail", "never"]
 OUTCOMES: tuple[Outcome, ...] = ("ready", "fail", "never")

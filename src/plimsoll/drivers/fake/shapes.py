@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.forms import POLICIES
-from plimsoll.cluster.config_tree import Section
-from plimsoll.drivers.fake.conduct import read_taint
+from plimsoll.common.config_file import Section
+from plimsoll.drivers.fake.fault_injection import read_taint
 from plimsoll.drivers.fake.fields import amount, entries, optional_amount, texts
 from plimsoll.drivers.fake.plan import OUTCOMES, Binding, CapacityPlan, Gift, NodeResource, Shape
 

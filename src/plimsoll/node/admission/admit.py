@@ -21,6 +21,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.node_selection import readable_terms, term_matches
 from plimsoll.api.tolerations import tolerated
+from plimsoll.common.checkpoint import Finding, RecordFile, Severity
 from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.claims import bills_in_status
 from plimsoll.ledger.containers import is_sidecar
@@ -39,7 +40,6 @@ from plimsoll.node.admission.preemption import (
     may_preempt,
     needs_of,
 )
-from plimsoll.records import Finding, RecordFile, Severity
 
 _log = logging.getLogger("plimsoll.node")
 

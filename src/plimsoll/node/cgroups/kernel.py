@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from plimsoll.wire.cgroupfs import LinuxFiles
+from plimsoll.common.cgroupfs import LinuxFiles
 
 
 class Kernel(Protocol):

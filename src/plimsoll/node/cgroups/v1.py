@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from plimsoll.node.cgroups.figures import number, working_set
 from plimsoll.node.cgroups.kernel import Kernel
+from plimsoll.node.cgroups.parse import number, working_set
 from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.cgroups.writes import Write, v1_writes
 from plimsoll.node.resources import LinuxResources

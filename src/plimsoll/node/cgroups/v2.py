@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from plimsoll.node.cgroups.figures import entry, number, working_set
 from plimsoll.node.cgroups.kernel import Kernel
+from plimsoll.node.cgroups.parse import entry, number, working_set
 from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.cgroups.writes import Write, v2_writes
 from plimsoll.node.resources import LinuxResources

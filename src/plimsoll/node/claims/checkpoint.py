@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.common.checkpoint import Finding, Loaded, RecordFile, Severity, read_plain
 from plimsoll.node.claims import kubelet_file
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim, PreparedDevice
-from plimsoll.records import Finding, Loaded, RecordFile, Severity, read_plain
 
 KIND = "PreparedClaims"
 VERSION = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.node.claims.faults import (
+from plimsoll.node.claims.refusals import (
     NOT_ALLOCATED,
     NOT_CREATED,
     NOT_FOUND,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from plimsoll.node.claims.checks import Wanted
-from plimsoll.node.claims.faults import HELD, REPLACED, ClaimFault
+from plimsoll.node.claims.refusals import HELD, REPLACED, ClaimFault
 from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from plimsoll.node.claims.checks import Wanted
-from plimsoll.node.claims.faults import PREPARE, REALLOCATED, ClaimFault
+from plimsoll.node.claims.refusals import PREPARE, REALLOCATED, ClaimFault
 from plimsoll.node.prepared import Devices, DriverFault, HeldDevice, PreparedClaim
 
 #: What one driver may say about one claim: the record has to hold it for every claim of a node.

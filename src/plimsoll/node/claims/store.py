@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from plimsoll.common.checkpoint import RecordFile
 from plimsoll.errors import StoreError
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.claims.holders import releases_devices
 from plimsoll.node.prepared import PreparedClaim
-from plimsoll.records import RecordFile
 
 #: Changes by claim UID; None removes.
 Changes = Mapping[str, PreparedClaim | None]

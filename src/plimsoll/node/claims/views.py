@@ -12,7 +12,7 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.errors import StateError
 from plimsoll.ledger.units import is_extended
 from plimsoll.node.claims.checks import EXTENDED, named_claims
-from plimsoll.node.claims.faults import ClaimFault
+from plimsoll.node.claims.refusals import ClaimFault
 from plimsoll.node.prepared import PreparedClaim
 
 #: The claim that a pod uses under this name (of the ResourceClaim), or None.

@@ -23,7 +23,7 @@ from typing import Any
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.names import label_key, label_value
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.cluster.config_tree import Section, read_document
+from plimsoll.common.config_file import Section, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from plimsoll.wire.messages import nri
+from plimsoll.protocols.messages import nri
 
 #: More than any kernel has CPUs or memory nodes.
 MOST_CPUS = 65536

@@ -17,8 +17,8 @@ from enum import IntEnum
 from typing import Any
 
 from plimsoll.node.nri import checks
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri.names import quote
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri.names import quote
 
 
 class Field(IntEnum):

@@ -11,7 +11,7 @@ from plimsoll.ledger.cgroups.containers import RuntimeResources
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec
 from plimsoll.node.hooks import DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.messages import nri
+from plimsoll.protocols.messages import nri
 
 _PHASES = {
     Phase.CREATED: nri.CONTAINER_CREATED,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from plimsoll.cluster.yaml import load_documents
+from plimsoll.common.yaml import load_documents
 from plimsoll.errors import InputError
-from plimsoll.wire.nri.names import quote
+from plimsoll.protocols.nri.names import quote
 
 ANNOTATION = "required-plugins.noderesource.dev"
 

@@ -28,15 +28,15 @@ from typing import Any, TypeVar
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import Adjusted, Inventory
 from plimsoll.node.nri import checks, messages
-from plimsoll.node.nri.doorway import Doorway, read_config
+from plimsoll.node.nri.listener import Doorway, read_config
 from plimsoll.node.nri.merge import Changes, Creation, Owners, put_resources
 from plimsoll.node.nri.required import required_fault
 from plimsoll.node.nri.session import Session
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri.events import Event
-from plimsoll.wire.nri.names import quote
-from plimsoll.wire.ttrpc import UNIMPLEMENTED, Fault, end_tasks
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri.events import Event
+from plimsoll.protocols.nri.names import quote
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Fault, end_tasks
 
 logger = logging.getLogger(__name__)
 

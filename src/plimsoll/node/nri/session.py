@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from plimsoll.node.nri.split import split
-from plimsoll.wire.messages import nri
-from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.wire.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, Event
-from plimsoll.wire.nri.names import NRI_VERSION, index_fault, name_fault, quote
-from plimsoll.wire.ttrpc import CLOSED, TIMED_OUT, UNIMPLEMENTED, UNKNOWN, Client, Fault, Server
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, Event
+from plimsoll.protocols.nri.names import NRI_VERSION, index_fault, name_fault, quote
+from plimsoll.protocols.ttrpc import CLOSED, TIMED_OUT, UNIMPLEMENTED, UNKNOWN, Client, Fault, Server
 
 logger = logging.getLogger(__name__)
 

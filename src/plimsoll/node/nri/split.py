@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.wire.messages import nri
-from plimsoll.wire.ttrpc import LARGEST_DATA
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.ttrpc import LARGEST_DATA
 
 #: What a part may have: a message less its envelope.
 LARGEST_PART = LARGEST_DATA - 1024

@@ -16,12 +16,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from plimsoll.node.plugins.answers import LONGEST_TEXT, PREPARE
 from plimsoll.node.plugins.metrics import DraMetrics, code_name
-from plimsoll.node.plugins.offers import V1, V1BETA1, cut
+from plimsoll.node.plugins.plugin_info import V1, V1BETA1, cut
+from plimsoll.node.plugins.responses import LONGEST_TEXT, PREPARE
 from plimsoll.node.prepared import ClaimRef, DriverFault
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import dra_v1, dra_v1beta1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 
 _MESSAGES: dict[str, ModuleType] = {V1: dra_v1, V1BETA1: dra_v1beta1}
 

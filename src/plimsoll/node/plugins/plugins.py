@@ -20,16 +20,16 @@ from typing import Any
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins.answers import PREPARE, UNPREPARE, read_prepared, read_released
+from plimsoll.node.plugins.connection import Link
 from plimsoll.node.plugins.health import Health, HealthBook, Report
-from plimsoll.node.plugins.links import Link
 from plimsoll.node.plugins.metrics import DraMetrics
-from plimsoll.node.plugins.offers import Offer, Refusal
+from plimsoll.node.plugins.plugin_info import Offer, Refusal
 from plimsoll.node.plugins.registration import Times, ask_info, conversation, notify, wait_before
 from plimsoll.node.plugins.registry import Plugin, Registry
+from plimsoll.node.plugins.responses import PREPARE, UNPREPARE, read_prepared, read_released
 from plimsoll.node.plugins.sockets import Socket, compare, scan
 from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
-from plimsoll.wire import rpc
+from plimsoll.protocols import rpc
 
 _log = logging.getLogger("plimsoll.plugins")
 

@@ -16,9 +16,9 @@ import grpc.aio
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.plugins.calls import Failed, attempt
-from plimsoll.node.plugins.offers import Offer, Refusal, judge_offer
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import registration as messages
+from plimsoll.node.plugins.plugin_info import Offer, Refusal, judge_offer
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import registration as messages
 
 _GET_INFO = rpc.method_of(messages.DESCRIPTOR, "Registration", "GetInfo")
 _NOTIFY = rpc.method_of(messages.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")

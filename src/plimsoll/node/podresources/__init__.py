@@ -5,7 +5,7 @@ Start at `server.py`: calls are counted and limited there. `source.py` is what i
 same bytes, `limits.py` and `metrics.py` are what their names say.
 """
 
-from plimsoll.node.podresources.limits import Limit
+from plimsoll.node.podresources.rate_limit import Limit
 from plimsoll.node.podresources.server import PodResourcesServer
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
 

@@ -19,14 +19,14 @@ from prometheus_client import CollectorRegistry
 
 from plimsoll.api.gates import Gates
 from plimsoll.errors import ConfigError
-from plimsoll.node.podresources.answers import Answers
-from plimsoll.node.podresources.limits import Limit, Tokens
 from plimsoll.node.podresources.metrics import EndpointMetrics
+from plimsoll.node.podresources.pod_view import Switches
+from plimsoll.node.podresources.rate_limit import Limit, Tokens
+from plimsoll.node.podresources.response_cache import Answers
 from plimsoll.node.podresources.source import Source
-from plimsoll.node.podresources.views import Switches
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import podresources_v1 as v1
-from plimsoll.wire.messages import podresources_v1alpha1 as v1alpha1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
 _log = logging.getLogger("plimsoll.podresources")
 

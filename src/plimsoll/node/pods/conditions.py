@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
-from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.api.timestamps import write_moment
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
-from plimsoll.node.pods.seen import Seen, Tree, items, text
+from plimsoll.node.pods.status_input import Seen, Tree, items, text
 
 RESIZE = ("PodResizePending", "PodResizeInProgress")
 OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *RESIZE)

@@ -10,12 +10,12 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, ResourceRequirements
-from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.api.timestamps import write_moment
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.pods.pod_state import Probed
 from plimsoll.node.pods.restarts import should_restart, should_restart_init
-from plimsoll.node.pods.seen import Seen, Tree, branch, items, number, text
-from plimsoll.node.pods.situation import Probed
+from plimsoll.node.pods.status_input import Seen, Tree, branch, items, number, text
 
 CREATING, INITIALIZING = "ContainerCreating", "PodInitializing"
 UNKNOWN = "ContainerStatusUnknown"

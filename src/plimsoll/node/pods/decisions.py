@@ -15,9 +15,7 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.pods.backoff import restart_at
-from plimsoll.node.pods.endings import deadline_of, judge_end, pod_grace, stop_once, stops_of
-from plimsoll.node.pods.restarts import ALWAYS, NEVER, should_restart, should_restart_init
-from plimsoll.node.pods.situation import (
+from plimsoll.node.pods.pod_state import (
     Action,
     Begin,
     Decision,
@@ -28,6 +26,8 @@ from plimsoll.node.pods.situation import (
     Situation,
     Waiting,
 )
+from plimsoll.node.pods.restarts import ALWAYS, NEVER, should_restart, should_restart_init
+from plimsoll.node.pods.termination import deadline_of, judge_end, pod_grace, stop_once, stops_of
 
 CRASH_LOOP = "CrashLoopBackOff"
 #: How many attempts of a container are kept: the one that counts and the one before it.

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from plimsoll.api.containers import EnvSource, KeySelector, ResourceField
 from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import ZERO, Quantity, divide_up
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
+from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.containers import RuntimeFault
-from plimsoll.node.pods.seen import branch
+from plimsoll.node.pods.status_input import branch
 
 CONFIG_ERROR = "CreateContainerConfigError"
 _ONE = Quantity.parse("1")

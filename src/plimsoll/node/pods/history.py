@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from plimsoll.api.core import ContainerStatus, Pod
 from plimsoll.node.containers import ContainerState, Phase
-from plimsoll.node.pods.seen import branch, number
+from plimsoll.node.pods.status_input import branch, number
 
 LOST_CODE = 137
 

@@ -11,7 +11,7 @@ import asyncio
 from plimsoll.api.containers import Hook
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.pods.checks import Outcome, run_check
-from plimsoll.node.pods.parts import Parts
+from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.probes import pod_address
 
 #: A hook after the start may take as long as it likes; nobody waits for longer than this.

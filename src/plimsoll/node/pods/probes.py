@@ -15,8 +15,8 @@ from plimsoll.api.containers import Probe
 from plimsoll.api.core import Container, ContainerStatus, Pod
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.pods.checks import Outcome, run_check
-from plimsoll.node.pods.parts import Parts
-from plimsoll.node.pods.situation import Probed
+from plimsoll.node.pods.components import Parts
+from plimsoll.node.pods.pod_state import Probed
 from plimsoll.node.pods.writer import WARNING
 
 STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"

@@ -27,7 +27,7 @@ from plimsoll.node.admission.resize import (
 )
 from plimsoll.node.containers import ContainerState, Phase
 from plimsoll.node.enforcement import Enforced
-from plimsoll.node.pods.parts import Parts, Resizes
+from plimsoll.node.pods.components import Parts, Resizes
 from plimsoll.node.pods.steps import sandbox_spec
 from plimsoll.node.pods.writer import WARNING
 

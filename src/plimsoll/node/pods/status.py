@@ -12,15 +12,15 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceRequirements
-from plimsoll.cluster.controllers.plans.moments import write_moment
+from plimsoll.api.timestamps import write_moment
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.containers import Phase
 from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
 from plimsoll.node.pods.container_status import container_statuses
 from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
-from plimsoll.node.pods.seen import Seen, Tree, items, text
-from plimsoll.node.pods.situation import Cause
+from plimsoll.node.pods.pod_state import Cause
+from plimsoll.node.pods.status_input import Seen, Tree, items, text
 from plimsoll.node.prepared import PreparedClaim
 
 #: The fields of a status that are ours, beside conditions.

@@ -12,14 +12,14 @@ import time
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import InputError
 from plimsoll.ledger.claims import claim_names
 from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.enforcement import Enforced
+from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.environment import CONFIG_ERROR, build_surroundings
-from plimsoll.node.pods.parts import Parts
-from plimsoll.node.pods.situation import Begin
+from plimsoll.node.pods.pod_state import Begin
 from plimsoll.node.pods.volumes import (
     FAILED_MOUNT,
     TOKEN_NOT_MOUNTED,

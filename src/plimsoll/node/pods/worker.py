@@ -16,20 +16,16 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.cluster.controllers.plans.moments import read_moment
+from plimsoll.api.timestamps import read_moment
 from plimsoll.node.containers import ContainerState, Phase, RuntimeFault, SandboxState
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import Failure, Wait, fail, next_wait
+from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.decisions import CRASH_LOOP, decide, name_pod
-from plimsoll.node.pods.endings import pod_grace
 from plimsoll.node.pods.history import lost_states, restarts_of
 from plimsoll.node.pods.hooks import POST_START_SECONDS, post_start_of, pre_stop_of, run_hook
-from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.phases import TERMINAL
-from plimsoll.node.pods.probes import Probing
-from plimsoll.node.pods.resizing import PodResize
-from plimsoll.node.pods.seen import Seen, Tree, text
-from plimsoll.node.pods.situation import (
+from plimsoll.node.pods.pod_state import (
     Action,
     Begin,
     Cause,
@@ -43,7 +39,11 @@ from plimsoll.node.pods.situation import (
     Stop,
     Waiting,
 )
+from plimsoll.node.pods.probes import Probing
+from plimsoll.node.pods.resizing import PodResize
 from plimsoll.node.pods.status import build_status, device_health, reject_status, tell
+from plimsoll.node.pods.status_input import Seen, Tree, text
+from plimsoll.node.pods.termination import pod_grace
 from plimsoll.node.pods.writer import LOG, WARNING
 
 T = TypeVar("T")

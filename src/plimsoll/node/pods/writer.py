@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectReference
-from plimsoll.cluster.client.client import Client
-from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.cluster.controllers.actions import NORMAL, Report
-from plimsoll.cluster.controllers.clock import SystemClock
-from plimsoll.cluster.controllers.events import Recorder
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import PODS
+from plimsoll.client.event_recorder import NORMAL, Recorder, Report
+from plimsoll.common.clock import SystemClock
 from plimsoll.errors import ApiError, InputError
-from plimsoll.node.pods.seen import Tree, branch, text
 from plimsoll.node.pods.status import merge_told, status_patch, tell
+from plimsoll.node.pods.status_input import Tree, branch, text
 
 LOG = logging.getLogger("plimsoll.node")
 WARNING = "Warning"

@@ -13,8 +13,8 @@ launching.py what is recorded of it, and what its shim is told
 folder.py    what is kept of pods and containers on disk
 """
 
-from plimsoll.node.runtime.launching import ProcessSettings
-from plimsoll.node.runtime.none import NoneRuntime
+from plimsoll.node.runtime.exec_spec import ProcessSettings
 from plimsoll.node.runtime.process import ProcessRuntime
+from plimsoll.node.runtime.simulated import NoneRuntime
 
 __all__ = ["NoneRuntime", "ProcessRuntime", "ProcessSettings"]

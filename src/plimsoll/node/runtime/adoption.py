@@ -12,9 +12,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.folder import (
+from plimsoll.node.runtime.container_process import Life
+from plimsoll.node.runtime.state_dir import (
     ContainerRecord,
     PodRecord,
     folders_in,
@@ -22,8 +24,6 @@ from plimsoll.node.runtime.folder import (
     put_aside,
     remove_tree,
 )
-from plimsoll.node.runtime.life import Life
-from plimsoll.records import Finding, Severity
 
 
 @dataclass

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping
 from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import Phase
 from plimsoll.node.runtime import shims
-from plimsoll.node.runtime.folder import PodRecord
-from plimsoll.node.runtime.life import Life
+from plimsoll.node.runtime.container_process import Life
+from plimsoll.node.runtime.state_dir import PodRecord
 
 _log = logging.getLogger("plimsoll.node")
 

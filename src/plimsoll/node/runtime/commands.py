@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.node.containers import ContainerSpec, RuntimeFault
-from plimsoll.node.runtime.making import CREATE_ERROR
+from plimsoll.node.runtime.container_spec import CREATE_ERROR
 
 #: More than any machine has.
 _CPUS_MAX = 1 << 16

@@ -36,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups
@@ -54,14 +55,9 @@ from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import look_around
 from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
-from plimsoll.node.runtime.folder import (
-    Exit,
-    PodRecord,
-    give_folder,
-    remove_tree,
-    save,
-)
-from plimsoll.node.runtime.launching import (
+from plimsoll.node.runtime.container_process import KILLED, Life
+from plimsoll.node.runtime.container_spec import CREATE_ERROR, Refusal, make, undo
+from plimsoll.node.runtime.exec_spec import (
     ProcessSettings,
     exec_spec,
     has_cpuset,
@@ -69,10 +65,8 @@ from plimsoll.node.runtime.launching import (
     shim_spec,
     unmade,
 )
-from plimsoll.node.runtime.life import KILLED, Life
-from plimsoll.node.runtime.making import CREATE_ERROR, Refusal, make, undo
-from plimsoll.records import Finding, Severity
-from plimsoll.wire.cdi import CdiFolders
+from plimsoll.node.runtime.state_dir import Exit, PodRecord, give_folder, remove_tree, save
+from plimsoll.protocols.cdi import CdiFolders
 
 __all__ = ["ProcessRuntime", "ProcessSettings"]
 

@@ -14,7 +14,7 @@ from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.facts import Facts, is_live
 from plimsoll.tools.audit.findings import Check, Finding, found_by, order_of
 from plimsoll.tools.audit.report import AuditReport, Skipped
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 
 
 def audit(

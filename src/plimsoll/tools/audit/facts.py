@@ -23,9 +23,9 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from plimsoll.cluster.controllers.plans.pods import is_finished
+from plimsoll.controllers.plans.pods import is_finished
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 
 T = TypeVar("T")
 Key = tuple[str, str]

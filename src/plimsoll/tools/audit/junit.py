@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from plimsoll.tools.audit.findings import Finding, Severity
 from plimsoll.tools.audit.report import AuditReport
-from plimsoll.tools.paint import printable
+from plimsoll.tools.colors import printable
 
 
 def as_junit(report: AuditReport, level: Severity | None) -> str:

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.audit.findings import Check, Finding, Severity
-from plimsoll.tools.paint import Paint, printable
+from plimsoll.tools.colors import Paint, printable
 
 #: How many subjects of a check are told, and how many lines of evidence of each, unless all are wanted.
 SHOWN = 4

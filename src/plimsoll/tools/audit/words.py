@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from plimsoll.cluster.controllers.plans.moments import read_moment
+from plimsoll.api.timestamps import read_moment
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.findings import Check
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.paint import Paint
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.holdings import results_of
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.devices import FREE, PARTLY, SHARED, TAKEN, DeviceRow
 from plimsoll.tools.top.pools import PoolRow, look_into
 

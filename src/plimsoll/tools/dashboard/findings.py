@@ -19,7 +19,7 @@ from plimsoll.errors import ApiError
 from plimsoll.tools.audit import audit
 from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.findings import Check
-from plimsoll.tools.dashboard.desk import Answer, Desk
+from plimsoll.tools.dashboard.query_worker import Answer, Desk
 
 _log = logging.getLogger("plimsoll.dashboard")
 #: The key of the question, for everybody who asks it.

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.informer import Informer
+from plimsoll.client import Client
+from plimsoll.client.informer import Informer
 from plimsoll.errors import InputError
+from plimsoll.tools.cluster_state import Gap, Objects, Picture
+from plimsoll.tools.cluster_state.live import live_informers
+from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from plimsoll.tools.dashboard.changes import Change
-from plimsoll.tools.picture import Gap, Objects, Picture
-from plimsoll.tools.picture.gaps import sum_up
-from plimsoll.tools.picture.live import live_informers
 
 
 class Follower:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks
-from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.claims import claim_row, state_of
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows

@@ -14,9 +14,9 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.dashboard.nodes import NodeBooks
-from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.claims import state_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

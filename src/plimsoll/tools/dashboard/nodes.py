@@ -16,11 +16,11 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.ledger.claims import claim_names
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
-from plimsoll.tools.picture import Picture
-from plimsoll.tools.picture.gaps import sum_up
 from plimsoll.tools.top.books import BookRow, NodeBook, holders, node_books, order_of, text_of
 from plimsoll.tools.top.devices import device_rows
 

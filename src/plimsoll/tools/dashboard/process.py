@@ -15,11 +15,11 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.http import is_loopback
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.http import is_loopback
 from plimsoll.errors import ConfigError
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard.server import Dashboard
-from plimsoll.tools.picture import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,16 +17,16 @@ from typing import Any
 from aiohttp import web
 
 from plimsoll.api import codec
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.dashboard import guard
 from plimsoll.tools.dashboard.assets_index import Assets
-from plimsoll.tools.dashboard.board import PATIENCE, Board
-from plimsoll.tools.dashboard.desk import Answer
 from plimsoll.tools.dashboard.follower import Follower
 from plimsoll.tools.dashboard.lists import read_wish
 from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.dashboard.query_worker import Answer
+from plimsoll.tools.dashboard.service import PATIENCE, Board
 
 _log = logging.getLogger("plimsoll.dashboard")
 DEFAULT_PORT = 6480

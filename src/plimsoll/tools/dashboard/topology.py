@@ -15,8 +15,8 @@ from plimsoll.api.cpu_map import ANNOTATION, MOST_CPUS, CpuMap, CpuPlace, read_m
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import DeviceAttribute, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard.devices import newest_slices
-from plimsoll.tools.picture import Picture
 
 _NUMA = ("dra.cpu/numaNodeID", "resource.kubernetes.io/numaNode")
 

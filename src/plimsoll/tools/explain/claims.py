@@ -12,23 +12,23 @@ from plimsoll.api.core import Pod, PodResourceClaim, PodSpec
 from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.schedule.binding.conditions import render_unplaced
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.explain.fix import Fix, Step
-from plimsoll.tools.explain.fixes import find_fixes
+from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.explain.filter_run import try_pod
+from plimsoll.tools.explain.fixes.fix import Fix, Step
+from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_missing
 from plimsoll.tools.explain.placed import tell_charge, tell_device
 from plimsoll.tools.explain.text import Do, Say, number
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.trial import try_pod
 from plimsoll.tools.explain.users import users_of
 from plimsoll.tools.explain.verdict import ClaimExplanation, Section, Verdict
 from plimsoll.tools.explain.view import View, full_name
-from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.books import holders
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from plimsoll.allocate import DeviceId, Fault, GaveUp, Refusal
-from plimsoll.allocate.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
-from plimsoll.allocate.devices.node import Entry, NodeDevices, bits_of
-from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.reasons.refusal import (
+from plimsoll.allocator import DeviceId, Fault, GaveUp, Refusal
+from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
+from plimsoll.allocator.devices.node_devices import Entry, NodeDevices, bits_of
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
@@ -29,11 +29,11 @@ from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.texts import render as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.schedule.reasons import NodeReason, Sentence
+from plimsoll.scheduler.reasons import NodeReason, Sentence
 from plimsoll.tools.explain.attributes import attributes_read, value_text
-from plimsoll.tools.explain.neighbours import terms_text
+from plimsoll.tools.explain.node_reasons import lack_of, tell_lack
+from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.requests import Asked, asked_for
-from plimsoll.tools.explain.standing import lack_of, tell_lack
 from plimsoll.tools.explain.text import Say, number
 from plimsoll.tools.explain.tree import Branch
 from plimsoll.tools.explain.users import holders_of, pods_using

@@ -11,25 +11,25 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from plimsoll.allocate import Fault, Refusal
-from plimsoll.allocate.devices.slices import SliceView
-from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocator import Fault, Refusal
+from plimsoll.allocator.devices.slices import SliceView
+from plimsoll.allocator.devices.usage import Usage
 from plimsoll.ledger.units import CPU
-from plimsoll.schedule.devices import DevicesFilter
-from plimsoll.schedule.filters.filter import Filter
-from plimsoll.schedule.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.devices import DevicesFilter
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.tools.explain.devices import distance, signature, tell_reasons
-from plimsoll.tools.explain.neighbours import InterPodTeller, PortTeller, SpreadTeller, VolumeTeller
-from plimsoll.tools.explain.standing import (
+from plimsoll.tools.explain.filter_run import Taken, Trial
+from plimsoll.tools.explain.node_reasons import (
     AffinityTeller,
     CordonTeller,
     FeatureTeller,
     ResourceTeller,
     TaintTeller,
 )
+from plimsoll.tools.explain.pod_reasons import InterPodTeller, PortTeller, SpreadTeller, VolumeTeller
 from plimsoll.tools.explain.text import Say
 from plimsoll.tools.explain.tree import Branch, Group
-from plimsoll.tools.explain.trial import Taken, Trial
 from plimsoll.tools.explain.view import Teller, View
 
 TELLERS: Mapping[Rule, type[Teller]] = {

@@ -10,10 +10,10 @@ from difflib import get_close_matches
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from plimsoll.schedule.reasons import NodeReason, Sentence
-from plimsoll.tools.explain.fix import Fix, Step
+from plimsoll.scheduler.reasons import NodeReason, Sentence
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.text import Do
-from plimsoll.tools.picture import Picture
 
 _VOLUMES = {
     Sentence.VOLUME_CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',

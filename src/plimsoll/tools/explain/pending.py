@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.core import Pod
-from plimsoll.schedule.binding.conditions import render_unplaced
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import schedule_one
-from plimsoll.schedule.hopeless import likeness
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.explain.trial import throwaway_ids
+from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.verdict import PendingList
 from plimsoll.tools.explain.view import full_name
-from plimsoll.tools.picture import Picture
 
 
 def summarize_pending(

@@ -12,26 +12,26 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from plimsoll.allocate import Allocation, DeviceId, Refusal, allocate_claims
+from plimsoll.allocator import Allocation, DeviceId, Refusal, allocate_claims
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import AllocationDevice, DeviceRequest, ResourceClaim
 from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.node import NodeLedger, pod_key
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.devices import DevicesFilter
-from plimsoll.schedule.preemption.hypothesis import Hypothesis
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.score import SCORERS, score_nodes
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.sieve import Sieve
-from plimsoll.schedule.task import Task
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.devices import DevicesFilter
+from plimsoll.scheduler.filter_result import Sieve
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.scores import SCORERS, score_nodes
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.explain.devices import tell_refusal
+from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.text import Say, number
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.explain.trial import throwaway_ids
 from plimsoll.tools.explain.verdict import PodExplanation, Section, Verdict
 from plimsoll.tools.explain.view import View, full_name
-from plimsoll.tools.picture import Picture
 from plimsoll.tools.top.books import Holder, book_of, holders, text_of
 
 

@@ -12,33 +12,33 @@ from dataclasses import replace as amend
 import numpy as np
 from msgspec.structs import replace
 
-from plimsoll.allocate import Refusal
+from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
-from plimsoll.schedule.binding.conditions import POD_SCHEDULED, render_unplaced
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.devices import DevicesFilter
-from plimsoll.schedule.placement import Placement, Unplaced
-from plimsoll.schedule.preemption import NoPreemption, plan_preemption
-from plimsoll.schedule.preemption.candidates import Priorities
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.snapshot import FINISHED
-from plimsoll.schedule.task import Task
+from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_unplaced
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.devices import DevicesFilter
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
+from plimsoll.scheduler.preemption.candidates import Priorities
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import FINISHED
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
-from plimsoll.tools.explain.fixes import find_fixes, fixes_on
+from plimsoll.tools.explain.filter_run import Trial, throwaway_ids, try_pod
+from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import STATES, TELLERS, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
 from plimsoll.tools.explain.placed import explain_placed
 from plimsoll.tools.explain.requests import read_asked, requests_of
 from plimsoll.tools.explain.text import number
 from plimsoll.tools.explain.tree import Branch, Group
-from plimsoll.tools.explain.trial import Trial, throwaway_ids, try_pod
 from plimsoll.tools.explain.verdict import NodeExplanation, PodExplanation, Section, Verdict
 from plimsoll.tools.explain.view import Teller, View, full_name
-from plimsoll.tools.picture import Picture
 
 #: Schedulers that are known to be somebody's; pods may name others that run, too.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})

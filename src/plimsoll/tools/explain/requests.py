@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plimsoll.allocate.reasons.refusal import RequestRefusal
+from plimsoll.allocator.reasons.refusal import RequestRefusal
 from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from plimsoll.tools.explain.view import View

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.schedule.reasons import NodeReason, Rule
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.explain.text import Say, plain, say
 
 #: How many names of a group are told before it is unfolded.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from plimsoll.allocate import DeviceId
+from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 
 
 def holders_of(picture: Picture, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from plimsoll.tools.explain.fix import Fix
+from plimsoll.tools.colors import Paint
+from plimsoll.tools.explain.fixes.fix import Fix
 from plimsoll.tools.explain.text import listed, number
 from plimsoll.tools.explain.tree import FEW, Branch, Group
 from plimsoll.tools.explain.wrap import fold
-from plimsoll.tools.paint import Paint
 
 #: How many groups are shown before the rest is counted only.
 GROUPS = 8

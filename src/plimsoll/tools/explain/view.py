@@ -10,12 +10,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.schedule.filters.filter import Filter
-from plimsoll.schedule.settings import Settings
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.task import Task
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.explain.tree import Branch
-from plimsoll.tools.picture import Picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from plimsoll.cluster.client.retries import Backoff
+from plimsoll.client.retries import Backoff
 from plimsoll.errors import InputError
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import podresources_v1 as v1
 
 #: Where a kubelet serves, unless it was told otherwise.
 SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

@@ -33,7 +33,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1 as v1
 
 PREFIX = "plimsoll_podresources_"
 _POD = ("namespace", "pod", "pod_uid")

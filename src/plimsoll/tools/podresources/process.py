@@ -25,13 +25,13 @@ from prometheus_client.registry import Collector
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.cluster.client import Client, ClientConfig
-from plimsoll.cluster.client.endpoints import PODS, RESOURCE_SLICES
-from plimsoll.cluster.informer import Informer
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
+from plimsoll.client.informer import Informer
 from plimsoll.errors import ConfigError, InputError
+from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
 from plimsoll.tools.podresources.exporter import Health, Known, know, show_health, show_node
-from plimsoll.wire.messages import podresources_v1 as v1
 
 _log = logging.getLogger("plimsoll.exporter")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

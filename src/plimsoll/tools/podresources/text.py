@@ -11,9 +11,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.tools.colors import printable
 from plimsoll.tools.columns import lay_out
-from plimsoll.tools.paint import printable
-from plimsoll.wire.messages import podresources_v1 as v1
 
 _NONE = "-"
 #: The row of what the containers of a pod share.

@@ -24,7 +24,7 @@ from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.units import PODS, Units, add_units, is_counted, unit_of
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.policies.report import (
     AS_IS,
     COLUMNS,

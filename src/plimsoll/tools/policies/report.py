@@ -14,7 +14,7 @@ from typing import Any
 from plimsoll.api.forms import Policy
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.verdict import Reason
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.books import order_of, text_of
 from plimsoll.tools.top.table import Cell, Table, count, short_of
 

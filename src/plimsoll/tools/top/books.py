@@ -30,7 +30,7 @@ from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.lines import Entry, Line, Rule
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.units import PLAIN, PODS, is_counted, nano_of, quantity_of, unit_of
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
 _COLUMNS = {

@@ -20,7 +20,7 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.ledger.verdict import Reason
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.books import entry_holders, order_of, text_of
 from plimsoll.tools.top.holdings import DeviceHolder, holder_of, results_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.texts import render
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimCharge, ClaimRow
 from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow

@@ -22,18 +22,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocate.devices.capacity import value_of
-from plimsoll.allocate.devices.node import Entry, NodeDevices
-from plimsoll.allocate.devices.pools import Standing
-from plimsoll.allocate.devices.slices import SliceView
-from plimsoll.allocate.devices.taints import untolerated
-from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.faults import Fault
+from plimsoll.allocator.devices.capacity import value_of
+from plimsoll.allocator.devices.node_devices import Entry, NodeDevices
+from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.slices import SliceView
+from plimsoll.allocator.devices.taints import untolerated
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.input_errors import Fault
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.holdings import DeviceHolder, DeviceHolders
 
 FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"

@@ -1,6 +1,6 @@
 """Which claims hold a device: an index that the snapshot keeps up to date.
 
-Owns `DeviceHolders`. What is held of a device in all is the allocator's state (`allocate/state.py`); here is
+Owns `DeviceHolders`. What is held of a device in all is the allocator's state (`allocator/state.py`); here is
 only who it is. Claims with admin access are listed, although they hold nothing.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.schedule.index import Index
+from plimsoll.scheduler.snapshot.index import Index
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import requested_class
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.books import order_of, text_of
 from plimsoll.tools.top.holdings import results_of
 from plimsoll.tools.top.pods import pod_rows

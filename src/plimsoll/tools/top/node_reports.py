@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
-from plimsoll.tools.paint import PLAIN, Paint
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.top.books import BookRow, Holder, NodeBook, order_of, text_of
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.books import order_of
 from plimsoll.tools.top.device_reports import not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow

@@ -17,7 +17,7 @@ from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_counted, unit_of
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.books import entry_columns, order_of, text_of
 from plimsoll.tools.top.holdings import results_of
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocate.devices.inventory import Inventory
-from plimsoll.allocate.devices.node import NodeDevices
-from plimsoll.allocate.devices.pools import Standing
-from plimsoll.allocate.devices.slices import SliceView
-from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocator.devices.inventory import Inventory
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.slices import SliceView
+from plimsoll.allocator.devices.usage import Usage
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.devices import (
     FREE,
     PARTLY,

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU, PODS, is_extended
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.books import text_of
 
 _GAP = "  "

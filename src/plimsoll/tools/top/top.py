@@ -8,7 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from plimsoll.errors import InputError
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.books import holders, node_books
 from plimsoll.tools.top.claims import claim_row, claim_rows

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from plimsoll.cluster.client.client import Client
-from plimsoll.tools.picture.live import follow_live
-from plimsoll.tools.picture.picture import Picture
+from plimsoll.client.client import Client
+from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.live import follow_live
 
 #: Seconds between two answers, at least: nobody reads faster.
 PACE = 0.5

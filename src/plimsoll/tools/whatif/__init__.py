@@ -5,6 +5,7 @@ whether any placement exists; `stock.py` knows what the stock scheduler does oth
 """
 
 from plimsoll.tools.whatif.answer import Prediction
+from plimsoll.tools.whatif.kube_scheduler import STOCK
 from plimsoll.tools.whatif.outcome import (
     Because,
     Difference,
@@ -19,7 +20,6 @@ from plimsoll.tools.whatif.outcome import (
 from plimsoll.tools.whatif.plan import Plan
 from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.run import run_whatif
-from plimsoll.tools.whatif.stock import STOCK
 from plimsoll.tools.whatif.whatif import Branch, Whatif
 
 __all__ = [

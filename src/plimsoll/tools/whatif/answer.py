@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.tools.top.books import text_of
 from plimsoll.tools.whatif.exhaustive import Proof
-from plimsoll.tools.whatif.fragments import Fragmentation
+from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import (
     Difference,
     Evicted,

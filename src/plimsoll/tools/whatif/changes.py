@@ -12,8 +12,8 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node import pod_key
-from plimsoll.tools.picture import Picture
-from plimsoll.tools.picture.objects import key_of
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state.objects import key_of
 
 
 @dataclass(frozen=True, slots=True)

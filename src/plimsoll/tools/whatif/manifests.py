@@ -19,10 +19,10 @@ from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import Wire
-from plimsoll.cluster.dump import Found, parse_objects, read_objects
 from plimsoll.errors import InputError
-from plimsoll.tools.picture.files import read_thing
-from plimsoll.tools.picture.kinds import BY_NAME
+from plimsoll.tools.cluster_state.files import read_thing
+from plimsoll.tools.cluster_state.kinds import BY_NAME
+from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
 
 #: YAML or JSON text, a file or folder (a Path), an object as a tree, or an object that has been read.
 Manifest: TypeAlias = "str | Path | Mapping[str, Any] | Wire"

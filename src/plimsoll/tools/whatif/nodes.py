@@ -16,8 +16,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import Affinity, Node, Pod
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.api.storage import CSINode
-from plimsoll.tools.picture.objects import Objects
-from plimsoll.tools.whatif.fates import controller_of, stays_on_node, unbound
+from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbound
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from plimsoll.api.core import Pod
-from plimsoll.schedule.placement import Placement, Unplaced
-from plimsoll.schedule.reasons import NodeReason
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement, Unplaced
 
 #: Namespace and name.
 Name = tuple[str, str]

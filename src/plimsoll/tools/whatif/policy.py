@@ -26,7 +26,7 @@ from plimsoll.api.forms import (
 )
 from plimsoll.api.resource import Device, DeviceClass, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.tools.picture.objects import Objects
+from plimsoll.tools.cluster_state.objects import Objects
 
 
 def under_policy(objects: Objects, policy: str) -> Iterator[Any]:

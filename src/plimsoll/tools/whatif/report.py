@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.tools.paint import Paint
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.whatif.answer import Answer
 from plimsoll.tools.whatif.texts import tell
 

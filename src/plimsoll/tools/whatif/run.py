@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.picture import Picture
-from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.scheduler.profile import Settings
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.answer import More, Over, Prediction
-from plimsoll.tools.whatif.fragments import find_fragments
+from plimsoll.tools.whatif.fragmentation import find_fragments
+from plimsoll.tools.whatif.kube_scheduler import OURS, find_stock
 from plimsoll.tools.whatif.outcome import Name, compare, stem_of
 from plimsoll.tools.whatif.plan import Plan
 from plimsoll.tools.whatif.report import WhatifReport
-from plimsoll.tools.whatif.stock import OURS, find_stock
 from plimsoll.tools.whatif.totals import add_up, changed_nodes, rooms_of
 from plimsoll.tools.whatif.whatif import Moves, Whatif
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.tools.picture import Picture
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.top.books import order_of, text_of
 
 

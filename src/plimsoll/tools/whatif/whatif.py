@@ -22,21 +22,21 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
-from plimsoll.cluster.kubeconfig import find_config
+from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import InputError
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.picture import Picture, Source, read_picture
-from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.scheduler.profile import Settings
+from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.fates import stays_on_node, unbound
+from plimsoll.tools.whatif.lifecycle import stays_on_node, unbound
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests, with_priority
-from plimsoll.tools.whatif.names import find_targets
+from plimsoll.tools.whatif.memory_cluster import World
 from plimsoll.tools.whatif.nodes import clone_node, free_names
+from plimsoll.tools.whatif.object_refs import find_targets
 from plimsoll.tools.whatif.outcome import Because, Evicted, Name, Outcome, Standing, State, name_of
 from plimsoll.tools.whatif.policy import under_policy
-from plimsoll.tools.whatif.rounds import place_one, schedule_all
+from plimsoll.tools.whatif.scheduling import place_one, schedule_all
 from plimsoll.tools.whatif.taints import change_taints, parse_device_taint, parse_taint
-from plimsoll.tools.whatif.world import World
 
 W = TypeVar("W", bound="Moves")
 NODES_MAX = 10_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api.codec import convert
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import AllocationConfiguration, ResourceClaim
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.claim_config import (
     ClaimConfig,
     ConfigFault,
@@ -20,7 +20,7 @@ from plimsoll.drivers.cpu.claim_config import (
     read_configs,
 )
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef
 
 MACHINE = CpuSettings("n", group_by=GroupBy.MACHINE)
 NUMA = CpuSettings("n")

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.book import Holding
-from plimsoll.drivers.cpu.book.holdings import Grant, How
 from plimsoll.drivers.cpu.claim_status import claim_reports
-from plimsoll.drivers.kit import ClaimRef, DeviceReport
-from plimsoll.drivers.kit.reports import make_entries
-from tests.unit.drivers.cpu.book.desk import NODE, Asked, Desk, make_claim
+from plimsoll.drivers.cpu.state import Holding
+from plimsoll.drivers.cpu.state.holdings import Grant, How
+from plimsoll.drivers.plugin import ClaimRef, DeviceReport
+from plimsoll.drivers.plugin.claim_status import make_entries
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
+from tests.unit.drivers.cpu.state.desk import NODE, Asked, Desk, make_claim
 
 MACHINE = make_machine(sockets=2, cores=4)  # 0-3, 4-7
 REF = ClaimRef("default", "c", "u1")

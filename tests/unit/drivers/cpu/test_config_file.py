@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import Quantity
-from plimsoll.cluster.yaml import load_documents
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
+from plimsoll.common.yaml import load_documents
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.config_file import _READERS, FLAGS, FLAGS_ONLY, dump_settings, read_settings
 from plimsoll.drivers.cpu.settings import (
     CpuSettings,

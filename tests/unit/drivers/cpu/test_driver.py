@@ -14,16 +14,16 @@ from typing import Any, cast
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
-from plimsoll.drivers.cpu.stale import StaleClaims
-from plimsoll.drivers.kit import Health
+from plimsoll.drivers.cpu.stale_claims import StaleClaims
+from plimsoll.drivers.plugin import Health
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import Phase
-from plimsoll.node.runtime.none import NoneRuntime
-from plimsoll.run.local import LocalCluster
+from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 
 MACHINE = make_machine(sockets=1, numa=2, cores=4, threads=1)

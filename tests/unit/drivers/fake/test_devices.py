@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
+from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.devices import Arrangement, fill_gift, make_devices
-from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
-from plimsoll.run.driver.rules import check_plan, slice_trees
 from plimsoll.tools.check import check_object
+from plimsoll.tools.device_file_check import check_plan, slice_trees
 
 
 def arrange(*templates: dict[str, Any], form: Form | None = Form.V1_37, **more: Any) -> Arrangement:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from plimsoll.cluster.yaml import load_documents
-from plimsoll.drivers.fake.conduct import parse_control
+from plimsoll.common.yaml import load_documents
+from plimsoll.drivers.fake.device_file import parse_text
 from plimsoll.drivers.fake.devices import make_devices
-from plimsoll.drivers.fake.reading import parse_text
-from plimsoll.run.driver.rules import check_plan
+from plimsoll.drivers.fake.fault_injection import parse_control
+from plimsoll.tools.device_file_check import check_plan
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "drivers.md"
 SECTION = re.compile(r"^## Devices from a file$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)

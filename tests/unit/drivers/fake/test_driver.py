@@ -10,11 +10,19 @@ import pytest
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.drivers.fake.conduct import parse_control
+from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
-from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, Handed, Health, PreparedDevice, Refusal, Station
-from plimsoll.drivers.kit.hands import HandedClaim
+from plimsoll.drivers.fake.fault_injection import parse_control
+from plimsoll.drivers.plugin import (
+    AllocatedClaim,
+    ClaimRef,
+    Health,
+    InjectedDevice,
+    PluginServer,
+    PreparedDevice,
+    Refusal,
+)
+from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaim
 
 
 class Clock:
@@ -54,7 +62,7 @@ def test_devices_are_handed_with_what_containers_get() -> None:
     answer = asyncio.run(gpus().prepare(claim("c", "gpu-0-1g-5gb-3")))
     assert not isinstance(answer, Refusal)
     (handed,) = answer
-    assert isinstance(handed, Handed)
+    assert isinstance(handed, InjectedDevice)
     assert (handed.requests, handed.pool, handed.device) == (("r0",), "n", "gpu-0-1g-5gb-3")
     assert handed.env == {"EXAMPLE_GPU_R0": "gpu-0-1g-5gb-3", "EXAMPLE_GPU_MEMORY": "5Gi"}
     assert handed.metadata is None
@@ -74,7 +82,7 @@ def test_shares_know_what_they_have() -> None:
     answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
     assert not isinstance(answer, Refusal)
     (handed,) = answer
-    assert isinstance(handed, Handed)
+    assert isinstance(handed, InjectedDevice)
     assert handed.env == {"EXAMPLE_NIC_NET": "nic-1", "EXAMPLE_NIC_NET_BANDWIDTH": "25G"}
     assert handed.share_id == "s1"
     assert handed.requests == ("net",)
@@ -102,7 +110,7 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
     async def story() -> None:
         driver = gpus()
         device = PreparedDevice("n", "gpu-0")
-        driver.known = lambda: {"uid-old": HandedClaim(ref("old"), (device,), None)}
+        driver.known = lambda: {"uid-old": PreparedClaim(ref("old"), (device,), None)}
         assert isinstance(await driver.prepare(claim("new", "gpu-0")), Refusal)
         assert not isinstance(await driver.prepare(claim("old", "gpu-0")), Refusal)
         asked: list[ClaimRef] = []
@@ -171,7 +179,7 @@ def test_what_claims_tell_is_filled_in() -> None:
     answer = asyncio.run(FakeDriver(parse_drivers(tree)[0], "n").prepare(claim("c", "gpu-1")))
     assert not isinstance(answer, Refusal)
     (handed,) = answer
-    assert isinstance(handed, Handed)
+    assert isinstance(handed, InjectedDevice)
     assert handed.data == {"slot": 1, "who": "default/c", "spare": False, "firmware": 3}
 
 
@@ -208,7 +216,7 @@ def test_health_is_told_when_its_time_has_come() -> None:
         driver = FakeDriver(parse_drivers(tree)[0], "n")
         heard = asyncio.Event()
         driver.on_health = heard.set
-        station = Mock(spec=Station, tell_health=heard.set)
+        station = Mock(spec=PluginServer, tell_health=heard.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running = asyncio.create_task(driver.watch(station))
         async with asyncio.timeout(5):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.devices import Arrangement, make_devices
 from plimsoll.drivers.fake.holdings import Holding, find_conflict
-from plimsoll.drivers.fake.reading import find_drivers, parse_drivers
-from plimsoll.wire.dra import ClaimRef
+from plimsoll.protocols.dra import ClaimRef
 
 GPUS = make_devices(find_drivers("gpus")[0], "n")
 NICS = make_devices(find_drivers("nics")[0], "n")

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.common.checkpoint import RecordFile
 from plimsoll.ledger.claims import bills_in_status
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.node.admission.admit import KIND, Admitter, host_ports, matches_node
 from plimsoll.node.admission.allocation import Allocation
 from plimsoll.node.admission.preemption import CRITICAL
-from plimsoll.records import RecordFile
 from tests.unit.ledger.books import container, node, pod
 
 NODE = node("n", cpu="4", memory="8Gi", pods="10")

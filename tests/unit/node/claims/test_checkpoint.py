@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.common.checkpoint import Severity, read, render
 from plimsoll.node.claims import kubelet_file
-from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.claims.checkpoint import (
     KIND,
     VERSION,
@@ -21,9 +21,9 @@ from plimsoll.node.claims.checkpoint import (
     encode_claim,
     examine,
 )
+from plimsoll.node.claims.claim_info_cache import ClaimBook
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
-from plimsoll.records import Severity, read, render
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
 
 

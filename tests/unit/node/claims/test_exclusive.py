@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.claims.faults import HELD, REPLACED
+from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claims.refusals import HELD, REPLACED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -59,7 +59,7 @@ class Exclusive(RuleBasedStateMachine):
         self.world = World()
         self.steps = Steps(0)
         self.patches: list[Any] = [
-            patch("plimsoll.records.os", Disk(self.steps)),
+            patch("plimsoll.common.checkpoint.os", Disk(self.steps)),
             patch("asyncio.to_thread", at_once),
         ]
         for each in self.patches:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.resource import AllocationDevice, ResourceClaim
-from plimsoll.node.claims.book import ClaimBook
 from plimsoll.node.claims.checks import wanted_of
-from plimsoll.node.claims.faults import HELD, REPLACED, ClaimFault
+from plimsoll.node.claims.claim_info_cache import ClaimBook
 from plimsoll.node.claims.holders import find_conflicts, held_devices
+from plimsoll.node.claims.refusals import HELD, REPLACED, ClaimFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.prepared import ClaimRef, HeldDevice, PreparedClaim, PreparedDevice
 from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from plimsoll.node.claims.book import ClaimBook
-from plimsoll.node.claims.faults import NOT_SAVED
+from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.claims.refusals import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -54,7 +54,7 @@ class Books(RuleBasedStateMachine):
         self.steps = Steps(0)
         self.disk = FullDisk(self.steps)
         self.patches: list[Any] = [
-            patch("plimsoll.records.os", self.disk),
+            patch("plimsoll.common.checkpoint.os", self.disk),
             patch("asyncio.to_thread", at_once),
         ]
         for each in self.patches:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimBook
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
 
@@ -140,7 +140,7 @@ def test_an_agent_may_crash_at_any_step(
         world, steps = new_world(), Steps(last)
         book, crashed = ClaimBook.open(layout, world), False
         world.hook = steps.step
-        monkeypatch.setattr("plimsoll.records.os", Disk(steps))
+        monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
         for line in play:
             try:
                 faults = await do(book, world, line)
@@ -176,7 +176,7 @@ def test_an_agent_may_crash_at_any_step(
 def test_calls_may_be_cancelled_at_any_step(
     folder: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
-    monkeypatch.setattr("plimsoll.records.os", Disk(Steps(0)))
+    monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(Steps(0)))
 
     async def perform(after: int, layout: Layout) -> bool:
         """Play, cancel each call after so many turns of the loop and repeat it; whether one was cut."""
@@ -224,8 +224,8 @@ def test_changes_that_come_together_are_written_together(
         nonlocal saves
         saves += 1
 
-    monkeypatch.setattr("plimsoll.records._replace", save)
-    monkeypatch.setattr("plimsoll.records.os", Disk(steps))
+    monkeypatch.setattr("plimsoll.common.checkpoint._replace", save)
+    monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
 
     async def story() -> None:
         book = ClaimBook.open(Layout(folder), world)

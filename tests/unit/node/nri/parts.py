@@ -18,7 +18,7 @@ from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, Runti
 from plimsoll.node.hooks import Held, Inventory
 from plimsoll.node.nri import Eviction, NriServer
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.nri import Event, NriPlugin
+from plimsoll.protocols.nri import Event, NriPlugin
 
 POD = SandboxSpec(
     uid="u1",

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.hooks import Adjusted
-from plimsoll.wire.messages import nri
-from plimsoll.wire.mux import encode_frame
-from plimsoll.wire.nri import Event, NriPlugin, edits
-from plimsoll.wire.ttrpc import Fault
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import encode_frame
+from plimsoll.protocols.nri import Event, NriPlugin, edits
+from plimsoll.protocols.ttrpc import Fault
 from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]

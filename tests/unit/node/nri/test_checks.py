@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.node.nri.checks import adjustment_fault, is_set, left_out, resources_fault
-from plimsoll.wire.messages import nri
+from plimsoll.protocols.messages import nri
 
 
 @pytest.mark.parametrize("text", ["0", "0-3", "1,3-5", "65535", "7,1"])

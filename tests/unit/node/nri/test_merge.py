@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plimsoll.node.nri import checks, messages
 from plimsoll.node.nri.merge import Changes, Creation, Field, Owners, put_resources
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import edits
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import edits
 
 
 def _container(**fields: Any) -> nri.Container:

@@ -13,7 +13,7 @@ from plimsoll.node.containers import Phase
 from plimsoll.node.hooks import DeviceEdit
 from plimsoll.node.nri import messages
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.messages import nri
+from plimsoll.protocols.messages import nri
 from tests.unit.node.nri.parts import POD, SPEC, state
 
 numbers = st.none() | st.integers(0, 2**62)

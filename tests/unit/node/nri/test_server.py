@@ -18,11 +18,11 @@ from plimsoll.node.containers import Phase, RuntimeFault
 from plimsoll.node.hooks import Adjusted, Hooks
 from plimsoll.node.nri import Eviction, NriServer
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.messages import nri
-from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.wire.nri import ALL_EVENTS, Event, NriPlugin, edits
-from plimsoll.wire.nri.events import PLUGIN, RUNTIME
-from plimsoll.wire.ttrpc import UNIMPLEMENTED, Client, Fault, Handler, Server
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.protocols.nri import ALL_EVENTS, Event, NriPlugin, edits
+from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Client, Fault, Handler, Server
 from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.node.nri.split import split
-from plimsoll.wire.messages import nri
+from plimsoll.protocols.messages import nri
 
 names = st.lists(st.text("ab", max_size=300), max_size=12)
 

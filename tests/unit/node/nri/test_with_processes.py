@@ -12,8 +12,8 @@ import pytest
 
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.nri import NriServer
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import Event, NriPlugin, edits
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import Event, NriPlugin, edits
 from tests.unit.node.nri.parts import until
 from tests.unit.node.runtime.yard import a_pod, a_yard, kernel_cgroups, shell, state
 

@@ -13,9 +13,9 @@ from plimsoll.ledger.containers import Role
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.nri import NriServer
 from plimsoll.node.runtime import NoneRuntime
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import Event, NriPlugin, edits
-from plimsoll.wire.ttrpc import Fault
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import Event, NriPlugin, edits
+from plimsoll.protocols.ttrpc import Fault
 from tests.unit.node.nri.parts import PLAN, POD, SPEC, until
 
 

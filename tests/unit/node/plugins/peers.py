@@ -16,8 +16,8 @@ import grpc.aio
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins, Times
 from plimsoll.node.prepared import ClaimRef, PreparedDevice
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"

@@ -26,7 +26,7 @@ from plimsoll.node.plugins.health import (
 from plimsoll.node.plugins.registration import Times, wait_before
 from plimsoll.node.plugins.registry import Plugin, Registry
 from plimsoll.node.plugins.sockets import DEEPEST, MOST_ENTRIES, Socket, compare, scan
-from plimsoll.wire.messages import health_v1, health_v1alpha1
+from plimsoll.protocols.messages import health_v1, health_v1alpha1
 from tests.unit.node.plugins.peers import short_folder
 
 DRIVERS = ("a", "b")

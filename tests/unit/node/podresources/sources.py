@@ -12,8 +12,8 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
+from plimsoll.node.podresources.pod_view import claim_names
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
-from plimsoll.node.podresources.views import claim_names
 from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
 
 DRIVER = "gpu.example.com"

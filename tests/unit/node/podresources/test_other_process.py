@@ -79,7 +79,7 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
 
     async def story() -> dict[str, Any]:
         with short_folder() as folder:
-            proto = files("plimsoll.wire.proto").joinpath("podresources_v1.proto").read_text()
+            proto = files("plimsoll.protocols.proto").joinpath("podresources_v1.proto").read_text()
             (folder / "agent_v1.proto").write_text(proto)
             (folder / "agent.py").write_text(AGENT)
             made = ("--python_out=.", "--grpc_python_out=.", "-I.", "agent_v1.proto")

@@ -18,9 +18,9 @@ from plimsoll.api.gates import Gates
 from plimsoll.errors import ConfigError
 from plimsoll.node.podresources import Allocatable, Limit, MemoryBlock, PluginDevices, PodResourcesServer
 from plimsoll.node.prepared import PreparedDevice
-from plimsoll.wire import rpc
-from plimsoll.wire.messages import podresources_v1 as v1
-from plimsoll.wire.messages import podresources_v1alpha1 as v1alpha1
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
 from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod, short_folder
 

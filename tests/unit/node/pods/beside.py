@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from plimsoll.node.pods.commands import HostCommands
-from plimsoll.node.runtime.launching import credentials_spec
+from plimsoll.node.runtime.exec_spec import credentials_spec
 from plimsoll.node.runtime.shims import CONFINEMENT
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import decide_credentials

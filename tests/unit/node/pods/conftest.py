@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 
 
 @pytest.fixture(scope="package")

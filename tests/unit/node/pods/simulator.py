@@ -11,7 +11,7 @@ from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerState, Phase, SandboxState
 from plimsoll.node.pods.backoff import Timing, Wait, next_wait
 from plimsoll.node.pods.decisions import decide
-from plimsoll.node.pods.situation import Begin, Ending, Launch, Order, Remove, RunSandbox, Situation, Stop
+from plimsoll.node.pods.pod_state import Begin, Ending, Launch, Order, Remove, RunSandbox, Situation, Stop
 
 FOREVER = float("inf")
 

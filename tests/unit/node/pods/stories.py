@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from plimsoll.cluster.client.endpoints import EVENTS
-from plimsoll.run.local import LocalCluster
+from plimsoll.client.endpoints import EVENTS
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.world import Node, node_of, until
 
 PLAIN = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import (
     gone,
     is_phase,

@@ -14,7 +14,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.node.containers import ContainerState, Phase, SandboxState
 from plimsoll.node.pods.backoff import Failure, Timing
 from plimsoll.node.pods.decisions import decide
-from plimsoll.node.pods.situation import Begin, Cause, Launch, Order, Probed, RunSandbox, Situation, Stop
+from plimsoll.node.pods.pod_state import Begin, Cause, Launch, Order, Probed, RunSandbox, Situation, Stop
 from tests.unit.node.pods.simulator import FOREVER, Behaviour, Happening, Simulation
 
 SANDBOX = SandboxState(uid="u", name="p", namespace="d", running=True, created_at=0.0)

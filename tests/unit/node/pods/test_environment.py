@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.cluster.client.endpoints import Endpoint
+from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import ApiError
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.pods.environment import NodeFacts, Surroundings, build_surroundings, expand

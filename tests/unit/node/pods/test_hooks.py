@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.node.pods.commands import HostCommands
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.beside import beside_us
 from tests.unit.node.pods.stories import (
     PLAIN,

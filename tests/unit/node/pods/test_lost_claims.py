@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import gone, is_phase, restarted, with_claim
 from tests.unit.node.pods.world import node_of, until
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.cluster.client.endpoints import PODS
+from plimsoll.client.endpoints import PODS
 from plimsoll.node.admission.allocation import Allocation
 from plimsoll.node.admission.resize import ACCEPTED, Outcome, Resize
 from plimsoll.node.containers import Phase, RuntimeFault, SandboxSpec
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import (
     condition,
     has_reason,

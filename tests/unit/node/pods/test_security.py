@@ -9,12 +9,12 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.cluster.client.endpoints import EVENTS
+from plimsoll.client.endpoints import EVENTS
 from plimsoll.node.pods.volumes import MissingVolume, missing_volumes
 from plimsoll.node.security.capabilities import NAMES, mask_of
 from plimsoll.node.security.policy import OnUnsupported, SecurityPolicy
 from plimsoll.node.security.rights import AgentRights
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.stories import PLAIN, gone, is_phase, play
 from tests.unit.node.pods.world import Node, until
 

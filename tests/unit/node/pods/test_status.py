@@ -14,9 +14,9 @@ from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.quantity import Quantity
 from plimsoll.node.containers import ContainerState, Phase, SandboxState
 from plimsoll.node.pods.phases import phase_of
-from plimsoll.node.pods.seen import Seen
-from plimsoll.node.pods.situation import Cause, Ending, Probed, Waiting
+from plimsoll.node.pods.pod_state import Cause, Ending, Probed, Waiting
 from plimsoll.node.pods.status import build_status, merge_told, reject_status, status_patch
+from plimsoll.node.pods.status_input import Seen
 
 NOW = 1_750_000_000.0
 WHEN = "2025-06-15T15:06:40Z"

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 
 from plimsoll.api.resource import AllocationDevice
-from plimsoll.cluster.client.endpoints import CONFIG_MAPS, PODS
+from plimsoll.client.endpoints import CONFIG_MAPS, PODS
 from plimsoll.node.containers import Phase, RuntimeFault
-from plimsoll.node.pods.situation import Order
+from plimsoll.node.pods.pod_state import Order
 from plimsoll.node.pods.worker import reject
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.claims.world import make_claim, make_pod
 from tests.unit.node.pods.stories import (
     PLAIN,

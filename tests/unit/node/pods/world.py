@@ -11,23 +11,23 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS, RESOURCE_CLAIMS
-from plimsoll.cluster.client.http import HttpTransport
-from plimsoll.cluster.client.transport import Reply, Request, Stream
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.client.http import HttpTransport
+from plimsoll.client.transport import Reply, Request, Stream
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.cgroups import Settings
-from plimsoll.node.claims.book import ClaimBook
+from plimsoll.node.claims.claim_info_cache import ClaimBook
 from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, RuntimeFault, SandboxSpec
 from plimsoll.node.enforcement import Enforcement
 from plimsoll.node.pods.backoff import Timing
+from plimsoll.node.pods.components import Parts
 from plimsoll.node.pods.environment import NodeFacts
-from plimsoll.node.pods.parts import Parts
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import Events, StatusWriter
 from plimsoll.node.prepared import ClaimRef, Devices, DriverFault, PreparedDevice
-from plimsoll.node.runtime.none import NoneRuntime
-from plimsoll.run.local import LocalCluster
+from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.up.local_cluster import LocalCluster
 
 DRIVER = "gpu.example.com"
 #: Everything quick; real crash loops are tried in virtual time.

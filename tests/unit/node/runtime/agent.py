@@ -12,7 +12,7 @@ from pathlib import Path
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import ProcessRuntime
-from plimsoll.wire.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiFolders
 
 from .yard import a_pod, shell
 

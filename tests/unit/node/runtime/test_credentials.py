@@ -18,7 +18,7 @@ from plimsoll.node.security.capabilities import DEFAULT, mask_of
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import Credentials, decide_credentials
 from plimsoll.node.security.rights import read_rights
-from plimsoll.wire.cdi import Device, Edits, Mount, Spec, write_spec
+from plimsoll.protocols.cdi import Device, Edits, Mount, Spec, write_spec
 
 from .yard import a_container, a_pod, a_yard, alive, ended, lines, run, shell, state, until
 

@@ -15,7 +15,7 @@ import pytest
 from plimsoll.node.containers import ContainerSpec, Phase, RuntimeFault
 from plimsoll.node.hooks import Adjusted, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.cdi import Device, DeviceNode, Edits, Mount, Spec, write_spec
+from plimsoll.protocols.cdi import Device, DeviceNode, Edits, Mount, Spec, write_spec
 
 from .yard import (
     Witness,

@@ -24,7 +24,7 @@ from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import decide_credentials
 from plimsoll.node.security.rights import read_rights
-from plimsoll.wire.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiFolders
 
 PATIENCE = 30.0
 #: What a container gets that asks for nothing.

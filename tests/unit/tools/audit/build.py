@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.tools.audit import AuditReport, Finding, audit, choose_checks
-from plimsoll.tools.picture import Picture
+from plimsoll.tools.cluster_state import Picture
 from tests.dumps import picture_of
 
 Tree = dict[str, Any]

@@ -17,7 +17,7 @@ from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.report import Skipped
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.audit.words import Explanation, Listing
-from plimsoll.tools.paint import PLAIN, Paint
+from plimsoll.tools.colors import PLAIN, Paint
 from tests.unit.tools.audit.build import node, pod, report_on, well
 
 

@@ -15,7 +15,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.tools.audit import Severity
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.sarif import as_sarif
-from plimsoll.tools.paint import PLAIN
+from plimsoll.tools.colors import PLAIN
 from tests.unit.tools.audit.build import report_on
 from tests.unit.tools.audit.test_formats import check_sarif
 

@@ -12,7 +12,7 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.cli.main import main
 from plimsoll.tools.audit import CHECKS, audit
-from plimsoll.tools.picture import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_picture
 from tests.dumps import SHARED, USECASES, big_cluster, usecase_dump, write_dump
 from tests.outputs import check_output
 from tests.unit.tools.audit.build import well

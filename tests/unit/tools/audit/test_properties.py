@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.schedule.verify import find_overdrafts
+from plimsoll.scheduler.snapshot.verify import find_overdrafts
 from plimsoll.tools.audit import Severity, audit, choose_checks
 from plimsoll.tools.whatif import Whatif
 from tests.unit.tools.audit.build import (

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
+from plimsoll.tools.cluster_state import Picture
 from plimsoll.tools.dashboard import Dashboard
-from plimsoll.tools.picture import Picture
 
 Tree = dict[str, Any]
 

@@ -13,10 +13,10 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.tools.audit.audit import audit
 from plimsoll.tools.audit.checks import CHECKS
+from plimsoll.tools.cluster_state import Gap, Objects, Picture
 from plimsoll.tools.dashboard import findings
-from plimsoll.tools.dashboard.desk import Desk
 from plimsoll.tools.dashboard.findings import AGAIN_SECONDS, KEY, REST_SECONDS, TRIES, Findings, ask_audit
-from plimsoll.tools.picture import Gap, Objects, Picture
+from plimsoll.tools.dashboard.query_worker import Desk
 from tests.unit.tools.dashboard.pages import Visitor, visit
 from tests.unit.tools.dashboard.test_routes import small
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import ConfigError
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
-from plimsoll.tools.picture import Objects, Picture
 from tests.unit.tools.dashboard.pages import Visitor, visit
 from tests.unit.tools.dashboard.test_routes import small
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client import endpoints as at
+from plimsoll.apiserver.process import ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client import endpoints as at
 from plimsoll.errors import InputError, UnreachableError
-from plimsoll.run.server import ServerSettings, start_server
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import Touched
-from plimsoll.tools.dashboard.notices import MOST_NODES, Notices, change_event
+from plimsoll.tools.dashboard.event_stream import MOST_NODES, Notices, change_event
 from tests.dumps import big_cluster
+from tests.unit.tools.cluster_state.world import World
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
-from tests.unit.tools.picture.world import World
 
 NODE: Tree = {
     "apiVersion": "v1",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.tools.picture import Picture, Source, read_picture
+from plimsoll.tools.cluster_state import Picture, Source, read_picture
 from plimsoll.tools.top.books import node_books
 from plimsoll.tools.top.claims import claim_rows
 from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump

@@ -15,8 +15,8 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.drivers.cpu.devices import Arrangement, arrange, make_annotations, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, Mode
 from plimsoll.drivers.cpu.topology import Topology
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
-from plimsoll.tools.picture import Objects, Picture
 from tests.unit.drivers.cpu.machines import machines, make_machine
 
 GROUPED = CpuSettings("n")

@@ -9,8 +9,8 @@ from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.tools.picture import Objects, Picture
-from tests.unit.schedule.build import (
+from plimsoll.tools.cluster_state import Objects, Picture
+from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
     claim,

@@ -6,9 +6,9 @@ import pytest
 
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
-from plimsoll.tools.paint import PLAIN
-from plimsoll.tools.picture import Source, read_picture
 from plimsoll.tools.report import Report
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import check_output

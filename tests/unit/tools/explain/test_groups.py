@@ -7,19 +7,19 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.reasons import NodeReason, render
-from plimsoll.schedule.settings import Settings
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod, summarize_pending
+from plimsoll.tools.explain.filter_run import try_pod
 from plimsoll.tools.explain.groups import group_nodes
-from plimsoll.tools.explain.trial import try_pod
 from plimsoll.tools.explain.view import View
-from plimsoll.tools.paint import PLAIN
-from plimsoll.tools.picture import Picture
 from tests.dumps import big_cluster
 from tests.dumps import picture_of as picture_of_trees
-from tests.unit.schedule.build import node, pod
+from tests.unit.scheduler.build import node, pod
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
 from tests.unit.tools.explain.worlds import worlds
 

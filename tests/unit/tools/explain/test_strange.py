@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from plimsoll.schedule.placement import Placement
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod
-from plimsoll.tools.explain.remedy import apply_fix
-from plimsoll.tools.paint import PLAIN
-from tests.unit.schedule.samples import NODES, SEEDS, Draws
+from plimsoll.tools.explain.fixes.apply import apply_fix
+from tests.unit.scheduler.samples import NODES, SEEDS, Draws
+from tests.unit.tools.explain.fixes.test_search import place
 from tests.unit.tools.explain.symptoms import picture_of
-from tests.unit.tools.explain.test_fixes import place
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
 RULES: tuple[dict[str, Any], ...] = (

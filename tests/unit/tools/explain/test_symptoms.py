@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from plimsoll.schedule.settings import Settings
+from plimsoll.scheduler.profile import Settings
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
-from plimsoll.tools.paint import PLAIN, Paint
 from tests.outputs import check_output
-from tests.unit.schedule.build import DRIVER, claim, exactly, pod
+from tests.unit.scheduler.build import DRIVER, claim, exactly, pod
 from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, picture_of
 
 WIDTH = 100

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.schedule.build import (
+from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
     claim,

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1 as v1
 
 Answer = Callable[[Any, Any], Any]
 SERVICE = "v1.PodResourcesLister"

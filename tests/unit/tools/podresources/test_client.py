@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
-from plimsoll.tools.paint import printable
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.tools.colors import printable
 from plimsoll.tools.podresources.client import Missing, PodResourcesClient
 from plimsoll.tools.podresources.text import (
     allocatable_lines,
@@ -22,7 +23,6 @@ from plimsoll.tools.podresources.text import (
     span,
     tree_of,
 )
-from plimsoll.wire.messages import podresources_v1 as v1
 
 from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, kubelet, limited, refuse
 

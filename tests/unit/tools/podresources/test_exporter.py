@@ -21,7 +21,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.errors import ConfigError
-from plimsoll.run.local import LocalCluster
+from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import PodResourcesClient
 from plimsoll.tools.podresources.exporter import PREFIX, Known, know, show_node
 from plimsoll.tools.podresources.process import (
@@ -31,7 +31,7 @@ from plimsoll.tools.podresources.process import (
     ExporterSettings,
     serve_exporter,
 )
-from plimsoll.wire.messages import podresources_v1 as v1
+from plimsoll.up.local_cluster import LocalCluster
 
 from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, claim, device, kubelet, limited
 

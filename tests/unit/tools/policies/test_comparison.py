@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.verdict import Cause
-from plimsoll.tools.paint import PLAIN
-from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import FOLDER, check_output

@@ -17,7 +17,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
 from tests.unit.ledger.books import claim, container, device, piece, pod, result

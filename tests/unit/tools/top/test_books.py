@@ -15,7 +15,7 @@ from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.lines import Entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.top import holders, namespace_rows, node_books, pod_rows, text_of
 from plimsoll.tools.top.books import book_of, entry_columns, entry_holders, full_columns
 from tests.unit.ledger.books import claim, container, device, piece, pod, result

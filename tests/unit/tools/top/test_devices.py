@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.allocate.devices.capacity import Consumption, consume, value_of
+from plimsoll.allocator.devices.capacity import Consumption, consume, value_of
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
 from tests.dumps import picture_of

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
-from plimsoll.tools.paint import PLAIN, Paint
-from plimsoll.tools.picture import Objects, Picture, Source, read_picture
-from plimsoll.tools.picture.objects import Gap
+from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state.objects import Gap
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.books import BookRow
 from plimsoll.tools.top.node_reports import NodesReport, bar_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.top import watch
 
 

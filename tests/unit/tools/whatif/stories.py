@@ -19,8 +19,8 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
-from plimsoll.schedule.settings import Settings
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.scheduler.profile import Settings
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.whatif import STOCK, Whatif
 
 Tree = dict[str, Any]

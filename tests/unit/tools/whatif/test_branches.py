@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
-from plimsoll.schedule.verify import verify
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.whatif import Outcome, Whatif
 from plimsoll.tools.whatif.whatif import Moves
-from tests.unit.schedule.build import (
+from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
     claim,

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.schedule.verify import verify
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
-from tests.unit.schedule.build import (
+from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
     claim,

@@ -10,11 +10,11 @@ import pytest
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.schedule.verify import verify
-from plimsoll.tools.picture import Objects, Picture
+from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.tools.cluster_state import Objects, Picture
 from plimsoll.tools.whatif import Because, Whatif, compare
 from plimsoll.tools.whatif.manifests import read_manifests
-from tests.unit.schedule.build import (
+from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
     claim,

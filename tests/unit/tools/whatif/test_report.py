@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.paint import PLAIN, Paint
-from plimsoll.tools.picture import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.whatif import Plan, WhatifReport, run_whatif
 from tests.dumps import big_cluster, picture_of, usecase_dump
 from tests.outputs import check_output
-from tests.unit.schedule.build import (
-    device,
-    device_class,
-    node,
-    pod,
-    resource_slice,
-)
+from tests.unit.scheduler.build import device, device_class, node, pod, resource_slice
 from tests.unit.tools.whatif.test_exhaustive import whole_or_half
 from tests.unit.tools.whatif.test_moves import CLAIMING, TEMPLATE, owned, workload
 

@@ -3,8 +3,6 @@
 Start at `groups.py`; `devices.py` makes API trees of what it says.
 """
 
-from plimsoll.drivers.cpu.devices.chart import make_annotations
-from plimsoll.drivers.cpu.devices.choice import check_against_node
 from plimsoll.drivers.cpu.devices.devices import (
     CAPACITY,
     Abilities,
@@ -13,8 +11,10 @@ from plimsoll.drivers.cpu.devices.devices import (
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.devices.form import detect_abilities
 from plimsoll.drivers.cpu.devices.groups import Arrangement, Domain, arrange
+from plimsoll.drivers.cpu.devices.machine_description import make_annotations
+from plimsoll.drivers.cpu.devices.reserved import check_against_node
+from plimsoll.drivers.cpu.devices.wire_form import detect_abilities
 
 __all__ = [
     "CAPACITY",

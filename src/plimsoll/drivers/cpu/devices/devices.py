@@ -23,12 +23,12 @@ from typing import Any
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.forms import Form
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, Arrangement, Domain
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.kit import DeviceHealth, Health
-from plimsoll.records import Finding, Severity
+from plimsoll.drivers.plugin import DeviceHealth, Health
 
 #: The capacity of grouped devices.
 CAPACITY = "dra.cpu/cpu"

@@ -25,10 +25,10 @@ from operator import or_
 from types import MappingProxyType
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.devices.choice import choose_floor, choose_reserved
+from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.drivers.cpu.devices.reserved import choose_floor, choose_reserved
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Cpu, Topology
-from plimsoll.records import Finding, Severity
 
 #: Attribute values of a device, items of lists included, that the API takes; how many are not PCIe roots.
 _VALUES_MAX = 48

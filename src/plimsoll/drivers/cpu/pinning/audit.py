@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Protocol
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
 from plimsoll.drivers.cpu.pinning.folders import Folders
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFault, Wanted, drift, read_cpus
-from plimsoll.wire.cgroupfs import LinuxFiles
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 

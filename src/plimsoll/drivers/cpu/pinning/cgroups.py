@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plimsoll.api.core import Pod
+from plimsoll.common.cgroupfs import LinuxFiles
+from plimsoll.common.checkpoint import Finding
+from plimsoll.drivers.cpu.pinning.container_table import agrees
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
 from plimsoll.drivers.cpu.pinning.folders import Folders
@@ -33,12 +36,9 @@ from plimsoll.drivers.cpu.pinning.plan import (
     take_scene,
 )
 from plimsoll.drivers.cpu.pinning.pods import PodSource, Seat, seat
-from plimsoll.drivers.cpu.pinning.roll import agrees
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.records import Finding
-from plimsoll.wire.cgroupfs import LinuxFiles
-from plimsoll.wire.ttrpc import end_tasks
+from plimsoll.protocols.ttrpc import end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 

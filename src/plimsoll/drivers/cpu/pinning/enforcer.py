@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from plimsoll.cluster.client import Client
+from plimsoll.client import Client
+from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
@@ -16,7 +17,6 @@ from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault
 from plimsoll.drivers.cpu.pinning.pods import NodePods
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.records import Finding
 
 
 class Enforcer(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from plimsoll.drivers.cpu.pinning.container_table import Change
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFault, Told, Wanted, read_env
-from plimsoll.drivers.cpu.pinning.roll import Change
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri.edits import update
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri.edits import update
 
 #: The state of a container that has ended.
 STOPPED = 4

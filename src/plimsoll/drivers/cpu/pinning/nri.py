@@ -33,20 +33,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.drivers.cpu.pinning.audit import Audit, Sights
+from plimsoll.drivers.cpu.pinning.container_table import Change, Roll, agrees
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.messages import STOPPED, read_container, write_change, write_wanted
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted, take_scene
-from plimsoll.drivers.cpu.pinning.roll import Change, Roll, agrees
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import PlimsollError
-from plimsoll.records import Finding, Severity
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import Event, NriPlugin, mask_of
-from plimsoll.wire.nri.edits import adjustment, creation, update
-from plimsoll.wire.nri.names import SAFE_UPDATES, Version
-from plimsoll.wire.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault, end_tasks
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import Event, NriPlugin, mask_of
+from plimsoll.protocols.nri.edits import adjustment, creation, update
+from plimsoll.protocols.nri.names import SAFE_UPDATES, Version
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault, end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 

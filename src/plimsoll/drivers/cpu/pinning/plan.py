@@ -25,13 +25,13 @@ from functools import lru_cache
 from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.book.cdi import ENV, REQUEST_ENV
-from plimsoll.drivers.cpu.book.holdings import Holding, union
+from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.settings import PinSettings
+from plimsoll.drivers.cpu.state.cdi import ENV, REQUEST_ENV
+from plimsoll.drivers.cpu.state.holdings import Holding, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import InputError
-from plimsoll.records import Finding
-from plimsoll.wire.nri.names import quote
+from plimsoll.protocols.nri.names import quote
 
 PREFIX = f"{ENV}_"
 REQUEST_PREFIX = f"{REQUEST_ENV}_"

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, ContainerStatus, Pod
-from plimsoll.cluster.client import Client
-from plimsoll.cluster.client.endpoints import PODS
-from plimsoll.cluster.informer import Handler, Informer
-from plimsoll.drivers.cpu.book.holdings import Holding
+from plimsoll.client import Client
+from plimsoll.client.endpoints import PODS
+from plimsoll.client.informer import Handler, Informer
 from plimsoll.drivers.cpu.pinning.plan import ContainerView
+from plimsoll.drivers.cpu.state.holdings import Holding
 
 #: Pods from files have another UID on their node than in the API.
 STATIC_UID = "kubernetes.io/config.hash"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from plimsoll.cluster.yaml import load_documents
+from plimsoll.common.yaml import load_documents
 from plimsoll.errors import InputError
 
 SYS = "/sys"

@@ -16,7 +16,7 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import PODS, is_extended, unit_of
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.schedule.verify import verify
+from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.audit.charges import (
     Charged,
     Hole,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.resource import ALL, RESULTS_MAX, ClaimConsumer, DeviceRequest, ResourceClaim
-from plimsoll.cluster.controllers.plans.moments import read_moment
-from plimsoll.cluster.controllers.plans.pods import (
+from plimsoll.api.timestamps import read_moment
+from plimsoll.controllers.plans.pods import (
     find_condition,
     is_done,
     is_finished,

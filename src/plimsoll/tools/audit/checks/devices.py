@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from plimsoll.allocate.devices.capacity import CapacityRefusal, policy_refusal, value_of
-from plimsoll.allocate.devices.taints import tolerates
+from plimsoll.allocator.devices.capacity import CapacityRefusal, policy_refusal, value_of
+from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice

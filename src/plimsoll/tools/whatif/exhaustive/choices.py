@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plimsoll.allocate import Fault
-from plimsoll.allocate.devices.node import NodeDevices
-from plimsoll.allocate.devices.usage import Usage
-from plimsoll.allocate.plans import Order, Plan, read_order
-from plimsoll.allocate.results import build_results
-from plimsoll.allocate.search.symmetry import group_devices
-from plimsoll.allocate.search.tally import Pick, Tally, Undo
+from plimsoll.allocator import Fault
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.request_matching import Order, Plan, read_order
+from plimsoll.allocator.results import build_results
+from plimsoll.allocator.search.symmetry import group_devices
+from plimsoll.allocator.search.usage import Pick, Tally, Undo
 from plimsoll.api.forms import read_device
 from plimsoll.api.resource import RESULTS_MAX, AllocationResult, ResourceClaim
-from plimsoll.schedule.devices import NO_CLAIMS, Fit, NewId, charges_node, is_usable_on, judge_devices
-from plimsoll.schedule.snapshot import Snapshot
-from plimsoll.schedule.task import Task
+from plimsoll.scheduler.devices import NO_CLAIMS, Fit, NewId, charges_node, is_usable_on, judge_devices
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def fits_on(

@@ -16,25 +16,25 @@ from enum import Enum
 
 import numpy as np
 
-from plimsoll.allocate import Fault
-from plimsoll.allocate.devices.usage import Usage
+from plimsoll.allocator import Fault
+from plimsoll.allocator.devices.usage import Usage
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Mask
-from plimsoll.schedule.claims import read_task
-from plimsoll.schedule.cycle import read_rules
-from plimsoll.schedule.devices import DevicesFilter, Fit
-from plimsoll.schedule.hopeless import likeness
-from plimsoll.schedule.placement import Placement
-from plimsoll.schedule.reasons import NodeReason, Sentence, render
-from plimsoll.schedule.task import Task
-from plimsoll.tools.picture.files import Tick, silent
+from plimsoll.scheduler.cycle import read_rules
+from plimsoll.scheduler.devices import DevicesFilter, Fit
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Sentence, render
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
+from plimsoll.tools.whatif.memory_cluster import World
 from plimsoll.tools.whatif.nodes import HOSTNAME
 from plimsoll.tools.whatif.outcome import Name, full_name, name_of
-from plimsoll.tools.whatif.rounds import devices_of
-from plimsoll.tools.whatif.world import World
+from plimsoll.tools.whatif.scheduling import devices_of
 
 _PACE = 64
 #: How many choices a search may try.

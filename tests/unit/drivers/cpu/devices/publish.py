@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.allocate import Outcome
+from plimsoll.allocator import Outcome
 from plimsoll.api.codec import convert
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.drivers.cpu.devices import arrange, make_devices, per_slice
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
-from tests.unit.allocate.build import attempt, claim, exactly
-from tests.unit.validate.objects import found
+from tests.unit.allocator.build import attempt, claim, exactly
+from tests.unit.apiserver.validation.objects import found
 
 Tree = dict[str, Any]
 NODE = "node-a"

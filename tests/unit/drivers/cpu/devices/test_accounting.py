@@ -9,7 +9,7 @@ import pytest
 from plimsoll.api.forms import Form
 from plimsoll.drivers.cpu.devices import arrange, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
-from plimsoll.run.local import LocalCluster
+from plimsoll.up.local_cluster import LocalCluster
 from tests.smoke.objects import NODE_STATUS, node, pod
 from tests.unit.drivers.cpu.devices.publish import NODE, slices_of
 from tests.unit.drivers.cpu.machines import make_machine

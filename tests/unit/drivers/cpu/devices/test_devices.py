@@ -14,7 +14,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import DeviceRule, Form, read_device
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device
-from plimsoll.drivers.cpu.assign import AssignOptions
+from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.devices import (
     Abilities,
     arrange,
@@ -26,8 +26,8 @@ from plimsoll.drivers.cpu.devices import (
 )
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mapping, Mode, Overhead, RequestPolicy
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.kit import Health
-from tests.unit.allocate.build import picked, results
+from plimsoll.drivers.plugin import Health
+from tests.unit.allocator.build import picked, results
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, assert_valid, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.assign import AssignOptions
-from plimsoll.drivers.cpu.assign.assign import Assigned, assign
+from plimsoll.common.checkpoint import Severity
+from plimsoll.drivers.cpu.allocation import AssignOptions
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.devices import Arrangement, arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
 from plimsoll.drivers.cpu.topology import Cpu, Topology
-from plimsoll.records import Severity
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.book.holdings import Grant, Holding, union
+from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Scene
 from plimsoll.drivers.cpu.settings import CpuSettings, PinSettings
+from plimsoll.drivers.cpu.state.holdings import Grant, Holding, union
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.records import Finding
-from plimsoll.wire.dra import ClaimRef
+from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
 
 

@@ -17,10 +17,10 @@ from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, Runti
 from plimsoll.node.hooks import Adjusted, Held, Inventory
 from plimsoll.node.nri import NriServer
 from plimsoll.node.resources import LinuxResources
-from plimsoll.wire.messages import nri
-from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.wire.nri.events import PLUGIN, RUNTIME
-from plimsoll.wire.ttrpc import Client, Fault, Server
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
+from plimsoll.protocols.ttrpc import Client, Fault, Server
 from tests.unit.drivers.cpu.pinning.parts import Book, settings, until
 from tests.unit.node.nri.parts import POD, SPEC, state
 

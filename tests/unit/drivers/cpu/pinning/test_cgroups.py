@@ -16,7 +16,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.plan import Reason
 from plimsoll.drivers.cpu.pinning.pods import claim_names, seat
-from plimsoll.wire.dra import ClaimRef
+from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.parts import Book, cpus, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2

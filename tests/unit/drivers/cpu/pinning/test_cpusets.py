@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Hierarchy, find_hierarchy
 from plimsoll.drivers.cpu.pinning.folders import Folders, container_id, pod_part
-from plimsoll.wire.cgroupfs import LinuxFiles
 from tests.unit.drivers.cpu.pinning.parts import cpus
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import Reason
 from plimsoll.errors import StoreError
-from plimsoll.records import Finding, Severity
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import Event
-from plimsoll.wire.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import Event
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import (

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.book.holdings import Holding, union
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     PinFault,
@@ -22,6 +21,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     wanted,
 )
 from plimsoll.drivers.cpu.settings import PinSettings
+from plimsoll.drivers.cpu.state.holdings import Holding, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.pinning.parts import Book, cpus, env, hold, machine, scene, view

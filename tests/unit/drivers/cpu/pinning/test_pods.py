@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plimsoll.cluster.client.endpoints import NODES, PODS
+from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.drivers.cpu.pinning.pods import NodePods
 from tests.smoke.objects import node, pod
-from tests.unit.cluster.server.build import Bench, run
+from tests.unit.apiserver.build import Bench, run
 from tests.unit.drivers.cpu.pinning.parts import until
 
 

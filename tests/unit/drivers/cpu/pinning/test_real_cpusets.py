@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.drivers.cpu.pinning.audit import Sights
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.cpusets import Hierarchy, find_hierarchy
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, Reason
-from plimsoll.wire.cgroupfs import LinuxFiles
 from tests.unit.drivers.cpu.pinning.parts import Book, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, pod
 

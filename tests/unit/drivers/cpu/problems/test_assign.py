@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.assign.assign import Assigned, NotEnough, as_kubelet, assign, explain
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign, explain
 from plimsoll.drivers.cpu.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine
 

@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.book import CpuBook, Holding
 from plimsoll.drivers.cpu.devices.groups import arrange
+from plimsoll.drivers.cpu.state import CpuBook, Holding
 from plimsoll.drivers.cpu.topology.topology import Skipped
-from plimsoll.drivers.kit.driver import AllocatedClaim, Refusal
-from plimsoll.wire.dra import ClaimRef
-from tests.unit.drivers.cpu.book.desk import (
-    MACHINE,
-    Asked,
-    Container,
-    Desk,
-    make_claim,
-    opaque,
-    uid_of,
-)
-from tests.unit.drivers.cpu.book.test_near import NICS, ROOT, make_rooted
+from plimsoll.drivers.plugin.driver import AllocatedClaim, Refusal
+from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
+from tests.unit.drivers.cpu.state.desk import MACHINE, Asked, Container, Desk, make_claim, opaque, uid_of
+from tests.unit.drivers.cpu.state.test_affinity import NICS, ROOT, make_rooted
 
 N0 = "cpudevnuma000"
 MACHINE_DEVICE = "cpudevmachine"

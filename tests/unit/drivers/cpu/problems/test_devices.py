@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from plimsoll.allocate import Allocation
+from plimsoll.allocator import Allocation
 from plimsoll.api.codec import convert
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import AllocationConfiguration, ResourceSlice
-from plimsoll.drivers.cpu.assign import Algorithm, AssignOptions
-from plimsoll.drivers.cpu.assign.assign import Assigned, assign
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_configs
 from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.devices import arrange
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode, RequestPolicy
 from plimsoll.drivers.cpu.topology import Skipped
-from tests.unit.allocate.build import attempt, claim, device, exactly, picked, resource_slice, results
+from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice, results
+from tests.unit.apiserver.validation.objects import found
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.validate.objects import found
 
 SERVER = make_machine(sockets=2, numa=1, l3=2, cores=4, threads=2)
 

@@ -11,8 +11,8 @@ from plimsoll.drivers.cpu.pinning.audit import Sights
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import Reason
-from plimsoll.wire.messages import nri
-from plimsoll.wire.nri import Event
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri import Event
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, until
 from tests.unit.drivers.cpu.pinning.runtimes import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.cluster.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.errors import ApiError

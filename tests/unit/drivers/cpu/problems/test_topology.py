@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.assign.assign import Assigned, assign
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.topology import Machine, TopologyWatch, read_topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.wire.messages import nri
-from plimsoll.wire.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.wire.nri.events import NEWS, PLUGIN, RUNTIME, Event
-from plimsoll.wire.ttrpc import UNKNOWN, Client, Fault, Server, end_tasks
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, Event
+from plimsoll.protocols.ttrpc import UNKNOWN, Client, Fault, Server, end_tasks
 
 CREATED: Any = 1
 RUNNING: Any = 3

@@ -31,8 +31,8 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
-from plimsoll.drivers.kit import AllocatedClaim, Refusal
-from plimsoll.wire.ttrpc import end_tasks
+from plimsoll.drivers.plugin import AllocatedClaim, Refusal
+from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.stateful.runtime import Age
 from tests.unit.drivers.cpu.stateful.world import Asked, World, uid_of
 

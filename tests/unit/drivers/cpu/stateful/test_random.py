@@ -17,12 +17,12 @@ from unittest.mock import patch
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.book import cdi
+from plimsoll.common.checkpoint import RecordFile
 from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
-from plimsoll.drivers.kit import AllocatedClaim, Refusal
+from plimsoll.drivers.cpu.state import cdi
+from plimsoll.drivers.plugin import AllocatedClaim, Refusal
 from plimsoll.errors import StoreError
-from plimsoll.records import RecordFile
-from plimsoll.wire.cdi import CdiFault
+from plimsoll.protocols.cdi import CdiFault
 from tests.unit.drivers.cpu.stateful.world import WHOLE, Age, Asked, World, uid_of
 
 AGES = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)

@@ -13,14 +13,14 @@ import pytest
 
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import Plugins
 from plimsoll.node.prepared import DriverFault
-from tests.unit.drivers.cpu.book.desk import NODE, make_claim
+from tests.unit.drivers.cpu.state.desk import NODE, make_claim
 from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
-from tests.unit.drivers.kit.world import World as Earth
-from tests.unit.drivers.kit.world import world as earth
+from tests.unit.drivers.plugin.world import World as Earth
+from tests.unit.drivers.plugin.world import world as earth
 from tests.unit.node.plugins.peers import QUICK
 
 

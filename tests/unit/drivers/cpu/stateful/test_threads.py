@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.book import Holding
 from plimsoll.drivers.cpu.devices.groups import arrange
+from plimsoll.drivers.cpu.pinning.container_table import Roll
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, take_scene
-from plimsoll.drivers.cpu.pinning.roll import Roll
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.kit import AllocatedClaim, Refusal
-from tests.unit.drivers.cpu.book.desk import Asked, Container, Desk, make_claim, uid_of
+from plimsoll.drivers.cpu.state import Holding
+from plimsoll.drivers.plugin import AllocatedClaim, Refusal
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
+from tests.unit.drivers.cpu.state.desk import Asked, Container, Desk, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.world import Age, World
 
 WHOLE = make_machine(sockets=2, cores=4, threads=2)

@@ -30,20 +30,20 @@ from unittest.mock import patch
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu import driver as driver_module
-from plimsoll.drivers.cpu.book import Holding
-from plimsoll.drivers.cpu.book.cdi import read_files
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import Reason
 from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, Mode, PinSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
-from plimsoll.drivers.cpu.stale import StaleClaims
+from plimsoll.drivers.cpu.stale_claims import StaleClaims
+from plimsoll.drivers.cpu.state import Holding
+from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.drivers.kit import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, PreparedDevice, Refusal
 from plimsoll.errors import ApiError
-from plimsoll.wire.ttrpc import end_tasks
-from tests.unit.drivers.cpu.book.desk import NODE, Asked, make_claim, uid_of
+from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.unit.drivers.cpu.state.desk import NODE, Asked, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
 from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
 
@@ -75,7 +75,7 @@ class Api:
         return SimpleNamespace(items=[])
 
 
-class Station:
+class PluginServer:
     """Stands in for the kit's: claims come by calls, and nothing is published."""
 
     registered, published, watched = True, True, True
@@ -138,7 +138,7 @@ class World:
 
     def parts(self) -> dict[str, Any]:
         """What stands in for parts of the driver."""
-        return {"Station": lambda *parts, **more: Station(self)}
+        return {"PluginServer": lambda *parts, **more: PluginServer(self)}
 
     @property
     def settings(self) -> CpuSettings:
@@ -216,7 +216,7 @@ class World:
 
     def looked_after(self, driver: CpuDriver) -> bool:
         """Whether the driver has looked at its files since it began: it does so every while."""
-        return cast(Station, driver.station).looks > 0
+        return cast(PluginServer, driver.station).looks > 0
 
     async def stop_driver(self) -> None:
         driver, self.driver = self.driver, None

@@ -1,0 +1,171 @@
+"""START HERE: `allocate_claims` says which devices claims get on a node, or why they get none.
+
+A pure function: inventory, allocation state, claims, node and budget in; an `Allocation`, a `Refusal`, a
+`Fault` or a `GaveUp` out. The story: find the node's devices (`devices/inventory`), see what is taken
+(`devices/usage`), read the claims into plans (`plans`), search (`search/walk`), write the results (`results`)
+or the reasons (`reasons/diagnosis`).
+With no budget and the default preference the outcome is that of Kubernetes 1.37's allocator; where 1.36
+differs, the code says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from plimsoll.allocator.devices.inventory import Inventory
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.pools import Standing
+from plimsoll.allocator.devices.preference import Preference, least_waste_first
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.input_errors import INVALID_POOLS, Fault
+from plimsoll.allocator.limits import Clock, Limits, Stretch
+from plimsoll.allocator.node_budget import Budget, Purse
+from plimsoll.allocator.reasons.diagnosis import diagnose
+from plimsoll.allocator.reasons.refusal import AllocatedElsewhere, Refusal
+from plimsoll.allocator.request_matching import Order, Step, read_order
+from plimsoll.allocator.results import build_results
+from plimsoll.allocator.search.search import End, Search
+from plimsoll.allocator.search.usage import Tally
+from plimsoll.allocator.state import AllocationState
+from plimsoll.api.core import Node
+from plimsoll.api.node_selection import selector_matches
+from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim
+
+#: Steps after which a search that keeps failing is interrupted by a look for a proof that it must fail.
+PATIENCE = 1_000
+#: Steps that such a look may take.
+PROOF = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Devices were found: one result per claim, in the order of the claims."""
+
+    results: tuple[AllocationResult, ...]
+    steps: int
+    #: Per claim and request, which alternative of a prioritized list was chosen (0 where there is no list).
+    alternatives: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The search ended before it had an answer."""
+
+    steps: int
+    expired: bool  #: whether the deadline, not the step budget, ended it
+
+    def __str__(self) -> str:
+        why = "the deadline passed" if self.expired else "the step budget is spent"
+        return f"gave up after {self.steps} steps: {why}"
+
+
+Outcome: TypeAlias = "Allocation | Refusal | Fault | GaveUp"
+
+
+def allocate_claims(
+    inventory: Inventory,
+    state: AllocationState,
+    claims: Sequence[ResourceClaim],
+    node: Node,
+    *,
+    classes: Mapping[str, DeviceClass],
+    new_id: Callable[[], str],
+    budget: Budget | None = None,
+    limits: Limits | None = None,
+    preference: Preference = Preference.FIRST,
+    explain: bool = True,
+) -> Outcome:
+    """Find devices for all claims on a node, all or none.
+
+    Claims that are allocated already keep their devices; they only have to be usable on this node. Their
+    devices must be in `state`, like those of all other claims. `new_id` makes shareIDs. Without `explain` a
+    refusal says only that it is one, which is quicker where many nodes are asked.
+    """
+    waiting = []
+    for claim in claims:
+        if claim.status.allocation is None:
+            waiting.append(claim)
+        elif not _usable_on(claim.status.allocation, node):
+            return Refusal(node.metadata.name, allocated_elsewhere=AllocatedElsewhere.of(claim))
+    devices = inventory.devices_for(node)
+    if isinstance(devices, Fault):
+        return devices
+    usage = Usage(devices, state)
+    if preference is Preference.LEAST_WASTE:
+        devices = least_waste_first(devices, usage)
+        usage = Usage(devices, state)
+    order = read_order(waiting, classes, devices, usage)
+    if isinstance(order, Fault):
+        return order
+    clock = Clock(limits or Limits())
+    end, search = _search(order, devices, usage, clock, budget)
+    if isinstance(end, Fault):
+        return end
+    if end is End.GAVE_UP:
+        return GaveUp(clock.steps, clock.expired)
+    if end is End.NONE:
+        if any(pool.standing is Standing.INVALID for pool in devices.pools):
+            return Fault(INVALID_POOLS)
+        if not explain:
+            return Refusal(node.metadata.name)
+        return diagnose(order, devices, usage, _tally(order, devices, usage, budget), search.deepest)
+    chosen = [step.plans[number] for step, number in zip(order.steps, search.alternatives, strict=True)]
+    results = build_results(order, search.picks, chosen, devices, new_id)
+    if isinstance(results, Fault):
+        return results
+    fresh = iter(results)
+    return Allocation(
+        tuple(claim.status.allocation or next(fresh) for claim in claims),
+        clock.steps,
+        _alternatives(claims, search),
+    )
+
+
+def _usable_on(allocation: AllocationResult, node: Node) -> bool:
+    selector = allocation.node_selector
+    return selector is None or selector_matches(selector, node) is True
+
+
+def _alternatives(claims: Sequence[ResourceClaim], search: Search) -> tuple[tuple[int, ...], ...]:
+    chosen = iter(search.alternatives)
+    return tuple(
+        tuple(next(chosen) if claim.status.allocation is None else 0 for _ in claim.spec.devices.requests)
+        for claim in claims
+    )
+
+
+def _tally(order: Order, devices: NodeDevices, usage: Usage, budget: Budget | None) -> Tally:
+    return Tally(order, devices, usage, Purse(budget, order, devices) if budget is not None else None)
+
+
+def _search(
+    order: Order, devices: NodeDevices, usage: Usage, clock: Clock, budget: Budget | None
+) -> tuple[End | Fault, Search]:
+    """Search in the order that decides which solution is found; when stuck, look for a proof in another."""
+
+    def new(ticks: Clock | Stretch, steps: Sequence[Step] | None = None) -> Search:
+        return Search(order, devices, usage, _tally(order, devices, usage, budget), ticks, steps)
+
+    if len(order.steps) < 2:
+        search = new(clock)
+        return search.run(), search
+    search = new(Stretch(clock, PATIENCE))
+    end = search.run()
+    if end is not End.GAVE_UP or clock.steps <= PATIENCE:
+        return end, search
+    if search.may_reorder:
+        proof = new(Stretch(clock, PROOF), _most_constrained_first(order.steps))
+        if proof.run() is End.NONE:
+            return End.NONE, search
+    again = new(clock)
+    again.learn_from(search)
+    return again.run(), again
+
+
+def _most_constrained_first(steps: Sequence[Step]) -> list[Step]:
+    """The requests with the least choice first: an order in which impossible claims fail soon."""
+    return sorted(
+        steps, key=lambda step: max(plan.candidates.bit_count() - plan.count for plan in step.plans)
+    )

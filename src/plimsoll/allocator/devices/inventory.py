@@ -1,0 +1,159 @@
+"""The devices of a cluster: slices and taint rules, indexed by node and by pool.
+
+Owns `Inventory`, an immutable value. `devices_for` gives a node's devices and remembers them; `replace` makes
+the next inventory and keeps everything computed for the slices that did not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.pools import gather_pools, whole_pool
+from plimsoll.allocator.devices.slices import SliceView, tainted_view
+from plimsoll.allocator.features import Features
+from plimsoll.allocator.input_errors import Fault
+from plimsoll.api.core import Node
+from plimsoll.api.identity import PoolId
+from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.cel import Programs
+
+#: How many devices of nodes are remembered, all nodes together: a pool for all nodes counts for each.
+DEVICES_KEPT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A node's devices, and everything they were made from."""
+
+    labels: dict[str, str]
+    candidates: list[SliceView]
+    pools: list[list[SliceView]]
+    devices: NodeDevices
+
+    def holds(
+        self, labels: dict[str, str], candidates: list[SliceView], pools: list[list[SliceView]]
+    ) -> bool:
+        """Whether the same slices and labels would make the same devices."""
+        return self.labels == labels and self.candidates == candidates and self.pools == pools
+
+
+class Inventory:
+    """All slices there are. Equal input gives equal answers; what it remembers only makes them quicker."""
+
+    __slots__ = (
+        "_by_pool",
+        "_kept",
+        "_known",
+        "_nodes",
+        "_on_node",
+        "_previous",
+        "_programs",
+        "_rules",
+        "_shared",
+        "_slices",
+        "features",
+    )
+
+    _kept: int  #: devices of the nodes that are remembered
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        features: Features | None = None,
+        taint_rules: Iterable[DeviceTaintRule] = (),
+        programs: Programs | None = None,
+    ) -> None:
+        self.features = features or Features()
+        self._programs = Programs() if programs is None else programs
+        self._rules = tuple(taint_rules) if self.features.device_taints else ()
+        self._slices = tuple(slices)
+        self._known: dict[int, SliceView] = {}
+        self._index({})
+
+    @property
+    def slices(self) -> Sequence[ResourceSlice]:
+        return self._slices
+
+    def replace(
+        self, slices: Iterable[ResourceSlice], taint_rules: Iterable[DeviceTaintRule] | None = None
+    ) -> Inventory:
+        """The inventory with other slices (the same objects where nothing changed) and other rules."""
+        new = Inventory.__new__(Inventory)
+        new.features, new._programs = self.features, self._programs
+        new._rules = self._rules
+        if taint_rules is not None and self.features.device_taints:
+            new._rules = tuple(taint_rules)
+        new._slices = tuple(slices)
+        new._known = {}
+        new._index(self._known if new._rules == self._rules else {})
+        new._previous = {**self._previous, **self._nodes}
+        _forget_oldest(new._previous, sum(len(known.devices.entries) for known in new._previous.values()))
+        return new
+
+    def devices_for(self, node: Node) -> NodeDevices | Fault:
+        """The devices that a node may use."""
+        name, labels = node.metadata.name, node.metadata.labels
+        known = self._nodes.get(name)
+        if known is not None:
+            if known.labels == labels:
+                return known.devices
+            self._kept -= len(self._nodes.pop(name).devices.entries)
+        candidates = [*self._on_node.get(name, ()), *self._shared]
+        pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
+        known = self._previous.get(name)
+        if known is None or not known.holds(labels, candidates, pools):
+            gathered = gather_pools(candidates, node, self.features, self._by_pool)
+            if isinstance(gathered, Fault):
+                return gathered
+            devices = NodeDevices(node, gathered, self.features, self._programs)
+            known = _Known(dict(labels), candidates, pools, devices)
+        self._keep(name, known)
+        return known.devices
+
+    def whole_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
+        """Every pool as a whole, by name: its devices wherever they are, and all slices there are of it.
+
+        The devices are of no node: `Usage` tells what is left of them, selectors say nothing of them.
+        """
+        for pool in sorted(self._by_pool):
+            yield self.whole_pool(pool), self.slices_of(pool)
+
+    def slices_of(self, pool: PoolId) -> Sequence[SliceView]:
+        """All slices there are of a pool, of whichever generation."""
+        return self._by_pool.get(pool, ())
+
+    def whole_pool(self, pool: PoolId) -> NodeDevices:
+        """One pool as a whole, which must be known."""
+        whole = whole_pool(self._by_pool[pool], self.features)
+        return NodeDevices(Node(), [whole], self.features, self._programs)
+
+    def _keep(self, name: str, known: _Known) -> None:
+        """Remember a node's devices."""
+        self._nodes[name] = known
+        self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
+
+    def _index(self, known: dict[int, SliceView]) -> None:
+        self._nodes: dict[str, _Known] = {}
+        self._kept = 0
+        self._previous: dict[str, _Known] = {}
+        self._on_node: dict[str, list[SliceView]] = {}
+        self._shared: list[SliceView] = []
+        self._by_pool: dict[PoolId, list[SliceView]] = {}
+        for slice in self._slices:
+            # The views keep their slices alive, so an identity is never that of another slice.
+            view = known.get(id(slice)) or tainted_view(slice, self._rules)
+            self._known[id(slice)] = view
+            self._by_pool.setdefault(view.pool, []).append(view)
+            if slice.spec.node_name:
+                self._on_node.setdefault(slice.spec.node_name, []).append(view)
+            else:
+                self._shared.append(view)
+
+
+def _forget_oldest(nodes: dict[str, _Known], kept: int) -> int:
+    """Forget the nodes that came first while there are too many devices; how many are left."""
+    while kept > DEVICES_KEPT and len(nodes) > 1:
+        kept -= len(nodes.pop(next(iter(nodes))).devices.entries)
+    return kept

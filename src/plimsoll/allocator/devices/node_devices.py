@@ -1,0 +1,376 @@
+"""The devices of one node, in the order of the search, with everything that does not change between searches.
+
+Owns `NodeDevices`: devices are numbered, so that a set of them is an integer and a rule is a mask. It
+remembers the match bits of selectors, the values of attributes and the consumption of capacity requests;
+all of that depends on slices, classes and requests only, never on what is allocated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
+from plimsoll.allocator.devices.pools import Pool, Standing
+from plimsoll.allocator.devices.slices import SliceView
+from plimsoll.allocator.features import Features
+from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.node_selection import SelectorProblem, node_matches
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint
+from plimsoll.cel import Environment, Programs
+from plimsoll.errors import CelCompileError, CelRuntimeError
+
+K = TypeVar("K")
+T = TypeVar("T")
+KEPT = 1024  #: how many selections, consumptions and attribute tables a node remembers, each
+
+#: (set of counters, amount) pairs: counter number -> billionths.
+Draw = tuple[tuple[int, int], ...]
+
+
+class Entry:
+    """One device of a node."""
+
+    __slots__ = ("capacity", "device", "draw", "id", "shareable", "view")
+
+    def __init__(
+        self, id: DeviceId, device: Device, view: SliceView, shareable: bool, capacity: int, draw: Draw
+    ) -> None:
+        self.id = id
+        self.device = device
+        self.view = view
+        self.shareable = shareable
+        self.capacity = capacity  #: number of its capacity shape: devices of one shape consume alike
+        self.draw = draw  #: what it takes from the shared counters
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorFailure:
+    """A selector that fails: which one, of the class or of the request, and how."""
+
+    of_class: bool
+    index: int
+    error: CelCompileError | CelRuntimeError | SelectorProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What class and request selectors make of a node's devices."""
+
+    mask: int
+    failures: Mapping[int, SelectorFailure]  #: devices that no verdict exists for
+    survivors: tuple[int, ...]  #: masks after each class selector, then after each request selector
+
+
+@dataclass(frozen=True, slots=True)
+class CounterPool:
+    """The counters of one pool: a range of counter numbers, and who draws on them."""
+
+    pool: PoolId
+    first: int
+    names: tuple[tuple[str, str], ...]
+    consumers: Mapping[str, Draw]  #: device name -> what it takes, devices of other nodes included
+    mask: int  #: the devices of this node that draw on them
+
+
+class NodeDevices:
+    """The devices that a node may use."""
+
+    __slots__ = (
+        "_consumptions",
+        "_environment",
+        "_likeness",
+        "_programs",
+        "_selections",
+        "_source",
+        "_tables",
+        "all",
+        "base_counters",
+        "binding",
+        "capacities",
+        "counter_pools",
+        "counting",
+        "elsewhere",
+        "entries",
+        "features",
+        "index",
+        "node",
+        "pools",
+        "selection_problems",
+        "shareable",
+        "taint_masks",
+    )
+
+    def __init__(self, node: Node, pools: Sequence[Pool], features: Features, programs: Programs) -> None:
+        self.node = node
+        self.features = features
+        self._source: tuple[NodeDevices, tuple[int, ...]] | None = None
+        self.pools = tuple(pools)
+        self.entries: list[Entry] = []
+        self.index: dict[PoolId, dict[str, int]] = {}
+        self.capacities: list[Mapping[str, DeviceCapacity]] = []  #: shape number -> capacities
+        self.base_counters: list[int] = []
+        self.counter_pools: list[CounterPool] = []
+        self.selection_problems: dict[int, SelectorProblem] = {}
+        #: Masks: all devices; those that may be shared; those that draw on counters; those of other nodes;
+        #: those that bind in several steps.
+        self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
+        self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
+        self._programs = programs
+        self._likeness: tuple[object, ...] | None = None
+        # Selectors are compiled as stored ones, for which list values are always there.
+        # DIFF: Kubernetes 1.36 fails on any list value while the gate is off; 1.37 and this do not.
+        # Test: test_list_values_never_break_a_selector
+        self._environment = Environment("stored", features.consumable_capacity, list_attributes=True)
+        self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], Selection] = {}
+        self._tables: dict[str, AttributeTable] = {}
+        self._consumptions: dict[tuple[object, ...], list[Consumption | CapacityRefusal | CapacityFault]] = {}
+        shapes: dict[object, int] = {}
+        for pool in pools:
+            if pool.standing is Standing.COMPLETE:
+                self._add_pool(pool, shapes)
+        self.all = (1 << len(self.entries)) - 1
+
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """Equal for nodes whose devices a search cannot tell apart but for the names of their pools.
+
+        None where devices are not the node's own: what others take of them counts, too.
+        """
+        if self._likeness is None:
+            views = [view for pool in self.pools for view in pool.slices]
+            own = all(view.slice.spec.node_name for view in views)
+            if not own or any(pool.elsewhere for pool in self.pools):
+                return None
+            self._likeness = tuple(
+                (
+                    pool.id.driver,
+                    pool.standing,
+                    tuple(view.likeness for view in pool.slices),
+                    *pool.counters.items(),
+                )
+                for pool in self.pools
+            )
+        return self._likeness
+
+    # -- what is computed once per question
+
+    def select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> Selection:
+        """The devices that pass all selectors and are meant for this node."""
+        key = (class_selectors, request_selectors)
+        known = self._selections.get(key)
+        if known is None:
+            known = _remember(self._selections, key, self._select(class_selectors, request_selectors))
+        return known
+
+    def table(self, attribute: str) -> AttributeTable:
+        """The values of an attribute."""
+        known = self._tables.get(attribute)
+        if known is None:
+            devices = [(entry.id.driver, entry.device) for entry in self.entries]
+            made = AttributeTable(devices, attribute, self.features.list_attributes)
+            known = _remember(self._tables, attribute, made)
+        return known
+
+    def consumptions(
+        self, requests: Mapping[str, Quantity]
+    ) -> Sequence[Consumption | CapacityRefusal | CapacityFault]:
+        """What a capacity request takes, by capacity shape."""
+        # The spelling of an amount is recorded with it, so amounts that are merely equal differ here.
+        key = tuple((name, str(amount)) for name, amount in requests.items())
+        known = self._consumptions.get(key)
+        if known is None:
+            made = [consume(requests, capacity) for capacity in self.capacities]
+            known = _remember(self._consumptions, key, made)
+        return known
+
+    def reordered(self, order: Sequence[int]) -> NodeDevices:
+        """The same devices in another order of search."""
+        clone = NodeDevices.__new__(NodeDevices)
+        for name in NodeDevices.__slots__:
+            setattr(clone, name, getattr(self, name))
+        clone._source = (self, tuple(order))
+        clone.entries = [self.entries[number] for number in order]
+        places = {old: new for new, old in enumerate(order)}
+        clone.index = {
+            pool: {name: places[number] for name, number in names.items()}
+            for pool, names in self.index.items()
+        }
+        clone._selections, clone._tables = {}, {}
+        clone.shareable = _moved(self.shareable, places)
+        clone.counting = _moved(self.counting, places)
+        clone.elsewhere = _moved(self.elsewhere, places)
+        clone.binding = _moved(self.binding, places)
+        clone.taint_masks = {key: _moved(mask, places) for key, mask in self.taint_masks.items()}
+        clone.counter_pools = [
+            dataclasses.replace(pool, mask=_moved(pool.mask, places)) for pool in self.counter_pools
+        ]
+        return clone
+
+    # -- making
+
+    def _add_pool(self, pool: Pool, shapes: dict[object, int]) -> None:
+        names: dict[str, int] = {}
+        self.index[pool.id] = names
+        numbers = {key: len(self.base_counters) + i for i, key in enumerate(pool.counters)}
+        consumers: dict[str, Draw] = {}
+        pool_mask = 0
+        for view in pool.slices:
+            per_device = bool(view.slice.spec.per_device_node_selection)
+            for device in view.devices:
+                number = len(self.entries)
+                flag = 1 << number
+                names[device.name] = number
+                draw = _draw(device, numbers)
+                shareable = bool(self.features.consumable_capacity and device.allow_multiple_allocations)
+                shape = _shape(device.capacity)
+                if shape not in shapes:
+                    shapes[shape] = len(shapes)
+                    self.capacities.append(device.capacity)
+                id = DeviceId(pool.id.driver, pool.id.pool, device.name)
+                self.entries.append(Entry(id, device, view, shareable, shapes[shape], draw))
+                if shareable:
+                    self.shareable |= flag
+                if device.consumes_counters:
+                    self.counting |= flag
+                    pool_mask |= flag
+                    consumers[device.name] = consumers.get(device.name, ()) + draw
+                if device.binding_conditions:
+                    self.binding |= flag
+                if device.taints:
+                    self.taint_masks[device.taints] = self.taint_masks.get(device.taints, 0) | flag
+                if per_device:
+                    self._note_selection(number, device)
+        if pool.counters:
+            for view in pool.elsewhere:
+                for device in view.devices:
+                    if device.consumes_counters:
+                        consumers[device.name] = consumers.get(device.name, ()) + _draw(device, numbers)
+            first = len(self.base_counters)
+            made = CounterPool(pool.id, first, tuple(pool.counters), consumers, pool_mask)
+            self.counter_pools.append(made)
+            self.base_counters.extend(pool.counters.values())
+
+    def _note_selection(self, number: int, device: Device) -> None:
+        matches = node_matches(self.node, device.node_name, device.all_nodes, device.node_selector)
+        if isinstance(matches, SelectorProblem):
+            self.selection_problems[number] = matches
+        elif not matches:
+            self.elsewhere |= 1 << number
+
+    def _select(self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]) -> Selection:
+        if self._source is not None:
+            return self._select_moved(class_selectors, request_selectors)
+        alive = self.all
+        if not self.features.binding_conditions:
+            alive &= ~self.binding
+        failures: dict[int, SelectorFailure] = {}
+        survivors: list[int] = []
+        for of_class, expressions in ((True, class_selectors), (False, request_selectors)):
+            for index, expression in enumerate(expressions):
+                alive = self._apply(expression, alive, of_class, index, failures)
+                survivors.append(alive)
+        for number, problem in self.selection_problems.items():
+            if alive >> number & 1:
+                failures[number] = SelectorFailure(False, 0, problem)
+                alive ^= 1 << number
+        return Selection(alive & ~self.elsewhere, failures, tuple(survivors))
+
+    def _select_moved(
+        self, class_selectors: tuple[str, ...], request_selectors: tuple[str, ...]
+    ) -> Selection:
+        assert self._source is not None
+        source, order = self._source
+        places = {old: new for new, old in enumerate(order)}
+        found = source.select(class_selectors, request_selectors)
+        return Selection(
+            _moved(found.mask, places),
+            {places[number]: failure for number, failure in found.failures.items()},
+            tuple(_moved(mask, places) for mask in found.survivors),
+        )
+
+    def _apply(
+        self, expression: str, alive: int, of_class: bool, index: int, failures: dict[int, SelectorFailure]
+    ) -> int:
+        if not alive:
+            return 0
+        try:
+            selector = self._programs.compile(expression, self._environment)
+        except CelCompileError as error:
+            for number in bits_of(alive):
+                failures[number] = SelectorFailure(of_class, index, error)
+            return 0
+        passed, offset = 0, 0
+        for pool in self.pools:
+            if pool.standing is not Standing.COMPLETE:
+                continue
+            for view in pool.slices:
+                count = len(view.devices)
+                if alive >> offset & ((1 << count) - 1):
+                    matches = view.matches(selector)
+                    passed |= matches.bits << offset
+                    for position, failure in matches.errors.items():
+                        if alive >> (offset + position) & 1:
+                            failures[offset + position] = SelectorFailure(of_class, index, failure)
+                offset += count
+        return alive & passed
+
+
+def bits_of(mask: int) -> list[int]:
+    """The numbers of the devices in a mask, ascending."""
+    numbers = []
+    while mask:
+        low = mask & -mask
+        numbers.append(low.bit_length() - 1)
+        mask ^= low
+    return numbers
+
+
+def _moved(mask: int, places: Mapping[int, int]) -> int:
+    """A mask after the devices have changed places."""
+    return sum(1 << places[number] for number in bits_of(mask))
+
+
+def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> Draw:
+    """What a device takes from the counters of its pool; twice from one counter is taken twice."""
+    amounts: dict[int, int] = {}
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            number = numbers.get((consumption.counter_set, name))
+            if number is not None:
+                amounts[number] = amounts.get(number, 0) + (counter.value or ZERO).nano
+    return tuple(sorted(amounts.items()))
+
+
+def _shape(capacity: Mapping[str, DeviceCapacity]) -> object:
+    """What tells capacities apart, by the identity of their amounts.
+
+    Amounts that are spelled alike are one object (`Quantity.parse` sees to it), and spelling matters, because
+    a recorded amount keeps that of its source. Where they are not, there is one shape more.
+    """
+    return tuple(
+        [(name, id(entry.value), _policy_key(entry.request_policy)) for name, entry in capacity.items()]
+    )
+
+
+def _policy_key(policy: CapacityRequestPolicy | None) -> object:
+    if policy is None:
+        return None
+    bounds = policy.valid_range
+    return (
+        id(policy.default),
+        tuple(map(id, policy.valid_values)),
+        None if bounds is None else (id(bounds.min), id(bounds.max), id(bounds.step)),
+    )
+
+
+def _remember(cache: dict[K, T], key: K, value: T) -> T:
+    if len(cache) >= KEPT:
+        cache.pop(next(iter(cache)))
+    cache[key] = value
+    return value

@@ -1,0 +1,58 @@
+"""Which devices to prefer where several would do.
+
+The default is Kubernetes' choice: the first that fits, in the order of pools, slices and devices. Least
+waste takes the device with the least left over: a small device before a large one, one that others share
+already before a fresh one, a small partition before one that uses up more counters. It changes the order in
+which devices are tried, never whether there is a solution.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import Usage
+
+
+class Preference(Enum):
+    """An order among the devices that would do."""
+
+    FIRST = "first"
+    LEAST_WASTE = "least-waste"
+
+
+def least_waste_first(devices: NodeDevices, usage: Usage) -> NodeDevices:
+    """The devices with the smallest, in what is left of them, first."""
+    ranks = _size_ranks(devices, usage)
+    order = sorted(range(len(devices.entries)), key=lambda number: (ranks[number], number))
+    return devices.reordered(order)
+
+
+def _size_ranks(devices: NodeDevices, usage: Usage) -> list[tuple[int, int]]:
+    """How large each device is, in what is left of it: ranks, because unlike amounts do not add up."""
+    left: list[dict[tuple[str, ...], int]] = []
+    for number, entry in enumerate(devices.entries):
+        sizes: dict[tuple[str, ...], int] = {}
+        for name, amount in zip(entry.device.capacity, usage.free(number), strict=True):
+            sizes["capacity", _qualified(name, entry.id.driver)] = amount
+        for consumption in entry.device.consumes_counters:
+            for name, counter in consumption.counters.items():
+                counted = ("counter", entry.id.driver, name)
+                sizes[counted] = sizes.get(counted, 0) + (counter.value.nano if counter.value else 0)
+        left.append(sizes)
+    values: dict[tuple[str, ...], set[int]] = {}
+    for sizes in left:
+        for key, amount in sizes.items():
+            values.setdefault(key, set()).add(amount)
+    ranking = {
+        key: {amount: rank for rank, amount in enumerate(sorted(found))} for key, found in values.items()
+    }
+    # A device in use by others first, because a fresh one serves whoever needs it whole.
+    return [
+        (sum(ranking[key][amount] for key, amount in sizes.items()), 1 - (usage.shared >> number & 1))
+        for number, sizes in enumerate(left)
+    ]
+
+
+def _qualified(name: str, driver: str) -> str:
+    return name if "/" in name else f"{driver}/{name}"

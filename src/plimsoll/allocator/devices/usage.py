@@ -1,0 +1,104 @@
+"""What the allocations of other claims take away from a node's devices.
+
+Owns `Usage`: the allocation state of a cluster as masks and numbers over the devices of one node, computed
+once per search. Implements the allocated part of sections 7 and 8 of the allocator semantics: counters are
+drawn once per device however many share it, also by devices of the pool on other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import gt
+
+from plimsoll.allocator.devices.capacity import value_of
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.state import AllocationState, Holding
+
+
+class Usage:
+    """One node's devices as the allocations leave them."""
+
+    __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "shared", "taken")
+
+    def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
+        self._devices = devices
+        self._free: dict[int, tuple[int, ...]] = {}
+        self.taken = 0  #: mask of devices that are held whole
+        self.shared = 0  #: mask of devices with shares: their counters are drawn already
+        self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity taken by its shares
+        self.available = list(devices.base_counters)  #: counter -> what is left; may be negative
+        self.blocked = 0  #: mask of devices that no request can get, for want of counters or of their gate
+        for pool, numbers in devices.index.items():
+            holdings = state.pool(pool)
+            # Whichever is shorter is walked: usually few devices of a pool are held, or few are on this node.
+            if len(holdings) < len(numbers):
+                for name, holding in holdings.items():
+                    number = numbers.get(name)
+                    if number is not None:
+                        self._note(number, holding)
+            else:
+                for name, number in numbers.items():
+                    held = holdings.get(name)
+                    if held is not None:
+                        self._note(number, held)
+        if devices.counting:
+            self._draw_counters(devices, state)
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for devices that are alike and of which the same is taken."""
+        consumed = tuple((number, tuple(sorted(used.items()))) for number, used in self.consumed.items())
+        return (self.taken, self.shared, consumed, tuple(self.available))
+
+    def fits(self, number: int, wanted: tuple[int, ...]) -> bool:
+        """Whether an amount per capacity fits beside what the shares of others have taken."""
+        return not any(map(gt, wanted, self.free(number)))
+
+    def free(self, number: int) -> tuple[int, ...]:
+        """What the shares of others leave of each capacity of a device."""
+        known = self._free.get(number)
+        if known is None:
+            used = self.consumed.get(number, {})
+            capacity = self._devices.entries[number].device.capacity
+            known = tuple([value_of(entry).nano - used.get(name, 0) for name, entry in capacity.items()])
+            self._free[number] = known
+        return known
+
+    def _note(self, number: int, holding: Holding) -> None:
+        flag = 1 << number
+        shareable = self._devices.shareable & flag
+        if holding.exclusive:
+            self.taken |= flag
+        if holding.shares or holding.recorded:
+            if shareable:
+                self.shared |= flag
+            elif holding.shares:
+                # DIFF: a device that stopped being shareable while shares of it are out is not handed out
+                # until they are back (document 001, "Handles Device Updates"); Kubernetes hands it out.
+                # Test: test_a_device_made_dedicated_waits_for_its_shares
+                self.taken |= flag
+            if holding.recorded:
+                self.consumed[number] = holding.consumed
+
+    def _draw_counters(self, devices: NodeDevices, state: AllocationState) -> None:
+        if not devices.features.partitionable_devices:
+            self.blocked |= devices.counting
+            return
+        available = self.available
+        for pool in devices.counter_pools:
+            for name in state.pool(pool.pool):
+                for counter, amount in pool.consumers.get(name, ()):
+                    available[counter] -= amount
+            # One counter below zero stops every device of the pool that draws on any.
+            left = available[pool.first : pool.first + len(pool.names)]
+            if left and min(left) < 0:
+                self.blocked |= pool.mask & ~self.shared
+                continue
+            rest = pool.mask & ~self.shared
+            while rest:
+                low = rest & -rest
+                rest ^= low
+                for counter, amount in devices.entries[low.bit_length() - 1].draw:
+                    if amount > available[counter]:
+                        self.blocked |= low
+                        break

@@ -1,0 +1,117 @@
+"""A refusal as lines of text, for people.
+
+Owns the wording of the reasons in `refusal.py`: one line per request, one per rule that took devices away,
+with the device that came closest and its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
+from plimsoll.allocator.reasons.refusal import (
+    BudgetShortage,
+    CapacityShortage,
+    ConstraintConflict,
+    CounterShortage,
+    Detail,
+    Refusal,
+    RequestRefusal,
+    SelectorRefusal,
+    TaintRefusal,
+)
+from plimsoll.api.quantity import Format, Quantity
+
+MAX_HELD = 4  #: how many devices a story of the search names
+
+
+def explain_lines(refusal: Refusal) -> Sequence[str]:
+    """The tree as lines of text."""
+    if refusal.allocated_elsewhere is not None:
+        return [f"claim {refusal.allocated_elsewhere.claim} is allocated on other nodes"]
+    lines = [f"pool {pool.pool} is {pool.standing}: {pool.reason}" for pool in refusal.pools]
+    for request in refusal.requests:
+        # A request that could be served is told in one line only if it is part of the story.
+        if refusal.together or not request.served:
+            lines += _request_lines(request)
+    if refusal.together:
+        several = (
+            len({(request.claim, request.request.partition("/")[0]) for request in refusal.requests}) > 1
+        )
+        lines.append(
+            "each request alone could be served; together they cannot"
+            if several
+            else "each device alone could be had; together they cannot"
+        )
+    for group in refusal.groups:
+        names = ", ".join(group.requests)
+        if group.distinct:
+            lines.append(
+                f"claim {group.claim}, requests {names}: need {group.wanted} values of {group.attribute}, "
+                f"there are {group.had}"
+            )
+        else:
+            lines.append(
+                f"claim {group.claim}, requests {names}: need {group.wanted} devices with one value of "
+                f"{group.attribute}, at most {group.had} have it"
+            )
+    if refusal.stuck is not None:
+        held = ", ".join(f"{request} had {device}" for _, request, device in refusal.stuck.held[:MAX_HELD])
+        more = len(refusal.stuck.held) - MAX_HELD
+        lines.append(f"once {held}" + (f" and {more} more" if more > 0 else "") + ":")
+        lines += [f"  {line}" for line in _request_lines(refusal.stuck.request)]
+    return lines
+
+
+def _request_lines(request: RequestRefusal) -> list[str]:
+    wanted = "all matching" if request.takes_all else str(request.wanted)
+    lines = [
+        f"claim {request.claim}, request {request.request}: wants {wanted} of {request.devices} devices, "
+        f"{request.left} left"
+    ]
+    for removal in request.removals:
+        text = _detail_text(removal.detail)
+        lines.append(f"  {removal.count} x {removal.rule.value}: {removal.device}{text}")
+    if request.conflict is not None:
+        device, conflict = request.conflict
+        lines.append(
+            f"  at most {request.largest_group} of them go together: {device}{_detail_text(conflict)}"
+        )
+    return lines
+
+
+def _detail_text(detail: Detail) -> str:
+    match detail:
+        case CapacityShortage(rule, name, wanted, had):
+            return " " + _CAPACITY_TEXTS[rule].format(name=name, wanted=wanted, had=had)
+        case CounterShortage("", "", _, _):
+            return " (partitionable devices are switched off)"
+        case CounterShortage(counter_set, counter, amount, left):
+            return f" counter {counter_set}/{counter}: wants {_plain(amount)}, {_plain(left)} left"
+        case ConstraintConflict(attribute, _, (), _):
+            return f" has no attribute {attribute}"
+        case ConstraintConflict(attribute, distinct, values, other, other_values):
+            relation = "must differ from" if distinct else "must match"
+            against = f" {relation} {other} ({', '.join(other_values)})" if other else ""
+            return f" {attribute}={', '.join(values)}{against}"
+        case BudgetShortage(line, resource, amount, left):
+            return f" {resource}: charges {amount}, {line} leaves {left}"
+        case TaintRefusal(taint):
+            value = f"={taint.value}" if taint.value else ""
+            return f" {taint.key}{value}:{taint.effect}"
+        case SelectorRefusal(index, expression):
+            return f" #{index} {expression}"
+    return ""
+
+
+_CAPACITY_TEXTS: Mapping[str, str] = {
+    UNDEFINED: "has no capacity {name}",
+    ABOVE_MAX: "{name}: wants {wanted}, the policy allows at most {had}",
+    NO_VALID_VALUE: "{name}: wants {wanted}, the largest valid value is {had}",
+    OFF_STEP: "{name}: {wanted} is no whole number of steps of {had}",
+    SHORT: "{name}: wants {wanted}, has {had} left",
+}
+
+
+def _plain(nano: int) -> str:
+    return str(Quantity(nano, Format.DECIMAL_SI, None))

@@ -1,0 +1,137 @@
+"""From picked devices to the allocation that goes into a claim's status.
+
+Owns section 10 of the allocator semantics: the device results, the configuration of classes and of the
+claim, and the node selector that says where the allocation can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plimsoll.allocator.devices.capacity import Consumption
+from plimsoll.allocator.devices.node_devices import Entry, NodeDevices
+from plimsoll.allocator.input_errors import NODE_SELECTOR_TERMS, Fault
+from plimsoll.allocator.request_matching import Order, Plan
+from plimsoll.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from plimsoll.api.node_selection import NAME_FIELD
+from plimsoll.api.resource import (
+    AllocationConfiguration,
+    AllocationDevice,
+    AllocationDevices,
+    AllocationResult,
+    ResourceClaim,
+)
+
+FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
+
+
+def device_result(plan: Plan, entry: Entry, share_id: str | None) -> AllocationDevice:
+    """One device, or a share of one, as the claim's status records it."""
+    consumed = plan.consumptions[entry.capacity] if entry.shareable else None
+    device = entry.device
+    return AllocationDevice(
+        request=plan.name,
+        driver=entry.id.driver,
+        pool=entry.id.pool,
+        device=entry.id.device,
+        admin_access=True if plan.admin else None,
+        tolerations=plan.tolerations,
+        binding_conditions=device.binding_conditions,
+        binding_failure_conditions=device.binding_failure_conditions,
+        share_id=share_id,
+        consumed_capacity=dict(consumed.amounts) if isinstance(consumed, Consumption) else {},
+    )
+
+
+def build_results(
+    order: Order,
+    picks: Sequence[tuple[Plan, int]],
+    chosen: Sequence[Plan],
+    devices: NodeDevices,
+    new_id: Callable[[], str],
+) -> list[AllocationResult] | Fault:
+    """One allocation per claim; `chosen` is the plan that served each step."""
+    allocations = []
+    for number, claim in enumerate(order.claims):
+        mine = [(plan, devices.entries[device]) for plan, device in picks if plan.claim == number]
+        selector = _node_selector(claim, [entry for _, entry in mine], devices.node.metadata.name)
+        if isinstance(selector, Fault):
+            return selector
+        results = [device_result(plan, entry, new_id() if entry.shareable else None) for plan, entry in mine]
+        plans = [plan for plan in chosen if plan.claim == number]
+        made = AllocationDevices(results=tuple(results), config=_configuration(claim, plans))
+        allocations.append(AllocationResult(devices=made, node_selector=selector))
+    return allocations
+
+
+def _configuration(claim: ResourceClaim, plans: Sequence[Plan]) -> tuple[AllocationConfiguration, ...]:
+    """Class configuration first, each class once; then the claim's, for the requests that were served."""
+    configured = claim.spec.devices.config
+    if not configured and not any(plan.device_class.spec.config for plan in plans):
+        return ()
+    made: list[AllocationConfiguration] = []
+    users: dict[str, list[str]] = {}
+    for plan in plans:
+        users.setdefault(plan.device_class.metadata.name, []).append(plan.name)
+    for plan in plans:
+        requests = users.pop(plan.device_class.metadata.name, None)
+        if requests is not None:
+            made += [
+                AllocationConfiguration(source=FROM_CLASS, requests=tuple(requests), opaque=config.opaque)
+                for config in plan.device_class.spec.config
+            ]
+    # DIFF: Kubernetes 1.36 lists a claim's configuration once per request it names; 1.37 and this once.
+    # Test: test_claim_configuration_is_listed_once
+    made += [
+        AllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+        for config in configured
+        if not config.requests or any(_names(config.requests, plan) for plan in plans)
+    ]
+    # DIFF: Kubernetes 1.36 names the requests even if they are all; 1.37 and this leave the list empty.
+    # Test: test_configuration_for_all_requests_names_none
+    return tuple(
+        AllocationConfiguration(source=config.source, opaque=config.opaque)
+        if config.requests and all(_names(config.requests, plan) for plan in plans)
+        else config
+        for config in made
+    )
+
+
+def _names(requests: Sequence[str], plan: Plan) -> bool:
+    """Whether a list of requests means this plan, by its request or as an alternative."""
+    return (plan.parent or plan.name) in requests or plan.name in requests
+
+
+def _node_selector(
+    claim: ResourceClaim, entries: Sequence[Entry], node_name: str
+) -> NodeSelector | Fault | None:
+    """Where the allocation can be used: this node, what the selectors of its devices say, or anywhere."""
+    fields: list[NodeSelectorRequirement] = []
+    expressions: list[NodeSelectorRequirement] = []
+    for entry in entries:
+        spec = entry.view.slice.spec
+        source = entry.device if spec.per_device_node_selection else spec
+        if source.node_name is not None or entry.device.binds_to_node:
+            requirement = NodeSelectorRequirement(key=NAME_FIELD, operator="In", values=(node_name,))
+            return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+        if source.node_selector is None:
+            continue
+        terms = source.node_selector.node_selector_terms
+        if len(terms) > 1:
+            return Fault(NODE_SELECTOR_TERMS, {"claim": claim.metadata.name, "terms": len(terms)})
+        for term in terms:
+            _merge(fields, term.match_fields)
+            _merge(expressions, term.match_expressions)
+    if not fields and not expressions:
+        return None
+    term = NodeSelectorTerm(match_fields=tuple(fields), match_expressions=tuple(expressions))
+    return NodeSelector(node_selector_terms=(term,))
+
+
+def _merge(known: list[NodeSelectorRequirement], more: Sequence[NodeSelectorRequirement]) -> None:
+    for new in more:
+        if not any(
+            old.key == new.key and old.operator == new.operator and set(old.values) == set(new.values)
+            for old in known
+        ):
+            known.append(new)

@@ -1,0 +1,220 @@
+"""What cannot work, told without trying: bounds on the devices that the rest of the requests need.
+
+Owns `Outlook`. Every answer is safe: it says "hopeless" only where no choice of devices could serve the
+remaining requests. A prioritized list counts with the least that any alternative takes, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.request_matching import Constraint, Plan, Step
+from plimsoll.allocator.search.supply import Supply
+from plimsoll.allocator.search.usage import NOTHING, Tally
+from plimsoll.api.resource import RESULTS_MAX
+
+
+class Ahead(NamedTuple):
+    """What the steps from a position on look at."""
+
+    devices: int  #: mask
+    claims: tuple[int, ...]
+    constraints: tuple[int, ...]
+
+
+class Outlook:
+    """Bounds for the steps of one search, from every position on."""
+
+    __slots__ = (
+        "_ahead",
+        "_constraints",
+        "_counting",
+        "_demands",
+        "_later",
+        "_priced",
+        "_shareable",
+        "_steps",
+        "_supply",
+        "_tables",
+        "weakest",
+    )
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        constraints: Sequence[Constraint],
+        tables: Sequence[AttributeTable],
+        devices: NodeDevices,
+        usage: Usage,
+        priced: bool,
+    ) -> None:
+        self._steps = steps
+        self._constraints = constraints
+        self._tables = tables
+        self._shareable = devices.shareable
+        self._counting = devices.counting
+        self._priced = priced  #: whether devices have a price, which any choice takes from the rest
+        self._supply = Supply(steps, devices, usage)
+        self.weakest = 0  #: the step that `hopeless` found wanting
+        self._demands: dict[int, list[tuple[int, int]]] = {}
+        self._later: dict[tuple[int, int], list[Plan]] = {}
+        self._ahead: list[Ahead] = []
+
+    def ahead(self, position: int) -> Ahead:
+        """What matters from a position on; worked out for all of them when first asked for."""
+        if not self._ahead:
+            devices, claims, constraints = 0, set[int](), set[int]()
+            found = [Ahead(0, (), ())]
+            for step in reversed(self._steps):
+                claims.add(step.claim)
+                for plan in step.plans:
+                    devices |= plan.candidates | plan.fault_mask
+                    constraints.update(plan.constraints)
+                found.append(Ahead(devices, tuple(sorted(claims)), tuple(sorted(constraints))))
+            self._ahead = found[::-1]
+        return self._ahead[position]
+
+    def hopeless(self, tally: Tally) -> bool:
+        """Whether some request cannot be served even alone, or all of them not from the devices there are."""
+        for position, step in enumerate(self._steps):
+            if all(_is_short(plan) for plan in step.plans):
+                self.weakest = position
+                return True
+        self.weakest = len(self._steps) - 1
+        return len(self._steps) > 1 and self.overdrawn(0, tally)
+
+    def overdrawn(self, position: int, tally: Tally) -> bool:
+        """Whether the requests from a position on need more devices, counters or capacity than are left."""
+        return self.starved(position, tally.picked) or self._supply.lacks(position, tally)
+
+    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+        """Whether the devices that a plan still needs, the cheapest of a mask, draw more than is left."""
+        return bool(self._counting) and self._supply.too_dear(mask, missing, position, tally)
+
+    def independent(self, plan: Plan, position: int) -> bool:
+        """Whether the requests from a position on cannot notice which devices a plan gets."""
+        ahead = self.ahead(position)
+        if plan.candidates & (ahead.devices | self._counting) or self._priced:
+            return False
+        return not any(constraint in plan.constraints for constraint in ahead.constraints)
+
+    def starved(self, position: int, picked: int) -> bool:
+        """Whether the requests from a position on need more devices than are left."""
+        demands = self._demands.get(position)
+        if demands is None:
+            demands = self._demands[position] = self._sum_demands(position)
+        return any((mask & ~picked).bit_count() < count for mask, count in demands)
+
+    def _sum_demands(self, position: int) -> list[tuple[int, int]]:
+        """Masks of devices, and how many of each the remaining requests need among them."""
+        needs = [_least_need(step) for step in self._steps[position:]]
+        masks = {mask for mask, count in needs if count}
+        together = 0
+        for mask in masks:
+            if not mask & self._shareable:
+                together |= mask
+        demands = []
+        for wide in {together, *masks}:
+            if wide & self._shareable:
+                count = max(count for mask, count in needs if mask == wide)
+            else:
+                count = sum(count for mask, count in needs if not mask & ~wide)
+            demands.append((wide, count))
+        return demands
+
+    def promising(
+        self, constraint: int, state: int, position: int, plan: Plan, number: int, mask: int, picked: int
+    ) -> int:
+        """What remains of a plan's candidates if the constraint is to hold to the end.
+
+        The mask holds candidates that agree with the constraint so far; `number` devices of the plan are
+        placed already.
+        """
+        table = self._tables[constraint]
+        later = self._later_plans(constraint, position)
+        missing = plan.count - number
+        if self._constraints[constraint].distinct:
+            return mask if self._varied_enough(table, state, missing, later, mask, picked) else 0
+        viable, rest = 0, _all_bits(table) if state == NOTHING else state
+        while rest:
+            low = rest & -rest
+            rest ^= low
+            having = table.by_bit[low.bit_length() - 1]
+            if self._enough(having, missing, later, mask, picked):
+                viable |= low
+        kept = table.overlapping(viable)
+        if missing == 1 and not later:
+            kept |= table.opaque
+        return mask & kept
+
+    def _enough(self, having: int, missing: int, later: Sequence[Plan], mask: int, picked: int) -> bool:
+        """Whether the devices with one value suffice for all requests under a constraint."""
+        mine = mask & having
+        if mine.bit_count() < missing:
+            return False
+        union, total, exclusive = mine, missing, not mine & self._shareable
+        for plan in later:
+            theirs = plan.candidates & having
+            if not plan.admin:
+                theirs &= ~picked
+            if theirs.bit_count() < plan.count:
+                return False
+            union |= theirs
+            total += plan.count
+            exclusive = exclusive and not (plan.admin or theirs & self._shareable)
+        return not exclusive or union.bit_count() >= total
+
+    def _varied_enough(
+        self, table: AttributeTable, state: int, missing: int, later: Sequence[Plan], mask: int, picked: int
+    ) -> bool:
+        """Whether there are as many values as devices that must differ in them."""
+        if table.opaque or not table.scalar:
+            return True
+        used = 0 if state == NOTHING else state
+        if _count_values(table, used, mask) < missing:
+            return False
+        total = missing
+        for plan in later:
+            mask |= plan.candidates if plan.admin else plan.candidates & ~picked
+            total += plan.count
+        return not later or _count_values(table, used, mask) >= total
+
+    def _later_plans(self, constraint: int, position: int) -> list[Plan]:
+        """The plans under a constraint that certainly come after a position."""
+        known = self._later.get((constraint, position))
+        if known is None:
+            known = self._later[constraint, position] = [
+                step.plans[0]
+                for step in self._steps[position + 1 :]
+                if not step.optional and constraint in step.plans[0].constraints
+            ]
+        return known
+
+
+def _least_need(step: Step) -> tuple[int, int]:
+    """The devices that a step chooses among, and how many of them it takes at least."""
+    if any(plan.admin for plan in step.plans):
+        return 0, 0
+    mask = 0
+    for plan in step.plans:
+        mask |= plan.candidates
+    return mask, min(plan.count for plan in step.plans)
+
+
+def _all_bits(table: AttributeTable) -> int:
+    """The bits of all values of a table."""
+    return (1 << len(table.by_bit)) - 1
+
+
+def _is_short(plan: Plan) -> bool:
+    if plan.all:
+        return not plan.devices
+    return plan.candidates.bit_count() < plan.count or plan.count > RESULTS_MAX
+
+
+def _count_values(table: AttributeTable, used: int, mask: int) -> int:
+    return sum(1 for bit, having in enumerate(table.by_bit) if having & mask and not used >> bit & 1)

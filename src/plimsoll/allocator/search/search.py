@@ -1,0 +1,359 @@
+"""The search: which devices every request gets.
+
+Owns the walk through the possibilities, in Kubernetes' order (section 4 of the allocator semantics): claims,
+requests, alternatives and devices one after the other, the first full solution wins. It never tries what it
+knows to fail:
+
+- devices that no rule can tell apart are tried once (`symmetry`);
+- a state of the later requests that failed once is not entered again (`_failed`);
+- a request whose candidates cannot suffice, alone or together with the later ones, fails before any of
+  them is tried (`bounds`).
+
+None of this changes which solution is found first. Where a candidate could end the search with a fault,
+nothing is skipped that might have come upon it, and only the second applies. The walk keeps its own stack,
+so its depth is not Python's; it counts its steps and gives up when they run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.input_errors import Fault
+from plimsoll.allocator.limits import Clock, Stretch
+from plimsoll.allocator.request_matching import Order, Plan, Step
+from plimsoll.allocator.search.bounds import Outlook
+from plimsoll.allocator.search.symmetry import group_devices
+from plimsoll.allocator.search.usage import Pick, Tally, Undo
+from plimsoll.api.resource import RESULTS_MAX
+
+#: How often a device may turn out to be too dear before the rest of its request is added up.
+STUMBLES = 64
+
+
+class End(Enum):
+    """How a search ends, other than with a fault."""
+
+    FOUND = "found"
+    NONE = "none"
+    GAVE_UP = "gave up"
+
+
+class _Signal(Enum):
+    FAILED = 0
+    EXCEEDED = 1  #: too many devices for the claim, whichever are chosen: only fewer will do
+
+
+class _Choice:
+    """A prioritized list on the stack: which alternative is being tried."""
+
+    __slots__ = ("alternative", "exceeded", "position")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.alternative = 0
+        self.exceeded = True
+
+
+class _Taking:
+    """Devices being taken for one plan: one of a count, or all of them at once."""
+
+    __slots__ = ("alternative", "candidates", "number", "plan", "position", "undo")
+
+    def __init__(self, position: int, alternative: int, plan: Plan, number: int, candidates: int) -> None:
+        self.position = position
+        self.alternative = alternative
+        self.plan = plan
+        self.number = number  #: how many devices of the plan came before
+        self.candidates = candidates  #: mask of devices not tried yet
+        self.undo: list[Undo] = []
+
+
+class Search:
+    """One search over the steps of an order; the same input walks the same way."""
+
+    __slots__ = (
+        "_chosen",
+        "_classes",
+        "_clock",
+        "_devices",
+        "_exact",
+        "_failed",
+        "_has_admin",
+        "_order",
+        "_ordered",
+        "_outlook",
+        "_stack",
+        "_steps",
+        "_stumbles",
+        "_tally",
+        "_usage",
+        "deepest",
+    )
+
+    def __init__(
+        self,
+        order: Order,
+        devices: NodeDevices,
+        usage: Usage,
+        tally: Tally,
+        clock: Clock | Stretch,
+        steps: Sequence[Step] | None = None,
+    ) -> None:
+        self._order = order
+        self._steps = order.steps if steps is None else tuple(steps)
+        self._devices = devices
+        self._usage = usage
+        self._tally = tally
+        self._clock = clock
+        plans = [plan for step in self._steps for plan in step.plans]
+        #: Whether some candidate could end the search with a fault.
+        self._exact = any(plan.fault_mask or (plan.all and plan.constraints) for plan in plans)
+        self._has_admin = any(plan.admin for plan in plans)
+        #: Whether it matters in which order devices meet a constraint: a value that equals nothing is let
+        #: in as the first only.
+        self._ordered = any(table.opaque for table in tally.tables)
+        self._stack: list[_Choice | _Taking] = []
+        self._chosen = [0] * len(self._steps)
+        # -- what has been learnt
+        self._classes: list[int] | None = None
+        self._failed: dict[object, _Signal] = {}
+        self._stumbles = 0  #: how often counters, capacity or budget were too short for a device
+        priced = tally.purse is not None
+        self._outlook = Outlook(self._steps, order.constraints, tally.tables, devices, usage, priced)
+        #: How far the search came: the step that failed, which of its plans, and the picks before it.
+        self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
+
+    def run(self) -> End | Fault:
+        """Search until there is a solution, none can be, a fault, or no steps left."""
+        if not self._exact and self._outlook.hopeless(self._tally):
+            self.deepest = (self._outlook.weakest, 0, ())
+            return End.NONE
+        position = 0
+        while True:
+            if position == len(self._steps):
+                return End.FOUND
+            outcome = self._enter(position)
+            while isinstance(outcome, _Signal):
+                if not self._stack:
+                    return End.NONE
+                outcome = self._resume(outcome)
+            if not isinstance(outcome, int):
+                return outcome
+            position = outcome
+
+    @property
+    def alternatives(self) -> Sequence[int]:
+        """After FOUND: which alternative every step was served with."""
+        return self._chosen
+
+    @property
+    def picks(self) -> Sequence[Pick]:
+        """After FOUND: the devices, in the order they were taken."""
+        return self._tally.picks
+
+    @property
+    def may_reorder(self) -> bool:
+        """Whether the requests may be taken in any order without changing whether there is a solution."""
+        return not self._exact and not self._has_admin and not self._ordered
+
+    def learn_from(self, other: Search) -> None:
+        """Take over the failures of a search over the same steps that was given up."""
+        self._failed.update(other._failed)
+
+    # -- walking; each returns the next position, a signal to backtrack, or an end
+
+    def _enter(self, position: int) -> int | _Signal | End | Fault:
+        """Start with a request."""
+        if self._steps[position].optional:
+            self._stack.append(_Choice(position))
+        return self._start(position, 0)
+
+    def _start(self, position: int, alternative: int) -> int | _Signal | End | Fault:
+        """Start with one plan of a request."""
+        self._chosen[position] = alternative
+        plan = self._steps[position].plans[alternative]
+        if plan.all and not plan.devices:
+            return self._fail(position, alternative)
+        if self._tally.counts[plan.claim] + plan.count > RESULTS_MAX:
+            return self._crossing(position, _Signal.EXCEEDED)
+        if plan.count <= 0:
+            return position + 1
+        if self._failed:
+            known = self._failed.get(self._key(position, alternative))
+            if known is not None:
+                return self._crossing(position, known)
+            if not self._exact and self._outlook.overdrawn(position, self._tally):
+                return self._fail(position, alternative)
+        if plan.all:
+            return self._take_all(position, alternative, plan)
+        candidates = self._filter(plan, position, plan.candidates | plan.fault_mask, 0)
+        frame = _Taking(position, alternative, plan, 0, candidates)
+        self._stack.append(frame)
+        return self._advance(frame)
+
+    def _advance(self, frame: _Taking) -> int | _Signal | End | Fault:
+        """Take the next candidate of a frame, and go on with the rest of its plan."""
+        plan, position = frame.plan, frame.position
+        while frame.candidates:
+            low = frame.candidates & -frame.candidates
+            frame.candidates ^= low
+            if self._clock.tick():
+                return End.GAVE_UP
+            device = low.bit_length() - 1
+            if low & plan.fault_mask:
+                return self._order.fault_of(plan, device, self._devices)
+            undo = self._tally.take(plan, device)
+            if undo is None:
+                self._stumbles += 1
+                continue
+            frame.undo = [undo]
+            number = frame.number + 1
+            missing = plan.count - number
+            following = self._filter(plan, position, frame.candidates, number) if missing else 0
+            if not self._exact and self._falls_short(position, following, missing):
+                self._tally.give_back(frame.plan, frame.undo)
+                self._skip_equals(frame, device)
+                continue
+            if not missing:
+                return position + 1
+            frame = _Taking(position, frame.alternative, plan, number, following)
+            self._stack.append(frame)
+        self._stack.pop()
+        return self._fail(position, frame.alternative) if frame.number == 0 else _Signal.FAILED
+
+    def _falls_short(self, position: int, following: int, missing: int) -> bool:
+        """Whether what is left cannot serve the rest of a plan, or the requests after it.
+
+        The bounds over later requests cost more than a step, so they wait until something has failed.
+        """
+        if following.bit_count() < missing:
+            return True
+        if self._failed and self._outlook.starved(position + 1, self._tally.picked):
+            return True
+        return self._stumbles > STUMBLES and self._outlook.too_dear(
+            following, missing, position + 1, self._tally
+        )
+
+    def _take_all(self, position: int, alternative: int, plan: Plan) -> int | _Signal | End | Fault:
+        """Take every device of a plan, or fail: there are no alternatives to try."""
+        frame = _Taking(position, alternative, plan, 0, 0)
+        for device in plan.devices:
+            if self._clock.tick():
+                return End.GAVE_UP
+            undo = self._tally.take_required(plan, device)
+            if isinstance(undo, Fault):
+                return undo
+            if undo is None:
+                self._tally.give_back(frame.plan, frame.undo)
+                return self._fail(position, alternative)
+            frame.undo.append(undo)
+        self._stack.append(frame)
+        return position + 1
+
+    def _resume(self, signal: _Signal) -> int | _Signal | End | Fault:
+        """Go back to the last decision and decide otherwise."""
+        frame = self._stack[-1]
+        if isinstance(frame, _Choice):
+            return self._next_alternative(frame, signal)
+        device = frame.undo[0][0]
+        self._tally.give_back(frame.plan, frame.undo)
+        if not frame.plan.all and signal is _Signal.FAILED:
+            if self._is_blameless(frame):
+                frame = self._unwind(frame)
+            elif self._exact or not self._outlook.starved(frame.position + 1, self._tally.picked):
+                self._skip_equals(frame, device)
+                return self._advance(frame)
+        self._stack.pop()
+        if frame.number == 0:
+            self._failed[self._key(frame.position, frame.alternative)] = signal
+        return self._crossing(frame.position, signal)
+
+    def _next_alternative(self, frame: _Choice, signal: _Signal) -> int | _Signal | End | Fault:
+        frame.exceeded = frame.exceeded and signal is _Signal.EXCEEDED
+        frame.alternative += 1
+        if frame.alternative < len(self._steps[frame.position].plans):
+            return self._start(frame.position, frame.alternative)
+        self._stack.pop()
+        return self._crossing(frame.position, _Signal.EXCEEDED if frame.exceeded else _Signal.FAILED)
+
+    def _crossing(self, position: int, signal: _Signal) -> _Signal:
+        """What a signal means to the frame below: an earlier claim may choose so that fewer will do."""
+        if self._stack and self._steps[self._stack[-1].position].claim != self._steps[position].claim:
+            return _Signal.FAILED
+        return signal
+
+    def _fail(self, position: int, alternative: int) -> _Signal:
+        """Remember that a plan cannot be served in this state."""
+        self._failed[self._key(position, alternative)] = _Signal.FAILED
+        if position > self.deepest[0]:
+            self.deepest = (position, alternative, tuple(self._tally.picks))
+        return _Signal.FAILED
+
+    def _key(self, position: int, alternative: int) -> object:
+        """Everything in the state that the steps from a position on depend on."""
+        tally = self._tally
+        devices, claims, constraints = self._outlook.ahead(position)
+        return (
+            position,
+            alternative,
+            tally.picked & devices,
+            tuple([tally.constraints[number] for number in constraints]),
+            tuple([tally.counts[claim] for claim in claims]),
+            tuple([tally.picked_by[claim] for claim in claims]) if self._has_admin else None,
+            tuple(sorted(tally.shares.items())) if tally.shares else None,
+            tuple(tally.drawn),
+            tuple(tally.purse.left) if tally.purse is not None else None,
+        )
+
+    def _is_blameless(self, frame: _Taking) -> bool:
+        """Whether the failure is one of later requests, which cannot notice what this plan takes."""
+        if self._exact or frame.number + 1 < frame.plan.count:
+            return False
+        return self._outlook.independent(frame.plan, frame.position + 1)
+
+    def _unwind(self, frame: _Taking) -> _Taking:
+        """Give back everything that the plan of the top frame has; its first frame is on top then."""
+        while frame.number:
+            self._stack.pop()
+            below = self._stack[-1]
+            assert isinstance(below, _Taking)
+            frame = below
+            self._tally.give_back(frame.plan, frame.undo)
+        return frame
+
+    # -- candidates
+
+    def _filter(self, plan: Plan, position: int, mask: int, number: int) -> int:
+        """What is left of a mask: not taken, and in agreement with the constraints so far."""
+        tally = self._tally
+        mask &= ~tally.in_use(plan)
+        if not plan.constraints:
+            return mask
+        # A device that ends the search is met before anybody looks at constraints.
+        faulty = mask & plan.fault_mask
+        for constraint in plan.constraints:
+            mask &= tally.agreeing(constraint)
+            if mask and not self._exact:
+                state = tally.constraints[constraint]
+                mask = self._outlook.promising(constraint, state, position, plan, number, mask, tally.picked)
+        return mask | faulty
+
+    def _skip_equals(self, frame: _Taking, device: int) -> None:
+        """Leave out the candidates that fail as this device did."""
+        if self._exact or self._ordered or frame.plan.admin or not frame.candidates:
+            return
+        tally = self._tally
+        if self._classes is None:
+            plans = [plan for step in self._steps for plan in step.plans]
+            self._classes = group_devices(plans, tally.tables, self._devices, self._usage, tally.purse)
+        equals = self._classes[device]
+        if self._devices.shareable >> device & 1 and tally.shares:
+            # Devices that have shares in this search are as different as their shares.
+            if device in tally.shares:
+                return
+            for shared in tally.shares:
+                equals &= ~(1 << shared)
+        frame.candidates &= ~equals

@@ -1,0 +1,154 @@
+"""How much the remaining requests take at least, and how much there is: sums over counters and capacities.
+
+Owns a bound that sees through many devices at once: thirty small partitions and five whole cards cannot come
+from eight cards if their units do not add up, whichever devices are tried. It is safe, because every
+request is counted with the least that any of its candidates takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plimsoll.allocator.devices.capacity import Consumption
+from plimsoll.allocator.devices.node_devices import NodeDevices, bits_of
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.allocator.request_matching import Plan, Step
+from plimsoll.allocator.search.usage import Tally
+
+
+class Supply:
+    """Demands by position, worked out when first asked for."""
+
+    __slots__ = ("_cheapest", "_counter_needs", "_counters", "_devices", "_sharing", "_steps", "_usage")
+
+    def __init__(self, steps: Sequence[Step], devices: NodeDevices, usage: Usage) -> None:
+        self._steps = steps
+        self._devices = devices
+        self._usage = usage
+        #: Counter name -> the numbers of the counters of that name, over all sets.
+        self._counters: dict[str, list[int]] = {}
+        for pool in devices.counter_pools:
+            for index, (_, name) in enumerate(pool.names):
+                self._counters.setdefault(name, []).append(pool.first + index)
+        self._counter_needs: dict[int, Mapping[str, int]] = {}
+        self._cheapest: list[tuple[Sequence[int], list[tuple[int, int]]]] | None = None
+        self._sharing: dict[int, tuple[int, Mapping[str, int]]] = {}
+
+    def lacks(self, position: int, tally: Tally) -> bool:
+        """Whether the steps from a position on take more than there is left."""
+        if self._counters and self._lacks_counters(position, tally):
+            return True
+        return bool(self._devices.shareable) and self._lacks_capacity(position, tally)
+
+    def too_dear(self, mask: int, missing: int, position: int, tally: Tally) -> bool:
+        """Whether even the devices of a mask that draw least would draw more than there is.
+
+        So many of them are missing for a plan, and the plans from the position on need theirs, too.
+        """
+        if not mask & self._devices.shareable:
+            for plan in self._certain(position):
+                if not plan.admin and not plan.candidates & self._devices.shareable:
+                    mask |= plan.candidates & ~tally.picked
+                    missing += plan.count
+        if not mask & self._devices.counting:
+            return False
+        if self._cheapest is None:
+            self._cheapest = self._rank_by_draw()
+        available, drawn = self._usage.available, tally.drawn
+        for numbers, ranked in self._cheapest:
+            left = sum([max(available[number] - drawn[number], 0) for number in numbers])
+            count = missing
+            for amount, flag in ranked:
+                if flag & mask:
+                    left -= amount
+                    count -= 1
+                    if left < 0:
+                        return True
+                    if not count:
+                        break
+        return False
+
+    def _rank_by_draw(self) -> list[tuple[Sequence[int], list[tuple[int, int]]]]:
+        """For the counters of each name, and for all together: devices by how much they draw, least first."""
+        groups = [*self._counters.values()]
+        if len(groups) > 1:
+            groups.append([number for numbers in groups for number in numbers])
+        ranking: list[tuple[Sequence[int], list[tuple[int, int]]]] = []
+        for numbers in groups:
+            wanted = set(numbers)
+            ranked = []
+            for number, entry in enumerate(self._devices.entries):
+                amount = sum(amount for counter, amount in entry.draw if counter in wanted)
+                # Further shares of a device draw nothing.
+                ranked.append((0 if entry.shareable else amount, 1 << number))
+            ranking.append((numbers, sorted(ranked)))
+        return ranking
+
+    def _lacks_counters(self, position: int, tally: Tally) -> bool:
+        needs = self._counter_needs.get(position)
+        if needs is None:
+            needs = self._counter_needs[position] = self._sum_counters(position)
+        available, drawn = self._usage.available, tally.drawn
+        return any(
+            need > sum(max(available[number] - drawn[number], 0) for number in self._counters[name])
+            for name, need in needs.items()
+        )
+
+    def _sum_counters(self, position: int) -> dict[str, int]:
+        """The least that the steps from a position on draw on the counters of each name."""
+        needs: dict[str, int] = {}
+        names = {number: name for name, numbers in self._counters.items() for number in numbers}
+        for plan in self._certain(position):
+            # Further shares of a device draw nothing.
+            if plan.candidates & self._devices.shareable or not plan.candidates:
+                continue
+            least: dict[str, int] | None = None
+            for device in bits_of(plan.candidates):
+                draws: dict[str, int] = {}
+                for number, amount in self._devices.entries[device].draw:
+                    draws[names[number]] = draws.get(names[number], 0) + amount
+                least = draws if least is None else _least(least, draws)
+            for name, amount in (least or {}).items():
+                needs[name] = needs.get(name, 0) + amount * plan.count
+        return needs
+
+    def _lacks_capacity(self, position: int, tally: Tally) -> bool:
+        known = self._sharing.get(position)
+        if known is None:
+            known = self._sharing[position] = self._sum_capacity(position)
+        union, needs = known
+        if not needs:
+            return False
+        left: dict[str, int] = {}
+        for device in bits_of(union):
+            names = self._devices.entries[device].device.capacity
+            share = tally.shares.get(device)
+            taken = share[1:] if share is not None else (0,) * len(names)
+            for name, free, used in zip(names, self._usage.free(device), taken, strict=True):
+                left[name] = left.get(name, 0) + max(free - used, 0)
+        return any(need > left.get(name, 0) for name, need in needs.items())
+
+    def _sum_capacity(self, position: int) -> tuple[int, dict[str, int]]:
+        """The devices that the steps from a position on may share, and the least they take of each name."""
+        union, needs = 0, dict[str, int]()
+        for plan in self._certain(position):
+            if not plan.candidates or plan.candidates & ~self._devices.shareable:
+                continue
+            union |= plan.candidates
+            least: dict[str, int] | None = None
+            for shape in {self._devices.entries[device].capacity for device in bits_of(plan.candidates)}:
+                wanted = plan.consumptions[shape]
+                assert isinstance(wanted, Consumption)
+                takes = dict(zip(wanted.amounts, wanted.nano, strict=True))
+                least = takes if least is None else _least(least, takes)
+            for name, amount in (least or {}).items():
+                needs[name] = needs.get(name, 0) + amount * plan.count
+        return union, needs
+
+    def _certain(self, position: int) -> list[Plan]:
+        """The plans that certainly have to be served; prioritized lists are left out."""
+        return [step.plans[0] for step in self._steps[position:] if not step.optional]
+
+
+def _least(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    return {name: min(amount, b[name]) for name, amount in a.items() if name in b}

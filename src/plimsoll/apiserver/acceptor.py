@@ -1,0 +1,229 @@
+"""Accepting connections: listening sockets, the TLS handshake, and the accounting of unauthenticated clients.
+
+asyncio allocates 256 KiB for each TLS connection as soon as it is accepted, and bounds neither their number
+nor the time until the first request. So sockets are accepted here, and TLS starts only when the first byte
+has arrived and `UnauthenticatedConnections` has room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from plimsoll.apiserver.connections import ServerConnection
+from plimsoll.apiserver.heap import HeapTrimmer
+from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.unauthenticated import UnauthenticatedConnections, source_of
+
+_log = logging.getLogger("plimsoll.server")
+
+_BACKLOG = 1024
+#: Errors of accept that concern one client only; others concern the server, such as too many open files.
+_PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO}
+_ACCEPT_PAUSE = 1.0
+#: What a TLS connection costs: asyncio's read buffer and OpenSSL's state.
+_TLS_COST = 300 << 10
+
+
+class _Entrance:
+    """A client's way in: a socket without a byte yet, then one that waits, then TLS, then HTTP."""
+
+    def __init__(self, acceptor: ConnectionAcceptor, client: socket.socket, address: object) -> None:
+        self.loop = acceptor.loop
+        self.deadline = self.loop.time() + acceptor.limits.header_timeout
+        self.source = source_of(address)
+        self.ended = False
+        self._acceptor = acceptor
+        self._socket = client
+        self._serving: asyncio.Task[None] | None = None
+        self._connection: ServerConnection | None = None
+        self._handed_over = False  # the socket belongs to a transport
+        self._expiry = self.loop.call_at(self.deadline, self.drop)
+        self.loop.add_reader(client, self._on_first_byte)
+        acceptor.peers.connect(self)
+
+    def _on_first_byte(self) -> None:
+        self.loop.remove_reader(self._socket)
+        try:
+            first = self._socket.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if first:
+            self._acceptor.peers.arrive(self)
+            self._acceptor.plan_tick()
+        else:
+            self.drop()
+
+    def serve(self) -> None:
+        self._connection = self._acceptor.connect(self)
+        self._serving = self.loop.create_task(self._serve(self._connection))
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        tls = self._acceptor.tls
+        self._handed_over = True
+        try:
+            if tls is None:
+                await self.loop.connect_accepted_socket(lambda: connection, self._socket)
+            else:
+                left = max(self.deadline - self.loop.time(), 0.001)
+                await self.loop.connect_accepted_socket(
+                    lambda: connection, self._socket, ssl=tls, ssl_handshake_timeout=left
+                )
+        except OSError as error:  # failed, timed out, or reset by the client
+            # asyncio's frames hold the error and, through it, themselves and the TLS buffers.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            self.end()
+        except asyncio.CancelledError:  # dropped
+            self.end()
+        else:
+            if connection.wire is None:  # the client went away during the handshake
+                self.end()
+        finally:
+            self._serving = None
+
+    def drop(self) -> None:
+        """Close at once, in whatever state."""
+        if self.ended:
+            return
+        if not self._handed_over:
+            self.loop.remove_reader(self._socket)
+            self._socket.close()
+        if self._serving is not None:
+            self._serving.cancel()
+        if self._connection is not None and self._connection.wire is not None:
+            self._connection.wire.abort()
+        self.end()
+
+    def hold(self, size: int) -> None:
+        self._acceptor.peers.hold(self, size)
+
+    def connected(self) -> None:
+        """TLS is done, and the HTTP connection has its own deadline."""
+        self._expiry.cancel()
+
+    def leave(self) -> None:
+        """The client has authenticated."""
+        self._acceptor.peers.leave(self)
+        self._acceptor.plan_tick()
+
+    def end(self) -> None:
+        """The connection is closed, or about to be."""
+        if self.ended:
+            return
+        self.ended = True
+        self._expiry.cancel()
+        if self._connection is not None:
+            self._acceptor.heap.freed(_TLS_COST + 2 * self._connection.held)
+            self._connection = None  # no cycle: the buffers must not wait for the garbage collector
+        self.leave()
+
+
+class ConnectionAcceptor:
+    """Accepts connections on one address and passes them to an aiohttp server within the limits."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Any],
+        limits: Limits,
+        tls: ssl.SSLContext | None,
+        **settings: Any,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.limits = _within_open_files(limits)
+        self.tls = tls
+        self.heap = HeapTrimmer()
+        self.peers = UnauthenticatedConnections(limits, self.loop.time)
+        self._server = web.Server(handler, handler_cancellation=True)
+        self._settings = settings
+        self._accepting: list[asyncio.Task[None]] = []
+        self._tick: asyncio.TimerHandle | None = None
+        self.sockets: list[socket.socket] = []
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen; raises OSError if the address is taken."""
+        self.sockets = await open_sockets(host, port)
+        self._accepting = [self.loop.create_task(self._accept(listener)) for listener in self.sockets]
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, address = await self.loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _PASSING:
+                    continue
+                _log.error("cannot accept connections: %s; trying again", error)
+                await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
+            _Entrance(self, client, address)
+            await asyncio.sleep(0)  # one in turn: a flood of connections does not hold up requests
+
+    async def stop(self, seconds: float) -> None:
+        """Stop listening, drop clients without credentials, and give requests under way so many seconds."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listener in self.sockets:
+            listener.close()
+        await asyncio.sleep(0)  # requests that have arrived are handled
+        if self._tick is not None:
+            self._tick.cancel()
+        self.peers.drop_all()
+        self._server.pre_shutdown()
+        await self._server.shutdown(seconds)
+        self.heap.close()
+
+    def connect(self, entrance: _Entrance) -> ServerConnection:
+        return ServerConnection(self._server, entrance, self.limits, **self._settings)
+
+    def plan_tick(self) -> None:
+        """Have the accounting look again when a waiting connection can get the place of another."""
+        if self._tick is None and (when := self.peers.wake_at) is not None:
+            self._tick = self.loop.call_at(when, self._on_tick, when)
+
+    def _on_tick(self, planned: float) -> None:
+        self._tick = None
+        self.peers.tick(max(self.loop.time() - planned, 0.0))
+        self.plan_tick()
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """Lower the limits so that clients without credentials leave file descriptors for the others."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = limits.unauthenticated_waiting if soft == resource.RLIM_INFINITY else max(soft // 4, 1)
+    return replace(limits, unauthenticated_waiting=min(limits.unauthenticated_waiting, most))
+
+
+async def open_sockets(host: str, port: int) -> list[socket.socket]:
+    """Open a listening socket for each address of a host; raises OSError if that fails for one."""
+    flags = socket.AI_PASSIVE
+    try:  # an address needs no resolver and no thread
+        numeric = flags | socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=numeric)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, kind, protocol)
+            sockets.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.setblocking(False)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+    except BaseException:
+        for listener in sockets:
+            listener.close()
+        raise
+    return sockets

@@ -1,0 +1,1 @@
+"""Admission plugins: namespace lifecycle, priority, quota, node restriction."""

@@ -1,0 +1,52 @@
+"""A write of a node, as the checks of `restriction.py` see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver import status
+from plimsoll.apiserver.auth.attributes import Attributes, Reader
+from plimsoll.apiserver.auth.pod_references import mapping
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.storage.records import Key
+from plimsoll.errors import ApiError
+
+
+class NodeWrite(NamedTuple):
+    """Who writes what: `operation` is create, update or delete, `tree` and `old` are empty where there is
+    none."""
+
+    user: User
+    node: str
+    operation: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    tree: Mapping[str, Any]
+    old: Mapping[str, Any]
+    reader: Reader
+    allows: Callable[[Attributes], bool]
+
+    def refusal(self, why: str) -> ApiError:
+        """ApiError 403 that says why."""
+        plural, _, group = self.resource.partition(".")
+        return status.forbidden(group, plural, self.name, why)
+
+    def unexpected(self) -> ApiError:
+        """ApiError 403 for a kind of write that nodes have no business with."""
+        return self.refusal(f'unexpected operation "{self.operation.upper()}"')
+
+    def find(self, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """An object of the store."""
+        stored = self.reader.get(Key(resource, namespace, name))
+        return mapping(decode_tree(stored.raw)) if stored is not None else None
+
+    def demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
+        """An object of the store that has to be there."""
+        tree = self.find(resource, namespace, name)
+        if tree is None:
+            raise status.not_found("", resource, name)
+        return tree

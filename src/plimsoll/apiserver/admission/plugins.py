@@ -1,0 +1,266 @@
+"""Admission: what a cluster has to say about a write, beside whether it is well formed.
+
+Owns the rules about single objects: priority, default tolerations, service account, runtime class, and what
+may be made in a namespace. Quotas are in `quota_admission.py`. All of them are pure: what they need of the
+cluster is handed to them, the trees they are given stay as they are, and a refusal is a text (HTTP 403).
+They run before a write is prepared, on trees as clients send them; what is no object of its kind is passed
+on as it is, for preparation to refuse.
+
+- DIFF: a pod is given the service account `default`, but neither must its account exist nor is a token
+  mounted for it (test_pods_get_an_account_without_a_token).
+- DIFF: new nodes are not tainted as not ready (test_new_nodes_are_not_tainted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.validation.equality import same_under
+from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
+from plimsoll.apiserver.validation.trees import Tree
+from plimsoll.errors import QuantityError
+
+TOLERATION_SECONDS = 300
+DEFAULT_ACCOUNT = "default"
+
+#: Namespaces that cannot be deleted.
+IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+
+_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The object as it goes on, or why it does not."""
+
+    tree: Tree
+    refusal: str = ""
+
+
+def _spec(tree: Any) -> Tree | None:
+    """The spec of an object, if it is one that can be read."""
+    spec = tree.get("spec") if isinstance(tree, dict) else None
+    return spec if isinstance(spec, dict) else None
+
+
+def _with_spec(tree: Tree, **fields: Any) -> Tree:
+    return {**tree, "spec": {**tree["spec"], **fields}}
+
+
+def admit_pod(pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None) -> Admitted:
+    """All the rules about a pod, in the order of Kubernetes.
+
+    `classes` are the priority classes of the cluster, `runtime_class` is the one the pod names, if it exists.
+    """
+    classes = tuple(classes)
+    if old is None:
+        pod = admit_account(pod).tree
+    admitted = admit_priority(pod, old, classes)
+    if not admitted.refusal:
+        admitted = admit_tolerations(admitted.tree)
+        if old is None:
+            admitted = admit_runtime_class(admitted.tree, runtime_class)
+    return admitted
+
+
+# -- namespaces
+
+
+def refuse_in_namespace(name: str, namespace: Tree | None) -> tuple[int, str] | None:
+    """Why nothing can be created in a namespace: an HTTP code and a text."""
+    if namespace is None:
+        return 404, f'namespaces "{name}" not found'
+    meta = namespace.get("metadata") or {}
+    if meta.get("deletionTimestamp"):
+        return 403, f"unable to create new content in namespace {name} because it is being terminated"
+    return None
+
+
+def refuse_namespace_deletion(name: str) -> str:
+    return "this namespace may not be deleted" if name in IMMORTAL_NAMESPACES else ""
+
+
+# -- priority
+
+
+def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admitted:
+    """Give a pod the number of its priority class; `classes` are all of the cluster, system ones or not."""
+    spec = _spec(pod)
+    if spec is None:
+        return Admitted(pod)
+    if old is not None:
+        before = _spec(old) or {}
+        kept = {
+            name: before[name]
+            for name in ("priority", "preemptionPolicy")
+            if spec.get(name) is None and before.get(name) is not None
+        }
+        return Admitted(_with_spec(pod, **kept) if kept else pod)
+    name = spec.get("priorityClassName") or ""
+    found = _find_class(name, classes) if name else _find_default(classes)
+    if found is None:
+        return Admitted(pod, f"no PriorityClass with name {name} was found")
+    name, value, policy = found
+    given, given_policy = spec.get("priority"), spec.get("preemptionPolicy")
+    if given is not None and given != value:
+        text = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        return Admitted(pod, text)
+    if given_policy is not None and given_policy != policy:
+        text = (
+            f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        return Admitted(pod, text)
+    fields: Tree = {"priority": value, "preemptionPolicy": policy}
+    if name:
+        fields["priorityClassName"] = name
+    return Admitted(_with_spec(pod, **fields))
+
+
+def _read_class(tree: Tree) -> tuple[str, int, str]:
+    meta = tree.get("metadata") or {}
+    return (
+        meta.get("name", ""),
+        tree.get("value") or 0,
+        tree.get("preemptionPolicy") or "PreemptLowerPriority",
+    )
+
+
+def _find_class(name: Any, classes: Iterable[Tree]) -> tuple[str, int, str] | None:
+    for tree in classes:
+        found = _read_class(tree)
+        if found[0] == name:
+            return found
+    if isinstance(name, str) and name in SYSTEM_CLASSES:
+        return name, SYSTEM_CLASSES[name], "PreemptLowerPriority"
+    return None
+
+
+def _find_default(classes: Iterable[Tree]) -> tuple[str, int, str]:
+    """The class for pods that name none; of several the one with the lowest value."""
+    defaults = [_read_class(tree) for tree in classes if tree.get("globalDefault")]
+    return min(defaults, key=lambda found: found[1], default=("", 0, "PreemptLowerPriority"))
+
+
+def refuse_second_default(priority_class: Tree, old: Tree | None, classes: Iterable[Tree]) -> str:
+    """Why a priority class cannot be the default for all pods: another one is."""
+    if not isinstance(priority_class, dict) or not priority_class.get("globalDefault"):
+        return ""
+    existing = [_read_class(tree) for tree in classes if tree.get("globalDefault")]
+    if not existing:
+        return ""
+    name = min(existing, key=lambda found: found[1])[0]
+    if old is not None and name == (priority_class.get("metadata") or {}).get("name"):
+        return ""
+    return f"PriorityClass {name} is already marked as default. Only one default can exist"
+
+
+# -- tolerations
+
+
+def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> Admitted:
+    """Let a pod stay for a while on a node that is not ready or out of reach, unless it says how long."""
+    spec = _spec(pod)
+    if spec is None:
+        return Admitted(pod)
+    given = spec.get("tolerations") or []
+    if not isinstance(given, list) or not all(isinstance(toleration, dict) for toleration in given):
+        return Admitted(pod)
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in _TAINTS
+        if not any(
+            toleration.get("key") in (key, "", None) and toleration.get("effect") in ("NoExecute", "", None)
+            for toleration in given
+        )
+    ]
+    return Admitted(_with_spec(pod, tolerations=[*given, *added]) if added else pod)
+
+
+# -- service accounts
+
+
+def admit_account(pod: Tree) -> Admitted:
+    """A pod that names no service account runs under the one every namespace has."""
+    spec = _spec(pod)
+    if spec is None or spec.get("serviceAccountName") or spec.get("serviceAccount") or _is_mirror(pod):
+        return Admitted(pod)
+    return Admitted(_with_spec(pod, serviceAccountName=DEFAULT_ACCOUNT, serviceAccount=DEFAULT_ACCOUNT))
+
+
+def _is_mirror(pod: Tree) -> bool:
+    meta = pod.get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    return isinstance(annotations, dict) and "kubernetes.io/config.mirror" in annotations
+
+
+# -- runtime classes
+
+
+def admit_runtime_class(pod: Tree, runtime_class: Tree | None) -> Admitted:
+    """Add to a new pod what its runtime takes and where it runs; None is a class that does not exist."""
+    spec = _spec(pod)
+    if spec is None:
+        return Admitted(pod)
+    name, given = spec.get("runtimeClassName"), spec.get("overhead")
+    if name is None:
+        if given:
+            text = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            return Admitted(pod, text)
+        return Admitted(pod)
+    if runtime_class is None:
+        return Admitted(pod, f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    if "overhead" in runtime_class and runtime_class["overhead"] is not None:
+        if given and not _same_amounts(overhead or {}, given):
+            text = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+            return Admitted(pod, text)
+        pod = _with_spec(pod, overhead=dict(overhead or {}))
+    elif given:
+        text = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        return Admitted(pod, text)
+    return _admit_scheduling(pod, runtime_class.get("scheduling") or {})
+
+
+def _same_amounts(one: Any, other: Any) -> bool:
+    if not isinstance(other, dict):
+        return False
+    try:
+        return same_under(dict[str, Quantity], _texts(one), _texts(other))
+    except QuantityError:
+        return False
+
+
+def _texts(amounts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(Quantity.from_json(amount)) for name, amount in amounts.items()}
+
+
+def _admit_scheduling(pod: Tree, scheduling: Tree) -> Admitted:
+    if not scheduling:
+        return Admitted(pod)
+    selector = pod["spec"].get("nodeSelector") or {}
+    tolerations = pod["spec"].get("tolerations") or []
+    if not isinstance(selector, dict) or not isinstance(tolerations, list):
+        return Admitted(pod)
+    wanted = scheduling.get("nodeSelector") or {}
+    for key, value in wanted.items():
+        if key in selector and selector[key] != value:
+            text = (
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            )
+            return Admitted(pod, text)
+    merged = list(tolerations)
+    merged += [toleration for toleration in scheduling.get("tolerations") or () if toleration not in merged]
+    fields: Tree = {}
+    if wanted:
+        fields["nodeSelector"] = {**selector, **wanted}
+    if merged:
+        fields["tolerations"] = merged
+    return Admitted(_with_spec(pod, **fields))

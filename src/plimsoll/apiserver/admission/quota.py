@@ -1,0 +1,145 @@
+"""Quotas: charging an object to them.
+
+`charge_quotas` judges a write by the quotas of its namespace and gives back those that have to be stored
+along with it. As in Kubernetes a quota limits what its status says (`hard`, `used`), so one that was never
+measured limits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Object, Wire
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quota import CountedPod, ResourceQuota
+from plimsoll.apiserver.validation.trees import Tree, part
+from plimsoll.apiserver.validation.write_job import look
+from plimsoll.ledger.amounts import add_to
+from plimsoll.ledger.quota_scopes import (
+    UNCOUNTED,
+    booked,
+    concerned,
+    in_scopes,
+    is_terminating,
+    requirements_of,
+)
+from plimsoll.ledger.quota_usage import MEASURED, PODS, VOLUME_CLAIMS, Surroundings, usage_of
+from plimsoll.ledger.requests import pod_level_resources_set
+
+_MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """The quotas whose usage grew, to be stored with the object; or why it is refused (HTTP 403)."""
+
+    quotas: tuple[Tree, ...] = ()
+    refusal: str = ""
+
+
+def charge_quotas(
+    quotas: Sequence[Tree],
+    resource: str,
+    tree: Tree,
+    old: Tree | None,
+    around: Surroundings,
+    *,
+    subresource: str = "",
+) -> Charged:
+    """Charge a write to the quotas of its namespace; `tree` and `old` are settled.
+
+    Kinds are named as in storage (`pods`, `resourceclaims.resource.k8s.io`).
+    """
+    if not quotas or resource in UNCOUNTED:
+        return Charged()
+    item, before = _see(resource, tree), None if old is None else _see(resource, old)
+    if not _is_charged(resource, item, before, subresource):
+        return Charged()
+    views = ((quota, look(quota, ResourceQuota)) for quota in quotas)
+    found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, around)]
+    for _, quota in found:
+        refusal = _refuse_unknown(quota, resource, item, around)
+        if refusal:
+            return Charged((), refusal)
+    usage = usage_of(resource, item, around)
+    negative = sorted(name for name, amount in usage.items() if amount.sign() < 0)
+    if negative:
+        return Charged((), f"quota usage is negative for resource(s): {','.join(negative)}")
+    last = {} if before is None else usage_of(resource, before, around)
+    growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
+    charged = []
+    for stored, quota in found:
+        is_known = before is not None and _applies(quota, resource, before, around)
+        hard, used = quota.status.hard or {}, quota.status.used or {}
+        amounts = booked(growth if is_known else usage, hard)
+        asked = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
+        over = [name for name in asked if used.get(name, ZERO) + asked[name] > hard[name]]
+        if over and subresource != "status":  # which tells what is so, and cannot be refused
+            text = (
+                f"exceeded quota: {quota.metadata.name}, requested: {_list(asked, over)}, "
+                f"used: {_list(used, over)}, limited: {_list(hard, over)}"
+            )
+            return Charged((), text)
+        if asked:
+            total = dict(used)
+            add_to(total, asked)
+            texts = {name: str(amount) for name, amount in total.items()}
+            charged.append({**stored, "status": {**part(stored, "status"), "used": texts}})
+    return Charged(tuple(charged))
+
+
+def _see(resource: str, tree: Tree) -> Wire:
+    """What counts of an object; of most kinds, that it is there."""
+    view = MEASURED.get(resource)
+    return Object() if view is None else look(tree, view)
+
+
+def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str) -> bool:
+    """Whether this kind of write can use more of anything."""
+    if subresource:
+        return (resource, subresource) in ((PODS, "resize"), (VOLUME_CLAIMS, "status"))
+    if before is None:
+        return True
+    if isinstance(item, CountedPod) and isinstance(before, CountedPod):
+        return is_terminating(item) != is_terminating(before)
+    return resource in MEASURED
+
+
+def _applies(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> bool:
+    if not concerned(resource, quota.status.hard or (), around):
+        return False
+    return in_scopes(item, requirements_of(quota.spec), around.gates)
+
+
+def _refuse_unknown(quota: ResourceQuota, resource: str, item: Wire, around: Surroundings) -> str:
+    """Why a quota cannot be charged: the object, or the quota, does not say enough."""
+    names = concerned(resource, quota.status.hard or (), around)
+    missing = _find_unsaid(names, item, around.gates)
+    if missing:
+        return f"failed quota: {quota.metadata.name}: must specify {missing}"
+    if any(name not in (quota.status.used or {}) for name in names):
+        return f"status unknown for quota: {quota.metadata.name}, resources: {','.join(sorted(names))}"
+    return ""
+
+
+def _find_unsaid(names: Iterable[str], pod: Wire, gates: Gates) -> str:
+    """What a quota limits every container must say, or the pod as a whole."""
+    if not isinstance(pod, CountedPod):
+        return ""
+    if gates.enabled("PodLevelResources") and pod_level_resources_set(pod):
+        return ""
+    wanted = sorted(set(names) & set(_MUST_BE_SAID))
+    missing: dict[str, set[str]] = {}
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        for name in wanted:
+            side, _, plain = name.rpartition(".")
+            amounts = container.resources.limits if side == "limits" else container.resources.requests
+            if plain not in amounts:
+                missing.setdefault(name, set()).add(container.name)
+    return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def _list(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in sorted(names) if name in amounts)

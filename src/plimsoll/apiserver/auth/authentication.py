@@ -1,0 +1,83 @@
+"""Who sent a request.
+
+Owns `Authenticator`: client certificates (the TLS layer has verified them), then bearer tokens, those known
+beforehand and those of service accounts. Without credentials somebody is anonymous; with wrong ones they
+are refused (ApiError 401), and no header, however malformed, leads to anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plimsoll.apiserver import status
+from plimsoll.apiserver.auth.service_accounts import ServiceAccounts
+from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.auth.users import ANONYMOUS, User
+
+#: The attribute of a certificate's subject that holds the user's uid.
+_UID = "1.3.6.1.4.1.57683.2"
+#: Headers that say who the sender is and may come once only: a proxy in front of the server and the server
+#: itself must never take a request for two different users.
+SINGLE_HEADERS = frozenset({"authorization", "impersonate-user", "impersonate-uid"})
+#: Longer tokens are not looked at.
+_LONGEST = 16 * 1024
+
+
+class Authenticator:
+    """Tells who sent a request, by its headers and the client certificate of its connection."""
+
+    def __init__(self, tokens: Tokens, accounts: ServiceAccounts | None = None) -> None:
+        self._tokens = tokens
+        self._accounts = accounts
+
+    def authenticate(self, headers: Mapping[str, str], peer_certificate: Mapping[str, Any] | None) -> User:
+        """The sender. Header names are in lower case; the certificate is as `ssl` gives it."""
+        if peer_certificate:
+            user = certificate_user(peer_certificate)
+            if user is not None:
+                return user
+        token = bearer_token(headers.get("authorization", ""))
+        if not token:
+            return ANONYMOUS
+        user = self.find(token)
+        if user is None:
+            raise status.unauthorized()
+        return user
+
+    def find(self, token: str) -> User | None:
+        """Whose token this is, None if it is nobody's (or has expired)."""
+        found = self.review(token)
+        return found[0] if found else None
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
+        """The same, with those of the audiences (if none are given, of the server's) that it is for.
+        Tokens known beforehand are for the server only."""
+        if len(token) > _LONGEST:
+            return None
+        user = self._tokens.find(token)
+        if user is None:
+            return self._accounts.review(token, audiences) if self._accounts is not None else None
+        ours = self._accounts.audiences if self._accounts is not None else ()
+        meant = tuple(audience for audience in audiences or ours if audience in ours)
+        return (user, meant) if meant or not audiences else None
+
+
+def bearer_token(header: str) -> str:
+    """The token of an Authorization header, empty if it holds none."""
+    scheme, _, rest = header.strip(" \t").partition(" ")
+    return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+
+
+def certificate_user(certificate: Mapping[str, Any]) -> User | None:
+    """The user a client certificate stands for: its common name, its organizations being the groups."""
+    name, uid, groups = "", "", []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                name = value
+            elif key == "organizationName":
+                groups.append(value)
+            elif key == _UID:
+                uid = value
+    return User(name, uid, tuple(groups)).authenticated() if name else None

@@ -1,0 +1,34 @@
+"""Who writes the status of a claim, as validation wants to know it.
+
+Owns `caller_for`: the writer's verb, the node a service account token is bound to, and the right to ask for
+the parts of a claim's status one by one (granular status authorization).
+"""
+
+from __future__ import annotations
+
+from plimsoll.apiserver.auth.attributes import Attributes
+from plimsoll.apiserver.auth.authorization import Authorizer
+from plimsoll.apiserver.auth.users import EXTRA_NODE_NAME, User, split_service_account
+from plimsoll.apiserver.validation.permissions import Caller, Permission
+
+
+def caller_for(user: User, authorizer: Authorizer, verb: str) -> Caller:
+    """The writer of a ResourceClaim; `verb` is that of the request, update or patch."""
+    # Only tokens of service accounts are bound to nodes; others could say so, but nothing vouches for it.
+    nodes = user.extra.get(EXTRA_NODE_NAME, ()) if split_service_account(user.name) else ()
+
+    def permits(right: Permission) -> bool:
+        return authorizer.allows(
+            Attributes(
+                user,
+                right.verb,
+                "resource.k8s.io",
+                "*",
+                "resourceclaims",
+                right.subresource,
+                right.namespace,
+                right.name,
+            )
+        )
+
+    return Caller(permits, verb, nodes[0] if len(nodes) == 1 else "")

@@ -1,0 +1,53 @@
+"""Handing out credentials: a kubeconfig with a client certificate for a part of the cluster.
+
+Owns the short names of those who need one (`admin`, `scheduler`, `controllers`, `node:NAME`, `driver:NAME`,
+`viewer:NAME`) and issuing for them out of a data folder, whether the server runs or not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plimsoll.api.names import dns_subdomain
+from plimsoll.apiserver.auth.certificates import CLIENT_DAYS, Authority
+from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
+from plimsoll.apiserver.auth.users import (
+    ADMIN,
+    ALL_AUTHENTICATED,
+    CONTROLLERS,
+    SCHEDULER,
+    VIEWERS,
+    User,
+    driver_user,
+    node_user,
+)
+from plimsoll.errors import ConfigError
+
+_ALONE = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLERS}
+_WANTED = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME"
+
+
+def named_user(text: str) -> User:
+    """The user that `admin`, `node:worker-1` and the like stand for."""
+    if text in _ALONE:
+        return _ALONE[text]
+    kind, _, name = text.partition(":")
+    if kind == "viewer" and name and not name.startswith("system:"):
+        return User(name, groups=(VIEWERS, ALL_AUTHENTICATED))
+    if kind in ("node", "driver") and name:
+        if dns_subdomain(name):
+            raise ConfigError(f"{name!r} is no name of a {kind}: write it as in its objects, in lower case")
+        return node_user(name) if kind == "node" else driver_user(name)
+    raise ConfigError(f"{text!r} is nobody; write {_WANTED}")
+
+
+def hand_out(folder: Path, user: User, path: Path, server: str, *, days: int = CLIENT_DAYS) -> None:
+    """Write a kubeconfig for a user, with a certificate of the CA of a data folder.
+
+    ConfigError if the folder holds no CA: a new one would be believed by nobody.
+    """
+    if not (folder / "ca.crt").exists():
+        raise ConfigError(f"{folder} is no data folder of a server: it holds no ca.crt")
+    authority = Authority.load_or_create(folder)
+    client = authority.issue_client(user, days)
+    write_kubeconfig(path, server, authority=authority.certificate, client=client, user=user.name)

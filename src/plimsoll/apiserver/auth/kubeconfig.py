@@ -1,0 +1,77 @@
+"""Kubeconfigs handed out by the server.
+
+Owns writing them: one cluster, one user, one context, everything inlined, so that the file can be carried
+elsewhere; readable by its owner only, and never half written. kubectl and every client library read it.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plimsoll.apiserver.auth.certificates import Pair
+from plimsoll.apiserver.auth.secret_files import write_private
+
+
+def kubeconfig(
+    server: str,
+    *,
+    authority: bytes = b"",
+    token: str = "",
+    client: Pair | None = None,
+    user: str = "plimsoll:admin",
+    cluster: str = "plimsoll",
+    namespace: str = "",
+) -> dict[str, Any]:
+    """A kubeconfig: where the server is, the CA that signed its certificate, and who to be there."""
+    place: dict[str, Any] = {"server": server}
+    if authority:
+        place["certificate-authority-data"] = _data(authority)
+    credentials: dict[str, Any] = {}
+    if token:
+        credentials["token"] = token
+    if client is not None:
+        credentials["client-certificate-data"] = _data(client.certificate)
+        credentials["client-key-data"] = _data(client.key)
+    context = {"cluster": cluster, "user": user}
+    if namespace:
+        context["namespace"] = namespace
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": place}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": cluster, "context": context}],
+        "current-context": cluster,
+    }
+
+
+def write_kubeconfig(
+    path: Path,
+    server: str,
+    *,
+    authority: bytes = b"",
+    token: str = "",
+    client: Pair | None = None,
+    user: str = "plimsoll:admin",
+    cluster: str = "plimsoll",
+    namespace: str = "",
+) -> None:
+    """Write a kubeconfig in place of whatever was there; ConfigError if that cannot be done."""
+    tree = kubeconfig(
+        server,
+        authority=authority,
+        token=token,
+        client=client,
+        user=user,
+        cluster=cluster,
+        namespace=namespace,
+    )
+    write_private(path, yaml.safe_dump(tree, sort_keys=False).encode())
+
+
+def _data(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,183 @@
+"""Which objects concern which node.
+
+Owns an index over pods, persistent volumes, volume attachments, resource slices and pod certificate
+requests: a secret concerns a node if a pod bound to the node names it, or names a claim whose volume does.
+The index is read from the store when a node first asks (or in the background, `warm`) and then kept up to
+date write by write, so that a question costs a few look-ups however many pods there are, and an answer is
+never older than the last write.
+
+`concerns_naively` is the plain reading: all objects, each time.
+
+DIFF: Kubernetes does not look again at a bound pod whose extended resource claim becomes known later, so the
+node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.pod_references import (
+    SECRETS,
+    Reference,
+    mapping,
+    pod_references,
+    text,
+    volume_claim,
+    volume_secrets,
+)
+from plimsoll.apiserver.storage.records import Key
+from plimsoll.errors import DecodeError
+
+PODS, VOLUMES = "pods", "persistentvolumes"
+ATTACHMENTS, SLICES = "volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"
+CERTIFICATE_REQUESTS = "podcertificaterequests.certificates.k8s.io"
+#: Objects that name their node themselves.
+_DIRECT = (ATTACHMENTS, SLICES, CERTIFICATE_REQUESTS)
+SOURCES = (PODS, VOLUMES, *_DIRECT)
+#: Objects read at a time while others wait.
+_BIT = 50
+
+_Place = tuple[str, str]
+
+
+class Relations:
+    """The index."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._unread: Iterator[Key] | None = None
+        self._loaded = False
+        self._pods: dict[_Place, tuple[str, tuple[Reference, ...]]] = {}
+        #: For each object that pods name: how many pods of each node do.
+        self._named: dict[Reference, dict[str, int]] = {}
+        self._volumes: dict[str, tuple[Reference, tuple[Reference, ...]]] = {}
+        self._secret_volumes: dict[Reference, set[str]] = {}
+        self._direct: dict[str, dict[_Place, str]] = {resource: {} for resource in _DIRECT}
+
+    def concerns(self, node: str, resource: str, namespace: str, name: str) -> bool:
+        """Whether an object is one that a node has to do with."""
+        self.load()
+        if resource == PODS:
+            pod = self._pods.get((namespace, name))
+            return pod is not None and pod[0] == node
+        if resource in self._direct:
+            return self._direct[resource].get((namespace, name)) == node
+        if resource == VOLUMES:
+            return self._mounts(node, name)
+        wanted = Reference(resource, namespace, name)
+        if node in self._named.get(wanted, ()):
+            return True
+        return any(self._mounts(node, volume) for volume in self._secret_volumes.get(wanted, ()))
+
+    def _mounts(self, node: str, volume: str) -> bool:
+        known = self._volumes.get(volume)
+        return known is not None and node in self._named.get(known[0], ())
+
+    def load(self) -> None:
+        """Read the store, unless that was done."""
+        if not self._loaded:
+            self._read(None)
+
+    async def warm(self) -> None:
+        """Read the store bit by bit, so that others get their turn meanwhile."""
+        while not self._loaded:
+            self._read(_BIT)
+            await asyncio.sleep(0)
+
+    def _read(self, most: int | None) -> None:
+        """Read some of the objects that were there at the beginning, as they are now. From then on writes
+        are followed, so that it does not matter which of the two comes to an object first."""
+        if self._unread is None:
+            self._unread = iter([stored.key for r in SOURCES for stored in self._reader.list(r).items])
+        done = 0
+        for key in islice(self._unread, most):
+            done += 1
+            stored = self._reader.get(key)
+            if stored is not None:
+                with contextlib.suppress(DecodeError):
+                    self._note(key, decode_tree(stored.raw))
+        self._loaded = most is None or done < most
+
+    def observe(self, key: Key, tree: Any) -> None:
+        """Take note of an object that was written (None: removed)."""
+        if key.resource in SOURCES and self._unread is not None:
+            self._note(key, tree)
+
+    def _note(self, key: Key, tree: Any) -> None:
+        if key.resource == PODS:
+            self._note_pod((key.namespace, key.name), mapping(tree))
+        elif key.resource == VOLUMES:
+            self._note_volume(key.name, mapping(tree))
+        else:
+            place, direct = (key.namespace, key.name), self._direct[key.resource]
+            node = text(mapping(mapping(tree).get("spec")).get("nodeName"))
+            if node:
+                direct[place] = node
+            else:
+                direct.pop(place, None)
+
+    def _note_pod(self, place: _Place, pod: Mapping[str, Any]) -> None:
+        node = text(mapping(pod.get("spec")).get("nodeName"))
+        after = (node, tuple(dict.fromkeys(pod_references(pod)))) if node else None
+        before = self._pods.get(place)
+        if after == before:
+            return
+        if before is not None:
+            for reference in before[1]:
+                nodes = self._named[reference]
+                nodes[before[0]] -= 1
+                if not nodes[before[0]]:
+                    del nodes[before[0]]
+                if not nodes:
+                    del self._named[reference]
+            del self._pods[place]
+        if after is not None:
+            for reference in after[1]:
+                nodes = self._named.setdefault(reference, {})
+                nodes[node] = nodes.get(node, 0) + 1
+            self._pods[place] = after
+
+    def _note_volume(self, name: str, volume: Mapping[str, Any]) -> None:
+        before = self._volumes.pop(name, None)
+        for secret in before[1] if before is not None else ():
+            volumes = self._secret_volumes[secret]
+            volumes.discard(name)
+            if not volumes:
+                del self._secret_volumes[secret]
+        claim = volume_claim(volume)
+        if claim is not None:
+            secrets = tuple(dict.fromkeys(volume_secrets(volume)))
+            self._volumes[name] = (claim, secrets)
+            for secret in secrets:
+                self._secret_volumes.setdefault(secret, set()).add(name)
+
+
+def concerns_naively(
+    objects: Callable[[str], Iterable[tuple[Key, Any]]],
+    node: str,
+    resource: str,
+    namespace: str,
+    name: str,
+) -> bool:
+    """The twin of `Relations.concerns`: looks at every object of the store."""
+    if resource in (PODS, *_DIRECT):
+        return any(key[1:] == (namespace, name) and _node_of(tree) == node for key, tree in objects(resource))
+    pods = [tree for _, tree in objects(PODS) if _node_of(tree) == node]
+    named = {reference for pod in pods for reference in pod_references(mapping(pod))}
+    mounted = {key.name: tree for key, tree in objects(VOLUMES) if volume_claim(mapping(tree)) in named}
+    if resource == VOLUMES:
+        return name in mounted
+    wanted = Reference(resource, namespace, name)
+    if resource == SECRETS:
+        return wanted in named or any(wanted in volume_secrets(mapping(tree)) for tree in mounted.values())
+    return wanted in named
+
+
+def _node_of(tree: Any) -> str:
+    return text(mapping(mapping(tree).get("spec")).get("nodeName"))

@@ -1,0 +1,232 @@
+"""Roles and bindings, built in and stored, put together.
+
+Owns the reading of Role, ClusterRole, RoleBinding and ClusterRoleBinding objects, the aggregation of
+ClusterRoles by label, and which grants a user has where. The stored objects are read again after one of
+them changed, and only those that changed are decoded. Objects are read with tolerance: a malformed rule or
+subject grants nothing, and never raises.
+
+DIFF: aggregation is worked out here, where Kubernetes has a controller write it into the role; see
+test_roles_aggregate_by_label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.default_roles import BINDINGS, ROLES, driver_rules
+from plimsoll.apiserver.auth.rbac_rules import Grant, Rule
+from plimsoll.apiserver.auth.users import SERVICE_ACCOUNT_PREFIX, User, driver_of
+from plimsoll.apiserver.selectors import read_selector
+from plimsoll.apiserver.storage.records import Key, Stored
+from plimsoll.errors import DecodeError
+
+_RBAC = "rbac.authorization.k8s.io"
+CLUSTER_ROLES, CLUSTER_BINDINGS = f"clusterroles.{_RBAC}", f"clusterrolebindings.{_RBAC}"
+LOCAL_ROLES, LOCAL_BINDINGS = f"roles.{_RBAC}", f"rolebindings.{_RBAC}"
+RESOURCES = (CLUSTER_ROLES, CLUSTER_BINDINGS, LOCAL_ROLES, LOCAL_BINDINGS)
+
+
+class _Role(NamedTuple):
+    rules: tuple[Rule, ...]
+    labels: Mapping[str, str]
+    selectors: tuple[Mapping[str, Any], ...] = ()
+
+
+class _Bound(NamedTuple):
+    """A binding seen from one of its subjects."""
+
+    namespace: str  #: empty: everywhere
+    kind: str  #: of the role
+    role: str
+    source: str
+
+
+class _Binding(NamedTuple):
+    """A binding: what it says, by kind and name of the subject."""
+
+    subjects: tuple[tuple[str, str, _Bound], ...]
+
+
+class Policy:
+    """All roles and bindings there are. `stale` is set when one of the stored ones changed."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._decoded: dict[Key, tuple[int, _Role | _Binding]] = {}
+        self._cluster_roles: dict[str, tuple[_Role, ...]] = {}
+        self._local_roles: dict[tuple[str, str], _Role] = {}
+        self._bound: dict[tuple[str, str], list[_Bound]] = {}
+        self._resolved: dict[str, tuple[Rule, ...]] = {}
+        self.stale = True
+
+    def grants_of(self, user: User) -> Iterator[tuple[str, Grant]]:
+        """Every grant of a user with the namespace it holds in (empty: everywhere)."""
+        self.refresh()
+        driver = driver_of(user)
+        if driver:
+            yield from (("", Grant(rule, "driver")) for rule in driver_rules(driver))
+        for bound in self._bound_to(user):
+            for rule in self.rules_of(bound.kind, bound.role, bound.namespace):
+                yield bound.namespace, Grant(rule, f"RBAC: allowed by {bound.source}")
+
+    def missing_roles_of(self, user: User) -> Iterator[tuple[str, str]]:
+        """Roles that are bound to a user and do not exist: where, and what to say of it."""
+        self.refresh()
+        for bound in self._bound_to(user):
+            if not self.has_role(bound.kind, bound.role, bound.namespace):
+                yield bound.namespace, f'{bound.kind.lower()}.{_RBAC} "{bound.role}" not found'
+
+    def _bound_to(self, user: User) -> Iterator[_Bound]:
+        """What is bound to a user, each role once for each place: several subjects may mean one user."""
+        seen = set()
+        for subject in (("User", user.name), *(("Group", group) for group in user.groups)):
+            for bound in self._bound.get(subject, ()):
+                if bound[:3] not in seen:
+                    seen.add(bound[:3])
+                    yield bound
+
+    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+        """The rules of a role that a binding names; none if there is no such role."""
+        self.refresh()
+        if kind == "ClusterRole":
+            resolved = self._resolved.get(name)
+            if resolved is None:
+                resolved = self._resolved[name] = tuple(dict.fromkeys(self._aggregate(name, set())))
+            return resolved
+        role = self._local_roles.get((namespace, name)) if kind == "Role" and namespace else None
+        return role.rules if role else ()
+
+    def has_role(self, kind: str, name: str, namespace: str) -> bool:
+        """Whether there is such a role."""
+        self.refresh()
+        if kind == "ClusterRole":
+            return name in self._cluster_roles
+        return kind == "Role" and bool(namespace) and (namespace, name) in self._local_roles
+
+    def _aggregate(self, name: str, visited: set[str]) -> Iterator[Rule]:
+        """Rules of a ClusterRole and of all that it aggregates, over any number of steps."""
+        if name in visited:
+            return
+        visited.add(name)
+        for role in self._cluster_roles.get(name, ()):
+            yield from role.rules
+            for selector in role.selectors:
+                for other, versions in self._cluster_roles.items():
+                    if any(read_selector(selector).matches(version.labels) for version in versions):
+                        yield from self._aggregate(other, visited)
+
+    def refresh(self) -> None:
+        """Read what is stored again, if it changed."""
+        if not self.stale:
+            return
+        decoded: dict[Key, tuple[int, _Role | _Binding]] = {}
+        cluster_roles: dict[str, tuple[_Role, ...]] = {
+            name: (role,) for name, role in _BUILT_IN_ROLES.items()
+        }
+        local_roles: dict[tuple[str, str], _Role] = {}
+        bound = {subject: list(entries) for subject, entries in _BUILT_IN_BOUND.items()}
+        for resource in RESOURCES:
+            for stored in self._reader.list(resource).items:
+                known = self._decoded.get(stored.key)
+                if known is None or known[0] != stored.revision:
+                    known = (stored.revision, _decode(stored))
+                decoded[stored.key] = known
+                entry = known[1]
+                if isinstance(entry, _Binding):
+                    for kind, name, what in entry.subjects:
+                        bound.setdefault((kind, name), []).append(what)
+                elif resource == CLUSTER_ROLES:
+                    # A role of a built-in name adds to the built-in one.
+                    name = stored.key.name
+                    cluster_roles[name] = (*cluster_roles.get(name, ()), entry)
+                else:
+                    local_roles[stored.key.namespace, stored.key.name] = entry
+        self._decoded, self._cluster_roles, self._local_roles = decoded, cluster_roles, local_roles
+        self._bound, self._resolved, self.stale = bound, {}, False
+
+
+def _decode(stored: Stored) -> _Role | _Binding:
+    try:
+        tree = decode_tree(stored.raw)
+    except DecodeError:
+        tree = {}
+    if stored.key.resource in (CLUSTER_ROLES, LOCAL_ROLES):
+        return _read_role(tree, stored.key.resource == CLUSTER_ROLES)
+    return _read_binding(stored.key, tree)
+
+
+def read_rules(tree: Any) -> tuple[Rule, ...]:
+    """The rules of a Role or ClusterRole."""
+    rules = tree.get("rules") if isinstance(tree, Mapping) else None
+    return tuple(Rule.from_tree(rule) for rule in rules) if isinstance(rules, list) else ()
+
+
+def _read_role(tree: Any, cluster: bool) -> _Role:
+    labels = _mapping(_mapping(_mapping(tree).get("metadata")).get("labels"))
+    selectors = (
+        _mapping(_mapping(tree).get("aggregationRule")).get("clusterRoleSelectors") if cluster else None
+    )
+    chosen = [s for s in selectors if isinstance(s, Mapping)] if isinstance(selectors, list) else []
+    return _Role(read_rules(tree), labels, tuple(chosen))
+
+
+def read_role_ref(tree: Any) -> tuple[str, str]:
+    """Kind and name of the role that a binding names."""
+    ref = _mapping(_mapping(tree).get("roleRef"))
+    kind, name = ref.get("kind"), ref.get("name")
+    return (kind if isinstance(kind, str) else "", name if isinstance(name, str) else "")
+
+
+def _read_binding(key: Key, tree: Any) -> _Binding:
+    kind, name = read_role_ref(tree)
+    place = f"{key.name}/{key.namespace}" if key.namespace else key.name
+    what = "RoleBinding" if key.namespace else "ClusterRoleBinding"
+    found = []
+    for subject_kind, subject, shown in _subjects(key.namespace, _mapping(tree).get("subjects")):
+        source = f'{what} "{place}" of {kind} "{name}" to {shown}'
+        found.append((subject_kind, subject, _Bound(key.namespace, kind, name, source)))
+    return _Binding(tuple(found))
+
+
+def _subjects(namespace: str, subjects: Any) -> Iterator[tuple[str, str, str]]:
+    """Subjects as (User or Group, name, how refusals call them); service accounts are users."""
+    for subject in subjects if isinstance(subjects, list) else ():
+        kind, name = _mapping(subject).get("kind"), _mapping(subject).get("name")
+        if not isinstance(name, str):
+            continue
+        if kind in ("User", "Group"):
+            yield kind, name, f'{kind} "{name}"'
+        elif kind == "ServiceAccount":
+            home = _mapping(subject).get("namespace") or namespace
+            if isinstance(home, str) and home:
+                yield "User", f"{SERVICE_ACCOUNT_PREFIX}{home}:{name}", f'ServiceAccount "{name}/{home}"'
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _built_in_bound() -> dict[tuple[str, str], tuple[_Bound, ...]]:
+    found: dict[tuple[str, str], tuple[_Bound, ...]] = {}
+    for binding in BINDINGS:
+        subjects: Iterable[tuple[str, str]] = (
+            *(("User", user) for user in binding.users),
+            *(("Group", group) for group in binding.groups),
+        )
+        for kind, name in subjects:
+            source = f'ClusterRoleBinding "{binding.role}" of ClusterRole "{binding.role}" to {kind} "{name}"'
+            bound = _Bound("", "ClusterRole", binding.role, source)
+            found[kind, name] = (*found.get((kind, name), ()), bound)
+    return found
+
+
+_BUILT_IN_ROLES = {
+    role.name: _Role(
+        role.rules, role.labels, ({"matchLabels": {role.aggregates: "true"}},) if role.aggregates else ()
+    )
+    for role in ROLES
+}
+_BUILT_IN_BOUND = _built_in_bound()

@@ -1,0 +1,312 @@
+"""Tokens of service accounts: made for a pod or a node, verified with every request.
+
+Owns the TokenRequest subresource and the verification of its tokens: the signature, the times, the
+audience, and that the account (and the pod, node or secret a token is bound to) is still the same object.
+A token's signature is worked out once and then remembered; the rest is looked at every time.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver import status
+from plimsoll.apiserver.auth.attributes import Reader
+from plimsoll.apiserver.auth.jwt import SigningKey
+from plimsoll.apiserver.auth.pod_references import mapping, text
+from plimsoll.apiserver.auth.token_file import digest
+from plimsoll.apiserver.auth.users import (
+    EXTRA_CREDENTIAL,
+    EXTRA_NODE_NAME,
+    EXTRA_NODE_UID,
+    EXTRA_POD_NAME,
+    EXTRA_POD_UID,
+    User,
+    service_account_user,
+)
+from plimsoll.apiserver.storage.records import Key
+from plimsoll.apiserver.validation.field_errors import Path, invalid
+from plimsoll.errors import DecodeError
+
+ISSUER = "https://kubernetes.default.svc"
+SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32  # seconds a token may live
+#: Seconds by which clocks may differ, and a deleted object still counts.
+LEEWAY = 60
+#: Tokens whose signatures are remembered at most.
+_REMEMBERED = 4096
+
+_BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
+
+
+class _Tie(NamedTuple):
+    """An object that must still be there for a token to hold."""
+
+    key: Key
+    uid: str
+
+
+class _Known(NamedTuple):
+    """A token whose signature is good."""
+
+    user: User
+    starts: int
+    ends: int
+    audiences: tuple[str, ...]
+    ties: tuple[_Tie, ...]
+
+
+class ServiceAccounts:
+    """Makes and verifies the tokens of service accounts."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        key: SigningKey,
+        *,
+        issuer: str = ISSUER,
+        audiences: Sequence[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._reader = reader
+        self._key = key
+        self._issuer = issuer
+        self.audiences = tuple(audiences) or (issuer,)
+        self._clock = clock
+        self._known: dict[bytes, _Known] = {}
+        #: What was read of tied objects: revision, uid, when they were deleted.
+        self._seen: dict[Key, tuple[int, str, float | None]] = {}
+
+    def jwks(self) -> dict[str, Any]:
+        """The public key, as a JSON web key set."""
+        return self._key.jwks()
+
+    def configuration(self) -> dict[str, Any]:
+        """What OpenID Connect discovery says of the issuer."""
+        return {
+            "issuer": self._issuer,
+            "jwks_uri": f"{self._issuer}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [key["alg"] for key in self._key.jwks()["keys"]],
+        }
+
+    def verify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
+        """Whose token this is; None if it is none of ours, not for these audiences, or does not hold any
+        more."""
+        found = self.review(token, audiences)
+        return found[0] if found else None
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:
+        """The same, with those of the audiences that the token is for."""
+        known = self._recall(token)
+        if known is None:
+            return None
+        now = self._clock()
+        if now > known.ends + LEEWAY or now < known.starts - LEEWAY:
+            return None
+        meant = tuple(a for a in audiences or self.audiences if a in known.audiences)
+        if not meant or not all(self._holds(tie, now) for tie in known.ties):
+            return None
+        return known.user, meant
+
+    def _recall(self, token: str) -> _Known | None:
+        key = digest(token)
+        known = self._known.get(key)
+        if known is None:
+            claims = self._key.open(token)
+            known = _read_claims(claims, self._issuer, self.audiences) if claims else None
+            if known is not None:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[key] = known
+        return known
+
+    def _holds(self, tie: _Tie, now: float) -> bool:
+        stored = self._reader.get(tie.key)
+        if stored is None:
+            self._seen.pop(tie.key, None)
+            return False
+        seen = self._seen.get(tie.key)
+        if seen is None or seen[0] != stored.revision:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            metadata = _metadata(stored.raw)
+            deleted = _seconds(metadata.get("deletionTimestamp"))
+            seen = self._seen[tie.key] = (stored.revision, text(metadata.get("uid")), deleted)
+        _, uid, deleted = seen
+        return uid == tie.uid and (deleted is None or deleted >= now - LEEWAY)
+
+    def request(self, namespace: str, name: str, tree: Any) -> dict[str, Any]:
+        """Answer a TokenRequest for a service account: the request with the token in its status."""
+        request = _check_request(namespace, name, tree)
+        account = self._demand("serviceaccounts", namespace, name)
+        uid = text(mapping(account.get("metadata")).get("uid"))
+        metadata, spec = mapping(request.get("metadata")), mapping(request.get("spec"))
+        if text(metadata.get("uid")) not in ("", uid):
+            why = (
+                f"the UID in the token request ({metadata['uid']}) does not match "
+                f"the UID of the service account ({uid})"
+            )
+            raise status.conflict("authentication.k8s.io", "TokenRequest", name, why)
+        bound = self._bound_claims(namespace, name, spec.get("boundObjectRef"))
+        seconds = spec.get("expirationSeconds") or USUAL
+        audiences = spec.get("audiences") or list(self.audiences)
+        now = int(self._clock())
+        claims = {
+            "aud": audiences,
+            "exp": now + seconds,
+            "iat": now,
+            "iss": self._issuer,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": {
+                "namespace": namespace,
+                **bound,
+                "serviceaccount": {"name": name, "uid": uid},
+            },
+            "nbf": now,
+            "sub": service_account_user(namespace, name).name,
+        }
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                **metadata,
+                "name": name,
+                "namespace": namespace,
+                "uid": uid,
+                "creationTimestamp": _timestamp(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": {"token": self._key.sign(claims), "expirationTimestamp": _timestamp(now + seconds)},
+        }
+
+    def _bound_claims(self, namespace: str, account: str, reference: Any) -> dict[str, Any]:
+        """What a token says of the object it is bound to."""
+        if reference is None:
+            return {}
+        wanted = mapping(reference)
+        kind, name = text(wanted.get("kind")), text(wanted.get("name"))
+        group, _, version = text(wanted.get("apiVersion")).rpartition("/")
+        if group or kind not in _BOUND:
+            shown = f"{group + '/' if group else '/'}{version}, Kind={kind}"
+            raise status.bad_request(f"cannot bind token to object of type {shown}")
+        tree = self._demand(_BOUND[kind], "" if kind == "Node" else namespace, name)
+        uid = text(mapping(tree.get("metadata")).get("uid"))
+        node = text(mapping(tree.get("spec")).get("nodeName")) if kind == "Pod" else ""
+        if kind == "Pod" and text(mapping(tree.get("spec")).get("serviceAccountName")) != account:
+            raise status.bad_request(
+                f'cannot bind token for serviceaccount "{account}" '
+                "to pod running with different serviceaccount name."
+            )
+        if text(wanted.get("uid")) not in ("", uid):
+            why = (
+                f"the UID in the bound object reference ({wanted['uid']}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise status.conflict("", kind, name, why)
+        claims = {kind.lower(): {"name": name, "uid": uid}}
+        if node:
+            stored = self._reader.get(Key("nodes", "", node))
+            # A node that is gone is still named: the token then says where the pod was meant to run.
+            its_uid = text(_metadata(stored.raw).get("uid")) if stored else ""
+            claims["node"] = {"name": node, "uid": its_uid} if its_uid else {"name": node}
+        return claims
+
+    def _demand(self, resource: str, namespace: str, name: str) -> Mapping[str, Any]:
+        stored = self._reader.get(Key(resource, namespace, name))
+        if stored is None:
+            raise status.not_found("", resource, name)
+        return mapping(decode_tree(stored.raw))
+
+
+def _check_request(namespace: str, name: str, tree: Any) -> Mapping[str, Any]:
+    """Refuse a TokenRequest that is malformed (400) or breaks a rule (422)."""
+    request = mapping(tree)
+    metadata, spec = mapping(request.get("metadata")), mapping(request.get("spec"))
+    seconds, audiences = spec.get("expirationSeconds"), spec.get("audiences")
+    if seconds is not None and (not isinstance(seconds, int) or isinstance(seconds, bool)):
+        raise status.bad_request("TokenRequest: spec.expirationSeconds must be an integer")
+    if audiences is not None and not (
+        isinstance(audiences, list) and all(isinstance(audience, str) for audience in audiences)
+    ):
+        raise status.bad_request("TokenRequest: spec.audiences must be a list of strings")
+    if spec.get("boundObjectRef") is not None and not isinstance(spec["boundObjectRef"], dict):
+        raise status.bad_request("TokenRequest: spec.boundObjectRef must be an object")
+    problems = []
+    for field, wanted in (("name", name), ("namespace", namespace)):
+        said = metadata.get(field)
+        if said and said != wanted:
+            detail = f"must match the service account {field} if specified"
+            problems.append(invalid(Path("metadata").child(field), said, detail))
+    place = Path("spec").child("expirationSeconds")
+    if seconds is not None and seconds < SHORTEST:
+        problems.append(invalid(place, seconds, "may not specify a duration less than 10 minutes"))
+    if seconds is not None and seconds > LONGEST:
+        problems.append(invalid(place, seconds, "may not specify a duration larger than 2^32 seconds"))
+    if problems:
+        raise status.invalid("authentication.k8s.io", "TokenRequest", "", problems)
+    return request
+
+
+def _read_claims(claims: Mapping[str, Any], issuer: str, usual: tuple[str, ...]) -> _Known | None:
+    """What a token of ours says. The key is ours, so a claim of the wrong form was never made by us."""
+    if claims.get("iss") != issuer:
+        return None
+    times = [claims.get(name) for name in ("nbf", "exp")]
+    if not all(isinstance(moment, int) and not isinstance(moment, bool) for moment in times):
+        return None
+    said = mapping(claims.get("kubernetes.io"))
+    namespace, account = text(said.get("namespace")), mapping(said.get("serviceaccount"))
+    name, uid = text(account.get("name")), text(account.get("uid"))
+    user = service_account_user(namespace, name, uid)
+    if not namespace or not name or claims.get("sub") != user.name:
+        return None
+    ties = [_Tie(Key("serviceaccounts", namespace, name), uid)]
+    extra: dict[str, tuple[str, ...]] = {}
+    if text(claims.get("jti")):
+        extra[EXTRA_CREDENTIAL] = (f"JTI={claims['jti']}",)
+    pod, node, secret = (mapping(said.get(kind)) for kind in ("pod", "node", "secret"))
+    if secret:
+        ties.append(_Tie(Key("secrets", namespace, text(secret.get("name"))), text(secret.get("uid"))))
+    if pod:
+        ties.append(_Tie(Key("pods", namespace, text(pod.get("name"))), text(pod.get("uid"))))
+        extra[EXTRA_POD_NAME], extra[EXTRA_POD_UID] = (text(pod.get("name")),), (text(pod.get("uid")),)
+    if node:
+        if not pod:
+            ties.append(_Tie(Key("nodes", "", text(node.get("name"))), text(node.get("uid"))))
+        extra[EXTRA_NODE_NAME] = (text(node.get("name")),)
+        if text(node.get("uid")):
+            extra[EXTRA_NODE_UID] = (text(node.get("uid")),)
+    audiences = claims.get("aud")
+    listed = tuple(a for a in audiences if isinstance(a, str)) if isinstance(audiences, list) else ()
+    starts, ends = (int(moment or 0) for moment in times)
+    return _Known(User(user.name, uid, user.groups, extra), starts, ends, listed or usual, tuple(ties))
+
+
+def _metadata(raw: bytes) -> Mapping[str, Any]:
+    try:
+        return mapping(mapping(decode_tree(raw)).get("metadata"))
+    except DecodeError:
+        return {}
+
+
+def _timestamp(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(stamp: Any) -> float | None:
+    """A time of an object in seconds; one that cannot be read is long past."""
+    if stamp is None:
+        return None
+    try:
+        return datetime.fromisoformat(text(stamp)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0

@@ -1,0 +1,112 @@
+"""Bearer tokens that stand in files.
+
+Owns the administrator's token, made once and kept in the data folder, and the token file in Kubernetes'
+form, a line `token,user,uid,"group1,group2"` for each, which is read again when it changes. Tokens are
+looked up by their hash, so the time a look-up takes tells nothing of a token.
+
+DIFF: Kubernetes reads the file once; see test_a_token_file_is_read_again_when_it_changes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from plimsoll.apiserver.auth.secret_files import read, read_private, write_private
+from plimsoll.apiserver.auth.users import ADMIN, User
+from plimsoll.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the token file.
+_PAUSE = 1.0
+
+
+def digest(token: str) -> bytes:
+    """What is kept and compared instead of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def admin_token(folder: Path) -> str:
+    """The administrator's token of a data folder, made if there is none yet."""
+    path = folder / "admin.token"
+    if path.exists():
+        token = read_private(path, "the token file").decode("ascii", "replace").strip()
+        if len(token) >= 16:
+            return token
+        raise ConfigError(f"{path} holds no token: delete it, and a new one is made")
+    token = secrets.token_urlsafe(32)
+    write_private(path, token.encode() + b"\n")
+    return token
+
+
+class Tokens:
+    """All tokens known beforehand: those given, and those of a file."""
+
+    def __init__(
+        self, file: Path | None = None, *, admin: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._given: dict[bytes, User] = {digest(admin): ADMIN} if admin else {}
+        self._file = file
+        self._clock = clock
+        self._checked = clock()
+        self._version = _version(file) if file else None
+        self._read: dict[bytes, User] = dict(read_token_file(file)) if file else {}
+
+    def add(self, token: str, user: User) -> None:
+        """Take one more token, for as long as the process lives."""
+        self._given[digest(token)] = user.authenticated()
+
+    def find(self, token: str) -> User | None:
+        """Whose token this is."""
+        if self._file is not None and self._clock() - self._checked >= _PAUSE:
+            self._refresh(self._file)
+        key = digest(token)
+        return self._given.get(key) or self._read.get(key)
+
+    def _refresh(self, file: Path) -> None:
+        self._checked = self._clock()
+        version = _version(file)
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            self._read = dict(read_token_file(file))
+        except ConfigError as error:
+            # A slip while editing must not lock everybody out: the last good content counts on.
+            _log.warning("%s; the tokens read before are still used", error)
+
+
+def _version(file: Path) -> tuple[int, ...] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def read_token_file(path: Path) -> Iterator[tuple[bytes, User]]:
+    """The tokens of a file, hashed, with their users; ConfigError names the line that is wrong."""
+    content = read(path, "the token file")
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8")), strict=True, skipinitialspace=True))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8") from None
+    except csv.Error as error:
+        raise ConfigError(f"{path} is no token file: {error}") from None
+    for number, row in enumerate(rows, 1):
+        if not row or not any(row):
+            continue
+        if len(row) < 3:
+            raise ConfigError(f'{path}:{number}: write token,user,uid and perhaps "group1,group2"')
+        token, name, uid, *rest = row
+        if not token or not name:
+            raise ConfigError(f"{path}:{number}: token and user must not be empty")
+        groups = tuple(group.strip() for group in rest[0].split(",") if group.strip()) if rest else ()
+        yield digest(token), User(name, uid, groups).authenticated()

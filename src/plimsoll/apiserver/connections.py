@@ -1,0 +1,181 @@
+"""HTTP connections of the API server, with limits on what a client can make the server hold.
+
+aiohttp bounds one header field and the number of fields, but neither their sum, nor the time they may take,
+nor trailers and pipelined requests. `ServerConnection` counts what it passes to aiohttp's parser and closes
+the connection when a limit is exceeded. Once a client has presented valid credentials, only the limits of
+single requests apply to it: idle connections and long watches stay open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from aiohttp import StreamReader, web
+
+from plimsoll.apiserver.auth.authentication import certificate_user
+from plimsoll.apiserver.limits import Limits
+
+#: Seconds in which a refused client can still read why; closing at once would reset the connection.
+_LINGER = 0.5
+#: Unread answers after which a client without credentials is closed.
+_UNREAD = 64 << 10
+#: Framing a chunked body may have for each byte of data; `1\r\nx\r\n` has five.
+_FRAMING = 8
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 35\r\nConnection: close\r\n\r\n"
+    b"431 Request Header Fields Too Large"
+)
+
+
+class ConnectionOwner(Protocol):
+    """The acceptor of a connection, which accounts for it."""
+
+    loop: asyncio.AbstractEventLoop
+    deadline: float  #: for the headers of the first request
+    ended: bool
+
+    def connected(self) -> None:
+        """HTTP begins, and watches the deadline itself."""
+
+    def hold(self, size: int) -> None:
+        """The client is active, and the connection holds so many bytes of headers."""
+
+    def leave(self) -> None:
+        """The client has authenticated."""
+
+    def drop(self) -> None:
+        """Close at once."""
+
+    def end(self) -> None:
+        """The connection is closed."""
+
+
+class ServerConnection(web.RequestHandler):
+    """An HTTP connection that bounds what its client can make the server hold."""
+
+    def __init__(self, server: web.Server, owner: ConnectionOwner, limits: Limits, **settings: Any) -> None:
+        super().__init__(server, loop=owner.loop, **settings)
+        self._owner = owner
+        self._limits = limits
+        self._deadline: asyncio.TimerHandle | None = None
+        #: The transport, also after aiohttp has let go of it to close it.
+        self.wire: asyncio.Transport | None = None
+        self._refused = False
+        self._handling = False
+        self.authenticated = False
+        #: Bytes received that belong to no request being handled: headers, and pipelined requests.
+        self.held = 0
+        #: The bodies of the request being handled and of the last one whose headers are complete.
+        self._body: StreamReader | None = None
+        self._last_body: StreamReader | None = None
+        self._body_received = 0
+
+    # -- what the request handler reports
+
+    def begin(self, body: StreamReader) -> None:
+        """A request is being handled now; its headers are complete."""
+        self._handling = True
+        self._stop_timer()
+        self._body = body
+        if not self._messages:
+            self._hold(0)
+
+    def end(self) -> None:
+        """The request has been handled."""
+        self._handling = False
+
+    def accept_credentials(self) -> None:
+        """The client has presented valid credentials."""
+        if not self.authenticated:
+            self.authenticated = True
+            if self.transport is not None:
+                self.transport.set_write_buffer_limits()
+            self._owner.leave()
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self._owner.ended:  # dropped during the handshake
+            transport.abort()
+            return
+        self.wire = transport
+        super().connection_made(transport)
+        self._owner.connected()
+        self._start_timer(self._owner.deadline)
+        certificate = transport.get_extra_info("peercert")
+        if certificate and certificate_user(certificate) is not None:
+            self.accept_credentials()
+        else:
+            transport.set_write_buffer_limits(high=_UNREAD)
+            self._hold(0)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+        self.wire = None
+        self._owner.end()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if not self.authenticated:  # answers to such clients are small, so this one does not read them
+            self._owner.drop()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self._owner.ended:
+            return
+        body = self._last_body
+        if body is not None and not body.is_eof() and (body is self._body or not self._handling):
+            self._receive_body(body, data)
+            return
+        if data and not self._handling and self._deadline is None:
+            self._start_timer(self._loop.time() + self._limits.header_timeout)
+        requests = self._request_count
+        super().data_received(data)
+        self._hold(self.held + len(data))
+        if self._request_count != requests and self._messages:
+            self._last_body, self._body_received = self._messages[-1][1], 0
+        incomplete = self._request_count == requests or len(self._messages) > 1
+        if incomplete and self.held > self._limits.header_bytes:
+            self._refuse()
+
+    # -- limits
+
+    def _receive_body(self, body: StreamReader, data: bytes) -> None:
+        """Pass on a part of a body, within what its trailers and framing may take."""
+        self._body_received += len(data)
+        super().data_received(data)
+        extra, most = max(self._body_received - body.total_bytes, 0), self._limits.header_bytes
+        if self.authenticated:
+            most += _FRAMING * body.total_bytes
+        else:  # a body that nobody reads: aiohttp discards it, so that the client gets to the answer
+            self._hold(extra)
+        # Until the request handler has run, a client with valid credentials is not known as such either.
+        unauthenticated = not self.authenticated and body is self._body
+        if extra > most or (unauthenticated and body.total_bytes > self._limits.body):
+            self._owner.drop()
+
+    def _hold(self, size: int) -> None:
+        self.held = size
+        if not self.authenticated:
+            self._owner.hold(size)
+
+    def _refuse(self) -> None:
+        """Answer 431 and close; if an earlier request is not answered yet, only close."""
+        self._refused = True
+        if self.transport is None or self._handling or self._messages:
+            self._owner.drop()
+            return
+        self.transport.write(_TOO_LARGE)
+        self._stop_timer()
+        self._start_timer(self._loop.time() + _LINGER)
+
+    def _start_timer(self, when: float) -> None:
+        self._deadline = self._loop.call_at(when, self._owner.drop)
+
+    def _stop_timer(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,53 @@
+"""What every part of the API works with: the store, the rights, the gates, the clock, the source of ids."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.auth.authentication import Authenticator
+from plimsoll.apiserver.auth.authorization import Authorizer
+from plimsoll.apiserver.auth.jwt import SigningKey
+from plimsoll.apiserver.auth.service_accounts import ServiceAccounts
+from plimsoll.apiserver.auth.token_file import Tokens
+from plimsoll.apiserver.storage import Store
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared by the parts of one API."""
+
+    store: Store
+    authorizer: Authorizer
+    authenticator: Authenticator
+    accounts: ServiceAccounts
+    gates: Gates = field(default_factory=Gates.all_on)
+    now: Callable[[], datetime] = _now
+    new_uid: Callable[[], str] = _new_uid
+
+    @staticmethod
+    def over(
+        store: Store,
+        *,
+        tokens: Tokens | None = None,
+        key: SigningKey | None = None,
+        gates: Gates | None = None,
+        now: Callable[[], datetime] = _now,
+        new_uid: Callable[[], str] = _new_uid,
+    ) -> Context:
+        """The context of a store. Without a key the tokens of service accounts end with the process."""
+        accounts = ServiceAccounts(store, key or SigningKey.create())
+        authenticator = Authenticator(tokens or Tokens(), accounts)
+        rights = Authorizer(store)
+        return Context(store, rights, authenticator, accounts, gates or Gates.all_on(), now, new_uid)

@@ -1,0 +1,86 @@
+"""The order in which users get a worker.
+
+Owns `FairQueue`: a bounded number of places, of which one user holds a part at most; whoever waits is served
+in turn by user, not by request, so that a user with many expensive requests delays others by one of them.
+Waiting places are bounded too; beyond that a request is refused with 429 and Retry-After.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+
+from plimsoll.apiserver import status
+
+
+class FairQueue:
+    """Places for expensive requests, shared fairly between users."""
+
+    def __init__(self, places: int, *, per_user: int, waiting: int, waiting_per_user: int) -> None:
+        self._places = places
+        self._per_user = per_user
+        self._waiting_most = waiting
+        self._waiting_per_user = waiting_per_user
+        self._running: dict[str, int] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def running(self) -> int:
+        return sum(self._running.values())
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(queue) for queue in self._waiting.values())
+
+    async def enter(self, user: str, patience: float) -> None:
+        """Take a place, waiting at most `patience` seconds for it; ApiError 429. Give it back by `leave`."""
+        if not self._waiting.get(user) and self._may_run(user):
+            self._take(user)
+            return
+        queue = self._waiting.setdefault(user, deque())
+        if len(queue) >= self._waiting_per_user or self.waiting >= self._waiting_most:
+            self._drop_empty(user)
+            raise status.too_many("too many expensive requests are waiting, please try again later", 5)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            async with asyncio.timeout(patience):
+                await turn
+        except BaseException as interruption:
+            if turn in queue:
+                queue.remove(turn)
+                self._drop_empty(user)
+            elif not turn.cancelled():
+                self.leave(user)  # the place came together with the interruption
+            if isinstance(interruption, TimeoutError):
+                raise status.too_many("no worker became free in time, please try again later", 5) from None
+            raise
+
+    def leave(self, user: str) -> None:
+        """Give a place back; the next user in turn gets it."""
+        self._running[user] -= 1
+        if not self._running[user]:
+            del self._running[user]
+        self._hand_on()
+
+    def _may_run(self, user: str) -> bool:
+        return self.running < self._places and self._running.get(user, 0) < self._per_user
+
+    def _take(self, user: str) -> None:
+        self._running[user] = self._running.get(user, 0) + 1
+
+    def _hand_on(self) -> None:
+        for user in list(self._waiting):
+            queue = self._waiting[user]
+            while queue and self._may_run(user):
+                turn = queue.popleft()
+                if not turn.done():  # else it was cancelled
+                    self._take(user)
+                    turn.set_result(None)
+                    self._waiting.move_to_end(user)
+                    break
+            self._drop_empty(user)
+
+    def _drop_empty(self, user: str) -> None:
+        if not self._waiting.get(user, True):
+            del self._waiting[user]

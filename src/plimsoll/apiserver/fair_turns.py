@@ -1,0 +1,94 @@
+"""Turns on the event loop: long reads give way to other requests every few milliseconds.
+
+Owns the time slices. Work that goes over many objects (lists, tables, watches that begin with all objects,
+deletions of collections) calls `pause` after each of them; when its slice is used up, other requests are
+served first. Only one such request continues per round of the event loop, users in turn, so that a hundred
+lists at once delay a small request no more than one list does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from plimsoll.apiserver.fair_queue import FairQueue
+from plimsoll.apiserver.status import timeout
+
+#: How long one request holds the event loop before others are served.
+SLICE_SECONDS = 0.002
+#: kube-apiserver's default for a request (--request-timeout).
+REQUEST_SECONDS = 60.0
+_UNLIMITED = 1 << 30
+
+
+class Turns:
+    """The turns of one server."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._queue = FairQueue(1, per_user=1, waiting=_UNLIMITED, waiting_per_user=_UNLIMITED)
+        #: How often long work gave way; for tests.
+        self.pauses = 0
+
+    def begin(self, user: str, seconds: float | None = REQUEST_SECONDS) -> Turn:
+        """The turn of a request that may take so many seconds in all; None: as long as it likes."""
+        return Turn(self, self._queue, self._clock, user, seconds)
+
+
+class Turn:
+    """The work of one request; use it in a `with` block, and call `pause` often."""
+
+    __slots__ = ("_clock", "_end", "_held", "_queue", "_seconds", "_slice_end", "_turns", "_user")
+
+    def __init__(
+        self,
+        turns: Turns,
+        queue: FairQueue,
+        clock: Callable[[], float],
+        user: str,
+        seconds: float | None,
+    ) -> None:
+        self._turns, self._queue, self._clock = turns, queue, clock
+        self._user, self._seconds = user, seconds
+        now = clock()
+        self._slice_end = now + SLICE_SECONDS
+        self._end = None if seconds is None else now + seconds
+        self._held = False
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    @property
+    def due(self) -> bool:
+        """Return whether the slice is used up: then `pause` gives way to others."""
+        return self._clock() >= self._slice_end
+
+    async def pause(self) -> None:
+        """Give way to others if the slice is used up; ApiError 504 when the request has taken too long."""
+        if self._clock() < self._slice_end:
+            return
+        if self._end is not None and self._clock() > self._end:
+            raise timeout(f"request did not complete within {self._seconds:g} seconds; ask for fewer objects")
+        self._turns.pauses += 1
+        self.release()
+        await self._queue.enter(self._user, REQUEST_SECONDS)
+        self._held = True  # while others have a round of the loop: one slice for each of them
+        await asyncio.sleep(0)
+        self._slice_end = self._clock() + SLICE_SECONDS
+
+    def release(self) -> None:
+        """Let others have the turn: to be called before waiting for anything else, such as a client."""
+        if self._held:
+            self._held = False
+            self._queue.leave(self._user)
+
+    def again(self) -> Turn:
+        """Another turn of the same request, with its own time: for sending what was worked out."""
+        return Turn(self._turns, self._queue, self._clock, self._user, None)

@@ -1,0 +1,1 @@
+"""Request handlers, one module per verb or subresource: read, write, delete, watch, scale, discovery."""

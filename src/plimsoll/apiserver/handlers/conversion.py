@@ -1,0 +1,49 @@
+"""Stored objects in the version that a client asks for.
+
+Owns the step between the one stored version of a kind and the served ones. Versions of the same shape differ
+in `apiVersion` alone; events of the two groups differ in field names too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.validation.event_shapes import event_to_core, event_to_events
+
+
+def is_stored_shape(resource: Resource, version: str) -> bool:
+    return version == resource.versions[0] and not resource.stored_as
+
+
+def to_version(raw: bytes, resource: Resource, version: str) -> bytes:
+    """Stored bytes as bytes of a served version."""
+    if is_stored_shape(resource, version):
+        return raw
+    if resource.stored_as:
+        return codec.encode(tree_to_version(codec.decode_tree(raw), resource, version))
+    before = f'{{"apiVersion":"{resource.api_version()}",'.encode()
+    if raw.startswith(before):  # the way objects are written, see `from_version`
+        return f'{{"apiVersion":"{resource.api_version(version)}",'.encode() + raw[len(before) :]
+    return codec.encode(tree_to_version(codec.decode_tree(raw), resource, version))
+
+
+def tree_to_version(tree: dict[str, Any], resource: Resource, version: str) -> dict[str, Any]:
+    if is_stored_shape(resource, version):
+        return tree
+    if resource.stored_as:
+        tree = event_to_events(tree)
+    return {**tree, "apiVersion": resource.api_version(version), "kind": resource.kind}
+
+
+def from_version(tree: dict[str, Any], resource: Resource) -> dict[str, Any]:
+    """A tree of a served version in the stored one, head first."""
+    if resource.stored_as:
+        tree = event_to_core({**tree, "apiVersion": resource.api_version()})
+        return {**_HEAD, **tree, "apiVersion": "v1", "kind": resource.kind}
+    return {**_HEAD, **tree, "apiVersion": resource.api_version(), "kind": resource.kind}
+
+
+#: Put first, so that `to_version` can exchange the version without decoding.
+_HEAD: dict[str, Any] = {"apiVersion": "", "kind": "", "metadata": {}}

@@ -1,0 +1,151 @@
+"""Delete: objects go at once, or when nobody needs them any more.
+
+Owns preconditions, grace periods, finalizers and propagation. An object with finalizers, and a pod that a
+node may still be running, only gets its deletionTimestamp; the last finalizer's removal (`writing.py`) or the
+node's own deletion with grace 0 ends it. A namespace ends when its contents have (`controllers/`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.apiserver.admission.plugins import refuse_namespace_deletion
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.handlers.options import DeleteOptions
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.status import conflict, forbidden, success
+from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.validation.timestamps import write_time
+
+Tree = dict[str, Any]
+
+_FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
+_DEFAULT_GRACE = 30
+#: Kinds whose deletion answers with the object that is gone; the others answer with a Status.
+_SHOWN = frozenset(
+    [
+        *("pods", "namespaces", "services", "persistentvolumeclaims", "persistentvolumes", "podtemplates"),
+        *("serviceaccounts", "resourcequotas"),
+        *(
+            f"{plural}.resource.k8s.io"
+            for plural in ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses")
+        ),
+        *(f"{plural}.resource.k8s.io" for plural in ("devicetaintrules", "resourcepoolstatusrequests")),
+        *(f"{plural}.storage.k8s.io" for plural in ("csidrivers", "csinodes", "storageclasses")),
+        *(f"{plural}.storage.k8s.io" for plural in ("volumeattachments", "volumeattributesclasses")),
+    ]
+)
+
+
+class Deletion:
+    """What a deletion came to: the object as it is or was, or a Status, and the revision to wait for."""
+
+    __slots__ = ("gone", "revision", "tree")
+
+    def __init__(self, tree: Tree, revision: int, gone: bool) -> None:
+        self.tree = tree
+        self.revision = revision
+        self.gone = gone
+
+
+class Deleting:
+    """Deletions for requests."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+
+    def delete(self, route: Route, stored: Stored, options: DeleteOptions) -> Deletion:
+        """Delete one object as far as it can be done now; ApiError 403, 409, 422."""
+        tree = codec.decode_tree(stored.raw)
+        self._check(route, tree, options)
+        name = tree["metadata"]["name"]
+        if tree["kind"] == "Namespace" and (why := refuse_namespace_deletion(name)):
+            raise forbidden("", "namespaces", name, why)
+        finalizers, grace = _finalizers(tree, options), _grace(tree, options)
+        if not finalizers and not grace and not _is_kept(tree):
+            tree["metadata"].pop("finalizers", None)
+            if tree["metadata"].get("deletionGracePeriodSeconds"):
+                tree["metadata"]["deletionGracePeriodSeconds"] = 0
+            if options.dry_run:
+                return Deletion(self._shown(route, tree), 0, True)
+            gone = self._store.delete(stored.key, tree, stored.revision)
+            return Deletion(self._shown(route, codec.decode_tree(gone.raw)), gone.revision, True)
+        changed = self._mark(tree, finalizers, grace)
+        if not changed or options.dry_run:
+            return Deletion(tree, stored.revision, False)
+        after = self._store.update(stored.key, tree, stored.revision)
+        return Deletion(codec.decode_tree(after.raw), after.revision, False)
+
+    def _check(self, route: Route, tree: Tree, options: DeleteOptions) -> None:
+        metadata = tree["metadata"]
+        for label, wanted, name in (
+            ("UID", options.uid, "uid"),
+            ("ResourceVersion", options.version, "resourceVersion"),
+        ):
+            found = metadata.get(name, "")
+            if wanted is not None and wanted != found:
+                why = (
+                    f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
+                )
+                raise conflict(route.group, route.plural, metadata["name"], why)
+
+    def _mark(self, tree: Tree, finalizers: list[str], grace: int) -> bool:
+        """Write the deletion into the object; whether that changed anything."""
+        metadata = tree["metadata"]
+        changed = finalizers != (metadata.get("finalizers") or [])
+        metadata["finalizers"] = finalizers
+        if not finalizers:
+            del metadata["finalizers"]
+        before = metadata.get("deletionGracePeriodSeconds")
+        if not metadata.get("deletionTimestamp"):
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+        elif before is None or grace >= before:
+            return changed  # a grace period is only ever shortened
+        metadata["deletionTimestamp"] = write_time(self._context.now() + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if tree["kind"] == "Namespace":
+            del metadata["deletionGracePeriodSeconds"]
+            tree["status"] = {**(tree.get("status") or {}), "phase": "Terminating"}
+        return True
+
+    def _shown(self, route: Route, tree: Tree) -> Tree:
+        if route.resource.key in _SHOWN:
+            return tree
+        metadata = tree["metadata"]
+        details = {"name": metadata["name"], "kind": route.plural, "uid": metadata.get("uid", "")}
+        if route.group:
+            details["group"] = route.group
+        return success(details=details)
+
+
+def _finalizers(tree: Tree, options: DeleteOptions) -> list[str]:
+    """The finalizers once the wish about dependents is among them."""
+    finalizers = list(tree["metadata"].get("finalizers") or [])
+    if options.propagation:
+        wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(options.propagation)
+        finalizers = [name for name in finalizers if name not in (_FOREGROUND, _ORPHAN) or name == wanted]
+        if wanted and wanted not in finalizers:
+            finalizers.append(wanted)
+    return finalizers
+
+
+def _is_kept(tree: Tree) -> bool:
+    """A namespace stays until its own finalizers are gone."""
+    return bool(tree["kind"] == "Namespace" and (tree.get("spec") or {}).get("finalizers"))
+
+
+def _grace(tree: Tree, options: DeleteOptions) -> int:
+    """How long an object may take to end: only pods on a node get time at all."""
+    if tree["kind"] != "Pod":
+        return 0
+    spec, status = tree.get("spec") or {}, tree.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace is not None:
+        return options.grace if options.grace >= 0 else 1
+    wanted = spec.get("terminationGracePeriodSeconds")
+    return wanted if isinstance(wanted, int) and wanted >= 0 else _DEFAULT_GRACE

@@ -1,0 +1,235 @@
+"""Discovery: what the API serves, told to clients.
+
+Owns `/api`, `/apis` and the paths right below them, in the old form (one document per group and version) and
+in the aggregated one (`apidiscovery.k8s.io`, two documents for everything), and what `/version` says. All of
+it follows from the table of resources, so every document is encoded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import cache
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.apiserver.registry.resources import (
+    RESOURCES,
+    SUBRESOURCES,
+    Resource,
+    group_versions,
+    join_api_version,
+)
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.status import unknown_path
+
+Tree = dict[str, Any]
+
+#: The Kubernetes version whose API this is.
+MAJOR, MINOR, PATCH = "1", "36", "4"
+_AGGREGATED = ("v2", "v2beta1")
+_LISTED = "APIGroupDiscoveryList"
+
+
+def version() -> Tree:
+    """What `/version` says: the Kubernetes version that clients may count on."""
+    return {
+        "major": MAJOR,
+        "minor": MINOR,
+        "gitVersion": f"v{MAJOR}.{MINOR}.{PATCH}+plimsoll",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{platform.machine()}",
+    }
+
+
+@cache
+def paths() -> tuple[str, ...]:
+    """The paths that `/` lists."""
+    found = ["/api", "/api/v1", "/apis"]
+    for group, versions in group_versions().items():
+        if group:
+            found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+    found += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    return tuple(sorted(found))
+
+
+def answer(call: Call, parts: list[str]) -> Answer:
+    """The answer to a path of discovery, given with its parts; ApiError 404 if there is nothing."""
+    if len(parts) == 1:
+        wanted = _aggregated_version(call.header("accept"))
+        if wanted:
+            return _answer_aggregated(call, parts[0], wanted)
+    return Answer(200, _document(*parts))
+
+
+def _aggregated_version(header: str) -> str:
+    """The version of aggregated discovery that an Accept header asks for first; "" if it does not."""
+    for clause in header.split(",")[:64]:
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        named = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if media not in ("application/json", "*/*", "application/*"):
+            continue
+        if "as" not in named:
+            return ""
+        if (
+            named.get("g") == "apidiscovery.k8s.io"
+            and named["as"] == _LISTED
+            and named.get("v") in _AGGREGATED
+        ):
+            return named["v"]
+    return ""
+
+
+def _answer_aggregated(call: Call, root: str, version: str) -> Answer:
+    body, tag = aggregated_document(root, version)
+    headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
+    media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_LISTED}"
+    if tag in (part.strip() for part in call.header("if-none-match").split(",")):
+        return Answer(304, b"", media, headers)
+    return Answer(200, body, media, headers)
+
+
+# -- one document per group and version
+
+
+@cache
+def _document(root: str, *rest: str) -> bytes:
+    groups = group_versions()
+    if root == "api":
+        if not rest:
+            return codec.encode(_core_versions())
+        if rest == ("v1",):
+            return codec.encode(resource_list("", "v1"))
+    elif not rest:
+        return codec.encode(_group_list())
+    elif rest[0] in groups and rest[0]:
+        group, *more = rest
+        if not more:
+            return codec.encode({"kind": "APIGroup", "apiVersion": "v1", **_group(group)})
+        if len(more) == 1 and more[0] in groups[group]:
+            return codec.encode(resource_list(group, more[0]))
+    raise unknown_path()
+
+
+def _core_versions() -> Tree:
+    return {"kind": "APIVersions", "versions": list(group_versions()[""]), "serverAddressByClientCIDRs": []}
+
+
+def _group_list() -> Tree:
+    groups = [_group(name) for name in group_versions() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def _group(name: str) -> Tree:
+    versions = [
+        {"groupVersion": join_api_version(name, version), "version": version}
+        for version in group_versions()[name]
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def resource_list(group: str, version: str) -> Tree:
+    """The APIResourceList of a group and version."""
+    resources: list[Tree] = []
+    for row in _rows(group, version):
+        entry: Tree = {
+            "name": row.plural,
+            "singularName": row.singular,
+            "namespaced": row.namespaced,
+            "kind": row.kind,
+            "verbs": list(row.verbs),
+        }
+        if row.short_names:
+            entry["shortNames"] = list(row.short_names)
+        if row.categories:
+            entry["categories"] = list(row.categories)
+        resources.append(entry)
+        resources += [_subresource(row, name) for name in row.subresources]
+    api_version = join_api_version(group, version)
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": api_version,
+        "resources": resources,
+    }
+
+
+def _rows(group: str, version: str) -> list[Resource]:
+    rows = [row for row in RESOURCES if row.group == group and version in row.versions]
+    return sorted(rows, key=lambda row: row.plural)
+
+
+def _subresource(row: Resource, name: str) -> Tree:
+    told = SUBRESOURCES[name]
+    entry: Tree = {
+        "name": f"{row.plural}/{name}",
+        "singularName": "",
+        "namespaced": row.namespaced,
+        "kind": told.kind or row.kind,
+        "verbs": list(told.verbs),
+    }
+    if told.group and told.group != row.group:
+        entry |= {"group": told.group, "version": told.version}
+    return entry
+
+
+# -- everything at once
+
+
+@cache
+def aggregated_document(root: str, version: str) -> tuple[bytes, str]:
+    """The document of `/api` or `/apis`, and its entity tag."""
+    groups = [name for name in group_versions() if bool(name) == (root == "apis")]
+    tree = {
+        "kind": _LISTED,
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [_discovery_of(name) for name in groups],
+    }
+    body = codec.encode(tree)
+    return body, f'"{hashlib.sha256(body).hexdigest().upper()}"'
+
+
+def _discovery_of(group: str) -> Tree:
+    versions = [
+        {
+            "version": version,
+            "resources": [_resource_discovery(row) for row in _rows(group, version)],
+            "freshness": "Current",
+        }
+        for version in group_versions()[group]
+    ]
+    return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _resource_discovery(row: Resource) -> Tree:
+    entry: Tree = {
+        "resource": row.plural,
+        "responseKind": {"group": "", "version": "", "kind": row.kind},
+        "scope": "Namespaced" if row.namespaced else "Cluster",
+        "singularResource": row.singular,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        entry["shortNames"] = list(row.short_names)
+    if row.categories:
+        entry["categories"] = list(row.categories)
+    if row.subresources:
+        entry["subresources"] = [_subresource_discovery(row, name) for name in row.subresources]
+    return entry
+
+
+def _subresource_discovery(row: Resource, name: str) -> Tree:
+    told = SUBRESOURCES[name]
+    other = bool(told.group) and told.group != row.group
+    kind = {
+        "group": told.group if other else "",
+        "version": told.version if other else "",
+        "kind": told.kind or row.kind,
+    }
+    return {"subresource": name, "responseKind": kind, "verbs": list(told.verbs)}

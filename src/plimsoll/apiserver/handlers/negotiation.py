@@ -1,0 +1,126 @@
+"""In which form a client wants its answer, and in which form it sends its body.
+
+Owns the Accept header: JSON is the rule; YAML, protobuf and tables on request, in the order of the
+header. Owns decoding bodies by their content type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
+from plimsoll.apiserver.protobuf import decode_body as decode_protobuf
+from plimsoll.apiserver.status import bad_request, not_acceptable, unsupported_media
+from plimsoll.common.yaml import load_documents
+from plimsoll.errors import InputError
+
+JSON = "application/json"
+YAML = "application/yaml"
+PATCH_TYPES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+_OFFERED = (JSON, YAML, PROTOBUF)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One form of an answer: the media type and its parameters (as=Table;g=meta.k8s.io;v=v1)."""
+
+    media: str = JSON
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def table(self) -> str:
+        """The version of meta.k8s.io in which a table is wanted, or nothing."""
+        if self.parameters.get("as") == "Table" and self.parameters.get("g") == "meta.k8s.io":
+            return self.parameters.get("v", "")
+        return ""
+
+    @property
+    def partial(self) -> str:
+        """The version in which only metadata is wanted, or nothing."""
+        wanted = self.parameters.get("as", "")
+        if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return self.parameters.get("v", "v1")
+        return ""
+
+
+def accept(header: str, *, streams: bool = False) -> Accepted:
+    """The form to answer in; ApiError 406 if none is on offer.
+
+    DIFF: clients that take both protobuf and JSON get JSON, which is what is stored, whatever they prefer
+    (test_the_best_form_on_offer).
+    """
+    if not header or header == JSON:
+        return Accepted()
+    clauses = parse_accept(header)
+    for clause in clauses:
+        if clause.media in ("*/*", "application/*"):
+            return Accepted(JSON, clause.parameters if clause.table or clause.partial else {})
+        if clause.parameters.get("as") and not (clause.table in ("v1", "v1beta1") or clause.partial):
+            continue
+        if clause.media == JSON or (clause.media == YAML and not streams):
+            return clause
+    if not streams and any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in clauses):
+        return Accepted(PROTOBUF)
+    raise not_acceptable((JSON,) if streams else _OFFERED)
+
+
+def parse_accept(header: str) -> list[Accepted]:
+    """The clauses of an Accept header, best first."""
+    ranked = []
+    for place, clause in enumerate(header.split(",")[:64]):
+        media, *rest = (part.strip() for part in clause.split(";"))
+        parameters = {}
+        for part in rest:
+            name, _, value = part.partition("=")
+            parameters[name.strip().lower()] = value.strip().strip('"')
+        quality = parameters.pop("q", "1")
+        weight = float(quality) if re.fullmatch(r"[01](\.[0-9]{0,3})?", quality) else 1.0
+        if media and weight > 0:
+            ranked.append((-weight, place, Accepted(media.lower(), parameters)))
+    ranked.sort(key=lambda entry: entry[:2])
+    return [clause for _, _, clause in ranked]
+
+
+def media_type(header: str) -> str:
+    return header.split(";", maxsplit=1)[0].strip().lower()
+
+
+def decode_body(body: bytes, content_type: str) -> Any:
+    """The object in a body; ApiError 400 or 415."""
+    media = media_type(content_type) or JSON
+    if media == JSON:
+        return decode_json(body)
+    if media == YAML:
+        return decode_yaml(body)
+    if media == PROTOBUF:
+        try:
+            return decode_protobuf(body)
+        except InputError as error:
+            raise bad_request(f"the body is no protobuf object: {error}") from None
+    raise unsupported_media(_OFFERED)
+
+
+def decode_json(body: bytes) -> Any:
+    try:
+        return codec.decode_tree(body)
+    except InputError as error:
+        raise bad_request(f"the body cannot be read: {error}") from None
+
+
+def decode_yaml(body: bytes) -> Any:
+    """One document of YAML (which JSON is a part of)."""
+    try:
+        documents = [tree for _, tree in load_documents(body)]
+    except InputError as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if len(documents) != 1:
+        raise bad_request(f"the body has {len(documents)} YAML documents, one is expected")
+    return documents[0]

@@ -1,0 +1,238 @@
+"""The parameters of a request: ListOptions, CreateOptions, PatchOptions, DeleteOptions.
+
+Owns reading them from the query (and, for deletions, from the body) and refusing what the API server
+refuses. Unknown parameters are ignored, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.apiserver.status import bad_request
+from plimsoll.apiserver.status import invalid as invalid_object
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problem,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from plimsoll.errors import ApiError
+
+_BOOLEANS = {
+    **dict.fromkeys(("true", "True", "TRUE", "1", "t", "T", ""), True),
+    **dict.fromkeys(("false", "False", "FALSE", "0", "f", "F"), False),
+}
+_MATCHES = ("", "Exact", "NotOlderThan")
+_VALIDATIONS = ("", "Ignore", "Warn", "Strict")
+_PROPAGATIONS = ("Orphan", "Background", "Foreground")
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """How to list or watch. `version` is None where none was given; 0 means any."""
+
+    labels: str = ""
+    fields: str = ""
+    watch: bool = False
+    bookmarks: bool = False
+    version: int | None = None
+    match: str = ""
+    limit: int = 0
+    token: str = ""
+    timeout: int | None = None
+    initial: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to create, update or patch."""
+
+    dry_run: bool = False
+    manager: str = ""
+    validation: str = "Warn"
+    force: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete: what must still be true, how long to wait, what becomes of dependents."""
+
+    dry_run: bool = False
+    grace: int | None = None
+    uid: str | None = None
+    version: str | None = None
+    propagation: str = ""
+
+
+def as_mapping(query: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The first value of each parameter counts."""
+    values: dict[str, str] = {}
+    for name, value in query:
+        values.setdefault(name, value)
+    return values
+
+
+def list_options(query: Mapping[str, str]) -> ListOptions:
+    """ListOptions of a request; ApiError 400 or 422."""
+    text = query.get("resourceVersion", "")
+    version = _number(text, "resourceVersion") if text else None
+    options = ListOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        watch=_boolean(query, "watch") or False,
+        bookmarks=_boolean(query, "allowWatchBookmarks") or False,
+        version=version,
+        match=query.get("resourceVersionMatch", ""),
+        limit=max(0, _number(query.get("limit") or "0", "limit", signed=True)),
+        token=query.get("continue", ""),
+        timeout=_number(query["timeoutSeconds"], "timeoutSeconds") if query.get("timeoutSeconds") else None,
+        initial=_boolean(query, "sendInitialEvents"),
+    )
+    _check_list(options, "resourceVersion" in query and text != "")
+    return options
+
+
+def _check_list(options: ListOptions, has_version: bool) -> None:
+    match = options.match
+
+    def refuse(field: str, why: str) -> ApiError:
+        return _refuse("ListOptions", forbidden(Path(field), why))
+
+    if match not in _MATCHES:
+        raise _refuse("ListOptions", not_supported(Path("resourceVersionMatch"), match, _MATCHES[1:]))
+    if options.watch:
+        if options.token:
+            raise refuse("continue", "may not be set on a watch")
+        if options.initial is not None and match != "NotOlderThan":
+            raise refuse(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        if options.initial is None and match:
+            raise refuse(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        if options.initial and not options.bookmarks:
+            raise refuse(
+                "allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true"
+            )
+        return
+    if options.initial is not None:
+        raise refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if match and not has_version:
+        raise refuse("resourceVersionMatch", "is forbidden unless resourceVersion is provided")
+    if match and options.token:
+        raise refuse("resourceVersionMatch", "is forbidden when continue is provided")
+    if match == "Exact" and options.version == 0:
+        raise refuse("resourceVersionMatch", 'Exact is forbidden for resourceVersion "0"')
+    if options.token and options.version:
+        raise bad_request("specifying resource version is not allowed when using continue")
+
+
+def write_options(query: Mapping[str, str], *, user_agent: str, applies: bool = False) -> WriteOptions:
+    """CreateOptions, UpdateOptions or PatchOptions of a request."""
+    manager = query.get("fieldManager", "")
+    force = _boolean(query, "force")
+    validation = query.get("fieldValidation", "") or "Warn"
+    kind = "PatchOptions" if applies or force is not None else "CreateOptions"
+    path = Path("fieldManager")
+    if validation not in _VALIDATIONS:
+        raise _refuse(kind, not_supported(Path("fieldValidation"), validation, _VALIDATIONS[1:]))
+    if len(manager.encode()) > 128:
+        raise _refuse(kind, too_long(path, 128))
+    if not manager.isprintable():
+        raise _refuse(kind, invalid(path, manager, "should only contain printable characters"))
+    if applies and not manager:
+        raise _refuse(kind, required(path, "is required for apply patch"))
+    if not applies and force is not None:
+        raise _refuse(kind, forbidden(Path("force"), "may not be specified for non-apply patch"))
+    return WriteOptions(_dry_run(query.get("dryRun")), manager or _agent(user_agent), validation, force)
+
+
+def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
+    """DeleteOptions from the body if there is one, else from the query."""
+    if body is None:
+        body = {
+            "dryRun": [query["dryRun"]] if "dryRun" in query else None,
+            "gracePeriodSeconds": _number(query["gracePeriodSeconds"], "gracePeriodSeconds", signed=True)
+            if query.get("gracePeriodSeconds")
+            else None,
+            "propagationPolicy": query.get("propagationPolicy"),
+            "orphanDependents": _boolean(query, "orphanDependents"),
+        }
+    if not isinstance(body, dict):
+        raise bad_request("the body of a deletion must be a DeleteOptions object")
+    if body.get("kind") not in (None, "", "DeleteOptions"):
+        raise bad_request(f"the body of a deletion must be DeleteOptions, not {body['kind']}")
+    conditions = body.get("preconditions") or {}
+    dry = body.get("dryRun") or []
+    grace, propagation = body.get("gracePeriodSeconds"), body.get("propagationPolicy") or ""
+    orphan = body.get("orphanDependents")
+    if not isinstance(conditions, dict) or not isinstance(dry, list):
+        raise bad_request("preconditions must be an object and dryRun a list")
+    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
+        raise bad_request("gracePeriodSeconds must be an integer")
+    if orphan is not None and propagation:
+        why = "orphanDependents and propagationPolicy cannot be both set"
+        raise _refuse("DeleteOptions", invalid(Path("propagationPolicy"), propagation, why))
+    if propagation and propagation not in _PROPAGATIONS:
+        problem = not_supported(Path("propagationPolicy"), propagation, _PROPAGATIONS)
+        raise _refuse("DeleteOptions", problem)
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    return DeleteOptions(
+        any(_dry_run(value) for value in dry),
+        grace,
+        _text(conditions, "uid"),
+        _text(conditions, "resourceVersion"),
+        propagation,
+    )
+
+
+def _dry_run(value: Any) -> bool:
+    if value in (None, ""):
+        return False
+    if value != "All":
+        raise _refuse("CreateOptions", not_supported(Path("dryRun"), value, ("All",)))
+    return True
+
+
+def _text(tree: Mapping[str, Any], name: str) -> str | None:
+    value = tree.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"preconditions.{name} must be a string")
+    return value
+
+
+def _agent(user_agent: str) -> str:
+    """Who writes, if nobody says: the client's name up to the first slash."""
+    name = user_agent.split("/", maxsplit=1)[0]
+    if not name.isprintable():
+        name = "".join(c for c in name if c.isprintable())
+    return name[:128] or "unknown"
+
+
+def _number(text: str, name: str, *, signed: bool = False) -> int:
+    digits = text[1:] if signed and text.startswith("-") else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > _LARGEST:
+        raise bad_request(f"{name}: Invalid value: {text[:64]!r}: must be a whole number")
+    return int(text)
+
+
+def _boolean(query: Mapping[str, str], name: str) -> bool | None:
+    if name not in query:
+        return None
+    value = _BOOLEANS.get(query[name])
+    # What is no boolean counts as true, as it always has in the API.
+    return True if value is None else value
+
+
+def _refuse(kind: str, problem: Problem) -> ApiError:
+    return invalid_object("meta.k8s.io", kind, "", [problem])

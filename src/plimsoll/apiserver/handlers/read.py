@@ -1,0 +1,152 @@
+"""Get and list: what is stored, in the order and as of the version that was asked for.
+
+Owns resourceVersion semantics, paging and selection. Promises: nothing is shown before it is durable; all
+pages of a list show the same moment, or the client is told that the moment is too long ago (410); a long
+scan lets other requests in between.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, NamedTuple
+
+from plimsoll.api import codec
+from plimsoll.apiserver.fair_turns import Turn
+from plimsoll.apiserver.handlers.options import ListOptions
+from plimsoll.apiserver.handlers.selectable_fields import Selection, Sights
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.selectors import parse_fields, parse_labels
+from plimsoll.apiserver.status import bad_request, expired, future_version, not_found
+from plimsoll.apiserver.storage import Key, Store, Stored
+from plimsoll.errors import ApiError, InputError
+
+_SCAN = 1000  #: objects taken from the store at once
+
+
+class Listing(NamedTuple):
+    """One page: the objects, the moment they show, and how to go on."""
+
+    items: list[Stored]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+def key_of(route: Route, name: str | None = None) -> Key:
+    return Key(route.resource.storage_key, route.namespace, route.name if name is None else name)
+
+
+def find_stored(store: Store, route: Route) -> Stored:
+    """The stored object a route names; ApiError 404."""
+    stored = store.get(key_of(route))
+    if stored is None:
+        raise not_found(route.group, route.plural, route.name)
+    return stored
+
+
+def select(route: Route, options: ListOptions) -> Selection:
+    """Which objects a list or watch is about; ApiError 400 for a bad selector."""
+    fields = parse_fields(options.fields, route.resource)
+    if route.name:  # GET of one object with ?watch=1
+        fields = parse_fields(f"metadata.name={route.name}", route.resource)
+    return Selection(route.resource, route.namespace or None, parse_labels(options.labels), fields)
+
+
+class Reading:
+    """Reads for requests."""
+
+    def __init__(self, store: Store, sights: Sights) -> None:
+        self._store = store
+        self._sights = sights
+
+    async def get(self, route: Route, options: ListOptions) -> Stored:
+        if options.version and options.version > self._store.revision:
+            raise future_version(options.version, self._store.revision)
+        stored = find_stored(self._store, route)
+        await self._store.settled(stored.revision)
+        return stored
+
+    async def list(self, route: Route, options: ListOptions, turn: Turn) -> Listing:
+        """A page of objects; a long scan gives way to other requests (`turn`)."""
+        selection = select(route, options)
+        after, at = self._start(options)
+        name = selection.fields.exact("metadata.name")
+        if at is None and name and selection.namespace is not None:
+            listing = self._list_one(selection, name)
+        else:
+            listing = await self._scan(selection, after, at, options.limit, turn)
+        turn.release()
+        await self._store.settled(listing.revision)
+        return listing
+
+    def _start(self, options: ListOptions) -> tuple[tuple[str, str] | None, int | None]:
+        """Where a list goes on, and the moment it must show (None: now)."""
+        head = self._store.revision
+        if options.token:
+            at, after = _read_token(options.token)
+            if at < self._store.floor:
+                raise expired(
+                    "The provided continue parameter is too old to display a consistent list result."
+                )
+            return after, at
+        if not options.version:
+            return None, None
+        if options.version > head:
+            raise future_version(options.version, head)
+        exact = options.match == "Exact" or (options.limit and not options.match)
+        return None, (options.version if exact else None)
+
+    def _list_one(self, selection: Selection, name: str) -> Listing:
+        key = Key(selection.resource.storage_key, selection.namespace or "", name)
+        stored = self._store.get(key)
+        found = stored is not None and selection.includes(key, self._sights.of(selection.resource, stored))
+        return Listing([stored] if stored is not None and found else [], self._store.revision)
+
+    async def _scan(
+        self, selection: Selection, after: tuple[str, str] | None, at: int | None, limit: int, turn: Turn
+    ) -> Listing:
+        resource = selection.resource
+        if selection.everything:
+            page = self._store.list(
+                resource.storage_key, selection.namespace, after=after, limit=limit or None, at=at
+            )
+            token = _write_token(page.revision, page.items[-1].key) if page.remaining and page.items else ""
+            return Listing(page.items, page.revision, token, page.remaining or None)
+        found: list[Stored] = []
+        while True:
+            page = self._store.list(
+                resource.storage_key, selection.namespace, after=after, limit=_SCAN, at=at
+            )
+            at = page.revision
+            for stored in page.items:
+                if selection.includes(stored.key, self._sights.of(resource, stored)):
+                    if limit and len(found) == limit:
+                        return Listing(found, at, _write_token(at, found[-1].key))
+                    found.append(stored)
+                if turn.due:
+                    await turn.pause()
+            if not page.remaining:
+                return Listing(found, at)
+            after = (page.items[-1].key.namespace, page.items[-1].key.name)
+
+
+def _write_token(revision: int, last: Key) -> str:
+    text = codec.encode({"rv": revision, "ns": last.namespace, "name": last.name})
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        tree: Any = codec.decode_tree(base64.urlsafe_b64decode(padded.encode("ascii")))
+        revision, namespace, name = tree["rv"], tree["ns"], tree["name"]
+    except (InputError, ValueError, binascii.Error, KeyError, TypeError):
+        raise _bad_token() from None
+    if not isinstance(revision, int) or not isinstance(namespace, str) or not isinstance(name, str):
+        raise _bad_token()
+    return revision, (namespace, name)
+
+
+def _bad_token() -> ApiError:
+    return bad_request("continue key is not valid: give back the token of the previous page as it came")

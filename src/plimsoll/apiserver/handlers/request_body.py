@@ -1,0 +1,124 @@
+"""Bodies of writes: from what a client sent to an object of its kind in the stored version.
+
+Owns the checks that come before any rule of a kind: apiVersion and kind, fields the kind does not have,
+values of the wrong type, and that the object is the one the path names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.apiserver.handlers.conversion import from_version
+from plimsoll.apiserver.patch import settle
+from plimsoll.apiserver.registry.schema import check_fields, check_text, schema_for
+from plimsoll.apiserver.registry.schema_match import fits
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.status import bad_request, invalid
+from plimsoll.apiserver.validation.field_errors import Path
+from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
+from plimsoll.errors import ApiError
+
+Tree = dict[str, Any]
+
+#: Parts of metadata that are there only if there is something in them.
+_NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
+_TOLD = 32
+_ELSEWHERE = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+def read_object(
+    route: Route, body: Any, validation: str, *, text: bytes = b"", current: Any = None
+) -> tuple[Tree, list[str]]:
+    """The body as an object in the stored version, with warnings; ApiError 400.
+
+    `text` is its JSON, where the client asks about fields that come twice. If the body is what a patch made
+    of `current`, it must still say what it is, its unknown fields are no news, and where it is no object
+    of its kind any more, that is the patch's fault (422).
+    """
+    kind = route.resource.kind
+    if not isinstance(body, dict):
+        raise bad_request(f"the body must be a {kind} object")
+    if current is not None and not (body.get("apiVersion") and body.get("kind")):
+        raise bad_request("the patch leaves an object without apiVersion and kind")
+    version, named = body.get("apiVersion") or route.api_version, body.get("kind") or kind
+    if named != kind:
+        found = f"the object provided is unrecognized: it is a {named!r}"
+        raise _refuse(f"{found}, expected {kind!r} in {route.api_version}", current)
+    if version != route.api_version:
+        found = f"the API version in the data ({version}) does not match the expected API version"
+        raise _refuse(f"{found} ({route.api_version})", current)
+    warnings = _check_fields(route, body, validation, text, current)
+    if not route.resource.full:  # the others are settled by their own rules
+        body = settle(body, schema_for(route.group, route.version, kind))
+    tree = from_version(body, route.resource)
+    metadata = tree["metadata"] if tree["metadata"] is not None else {}
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    tree["metadata"] = metadata = {
+        name: value for name, value in metadata.items() if value or name not in _NEVER_EMPTY
+    }
+    _check_place(route, metadata)
+    return tree, warnings
+
+
+def _check_fields(route: Route, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:
+    schema = schema_for(route.group, route.version, route.resource.kind)
+    if schema is None:
+        return []
+    if current is not None and fits(_news(body, current), schema):
+        return []
+    report = check_text(text, schema) if text else check_fields(body, schema)
+    if report.wrong:
+        shown = "; ".join(f"{path}: {message}" if path else message for path, message in report.wrong[:8])
+        raise _refuse(_cannot_be(route, shown), current)
+    if not report.strict:
+        return []
+    known = set(check_fields(current, schema).strict) if current is not None else set()
+    texts = [text for text in report.strict if text not in known][:_TOLD]
+    if texts and validation == "Strict":
+        raise bad_request(_cannot_be(route, f"strict decoding error: {', '.join(texts)}"))
+    return texts if validation == "Warn" else []
+
+
+def _news(body: Tree, current: Tree) -> Tree:
+    """What a patch touched of an object; the rest was held against the same type when it was stored."""
+    return {name: value for name, value in body.items() if value is not current.get(name)}
+
+
+def _check_place(route: Route, metadata: Tree) -> None:
+    """The object must be the one that the path names; what it leaves out, the path fills in."""
+    for field in ("name", "namespace", "generateName", "resourceVersion", "uid"):
+        value = metadata.get(field)
+        if value is None:
+            metadata.pop(field, None)
+        elif not isinstance(value, str):
+            raise bad_request(f"metadata.{field} must be a string")
+    namespace = metadata.get("namespace", "")
+    if namespace and namespace != route.namespace:
+        raise bad_request(_ELSEWHERE)
+    if route.resource.namespaced:
+        metadata["namespace"] = route.namespace
+    if not route.name:
+        return
+    name = metadata.get("name", "")
+    if not name and route.verb == "update":
+        raise bad_request(
+            f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name and name != route.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({route.name})"
+        )
+    metadata["name"] = route.name
+
+
+def _refuse(why: str, current: Any) -> ApiError:
+    """The sender's mistake, or that of a patch."""
+    if current is None:
+        return bad_request(why)
+    return invalid("", "", "", [invalid_value(Path("patch"), None, why)])
+
+
+def _cannot_be(route: Route, why: str) -> str:
+    kind = route.resource.kind
+    return f'{kind} in version "{route.version}" cannot be handled as a {kind}: {why}'

@@ -1,0 +1,53 @@
+"""The `scale` subresource: how many replicas, without knowing the kind.
+
+Owns the step between a workload and its `autoscaling/v1` Scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.apiserver.status import bad_request
+from plimsoll.apiserver.tables.row import tell_labels, tell_selector
+
+Tree = dict[str, Any]
+
+
+def to_scale(tree: Tree) -> Tree:
+    """The Scale of a workload."""
+    spec, status, metadata = tree.get("spec") or {}, tree.get("status") or {}, tree["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": status.get("replicas", 0), "selector": _selector(spec.get("selector"))},
+    }
+
+
+def with_scale(tree: Tree, scale: Any) -> Tree:
+    """The workload with the replicas of a Scale; ApiError 400."""
+    spec = scale.get("spec") if isinstance(scale, dict) else None
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas < 2**31:
+        raise bad_request("spec.replicas must be a whole number that is not negative")
+    metadata = scale.get("metadata") if isinstance(scale.get("metadata"), dict) else {}
+    after = {
+        **tree,
+        "metadata": dict(tree["metadata"]),
+        "spec": {**(tree.get("spec") or {}), "replicas": replicas},
+    }
+    for name in ("resourceVersion", "uid"):
+        if metadata.get(name):
+            after["metadata"][name] = str(metadata[name])
+    return after
+
+
+def _selector(selector: Any) -> str:
+    """A selector as the text that goes into a list request; older kinds have plain labels."""
+    if not isinstance(selector, dict) or not selector:
+        return ""
+    if "matchLabels" in selector or "matchExpressions" in selector:
+        return tell_selector(selector, "")
+    return tell_labels(selector)

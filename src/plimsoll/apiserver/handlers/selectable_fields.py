@@ -1,0 +1,101 @@
+"""What selectors look at: the labels and selectable fields of stored objects, read once per version.
+
+Owns a cache beside the store. Promises that a selector over all objects of a resource decodes each object
+once, not once per request, and that the cache holds no more than the objects (and the recent events) do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from plimsoll.api import codec
+from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.selectors import FieldSelector, LabelSelector
+from plimsoll.apiserver.storage import Event, Key, Stored
+
+_NONE: Mapping[str, str] = {}
+_EVENTS_KEPT = 4096
+
+
+class Sight(NamedTuple):
+    """The part of one version of an object that selectors see."""
+
+    revision: int
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+class Selection(NamedTuple):
+    """Which objects of a resource are wanted."""
+
+    resource: Resource
+    namespace: str | None
+    labels: LabelSelector
+    fields: FieldSelector
+
+    @property
+    def everything(self) -> bool:
+        """No selector: within the namespace every object is wanted."""
+        return not self.labels and not self.fields
+
+    def includes(self, key: Key, sight: Sight) -> bool:
+        if self.namespace is not None and key.namespace != self.namespace:
+            return False
+        return self.labels.matches(sight.labels) and self.fields.matches(sight.fields)
+
+
+class Sights:
+    """Sights of the stored objects and of the latest events, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[str, Key], Sight] = {}
+        self._events: OrderedDict[tuple[str, int], tuple[Sight | None, Sight]] = OrderedDict()
+
+    def of(self, resource: Resource, stored: Stored) -> Sight:
+        place = (resource.key, stored.key)
+        sight = self._objects.get(place)
+        if sight is None or sight.revision != stored.revision:
+            sight = self._objects[place] = _look(resource, stored.raw, stored.revision)
+        return sight
+
+    def of_event(self, resource: Resource, event: Event) -> tuple[Sight | None, Sight]:
+        """How the object looked before and after an event."""
+        place = (resource.key, event.revision)
+        seen = self._events.get(place)
+        if seen is None:
+            before = None
+            if event.previous is not None:
+                before = _look(resource, event.previous, event.revision)
+            after = _look(resource, event.raw, event.revision)
+            seen = self._events[place] = (before, after)
+            if len(self._events) > _EVENTS_KEPT:
+                self._events.popitem(last=False)
+        return seen
+
+    def forget(self, key: Key) -> None:
+        """An object is gone."""
+        for place in [place for place in self._places(key) if place in self._objects]:
+            del self._objects[place]
+
+    @staticmethod
+    def _places(key: Key) -> list[tuple[str, Key]]:
+        # Events are seen through two resources.
+        return [(key.resource, key), (f"{key.resource}.events.k8s.io", key)]
+
+
+def _look(resource: Resource, raw: bytes, revision: int) -> Sight:
+    tree = codec.decode_tree(raw)
+    return Sight(revision, _labels(tree), fields_of(resource, tree))
+
+
+def _labels(tree: Any) -> Mapping[str, str]:
+    return tree.get("metadata", {}).get("labels") or _NONE
+
+
+def fields_of(resource: Resource, tree: Any) -> Mapping[str, str]:
+    """The selectable fields of an object; equal texts are kept once."""
+    labels = ("metadata.name", "metadata.namespace", *resource.field_labels)
+    return {label: sys.intern(resource.field_text(tree, label)) for label in labels}

@@ -1,0 +1,87 @@
+"""From a route to the rules of its kind: which preparation and validation a write goes through.
+
+Owns the choice between the kinds whose behaviour is known in full and those that are stored as they come,
+and gathers what the rules need to know of the cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.apiserver.auth.claim_status_writers import caller_for
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.handlers.conversion import from_version, tree_to_version
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.status import bad_request
+from plimsoll.apiserver.storage import Key
+from plimsoll.apiserver.validation.write import Prepared, Write, prepare, prepare_generic
+from plimsoll.errors import DecodeError
+
+Tree = dict[str, Any]
+
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+
+
+def prepare_write(context: Context, route: Route, tree: Tree, old: Tree | None, user: User) -> Prepared:
+    """Prepare and validate a tree in the stored version; ApiError 400 if it is no object of its kind."""
+    resource = route.resource
+    if resource.key == _REQUESTS and old is None:
+        tree = _with_requester(tree, user)
+    if resource.stored_as:  # the rules are those of the shape it came in
+        tree = tree_to_version(tree, resource, route.version)
+        old = tree_to_version(old, resource, route.version) if old is not None else None
+    write = Write(
+        resource.kind,
+        "create" if old is None else "update",
+        tree,
+        context.now(),
+        old,
+        route.subresource,
+        context.gates,
+        _namespace_labels(context, route),
+        caller_for(user, context.authorizer, route.verb) if _is_claim_status(route) else None,
+        old_settled=True,
+    )
+    try:
+        if resource.stored_as:
+            prepared = prepare(write)
+            return replace(prepared, tree=from_version(prepared.tree, resource))
+        if resource.full:
+            return prepare(write)
+        has_status = "status" in resource.subresources
+        return prepare_generic(write, namespaced=resource.namespaced, has_status=has_status)
+    except DecodeError as error:
+        raise bad_request(
+            f'{resource.kind} in version "{route.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+
+
+def _with_requester(tree: Tree, user: User) -> Tree:
+    """A request for a certificate with the one who makes it, whatever it says itself."""
+    given = tree.get("spec")
+    spec = dict(given) if isinstance(given, dict) else {}
+    extra = {name: list(values) for name, values in user.extra.items()}
+    who = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    for name, value in who.items():
+        spec.pop(name, None)
+        if value:
+            spec[name] = value
+    return {**tree, "spec": spec}
+
+
+def _is_claim_status(route: Route) -> bool:
+    return route.subresource == "status" and route.resource.kind == "ResourceClaim"
+
+
+def _namespace_labels(context: Context, route: Route) -> dict[str, str] | None:
+    """Labels of the namespace, which only claims with admin access ask for."""
+    if route.resource.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
+        return {}
+    stored = context.store.get(Key("namespaces", "", route.namespace))
+    if stored is None:
+        return None
+    labels: dict[str, str] = codec.decode_tree(stored.raw)["metadata"].get("labels") or {}
+    return labels

@@ -1,0 +1,267 @@
+"""The API on the network: a thin shell of HTTP around `Api.handle`.
+
+Owns requests, bodies and streams, and the limits that keep one client from hurting others: the size of a
+body, the time a body or a stuck reader may take, how many requests run at once. Connections and their
+limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Iterable
+from typing import cast
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from plimsoll.api import codec
+from plimsoll.apiserver.acceptor import ConnectionAcceptor
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
+from plimsoll.apiserver.auth.impersonation import impersonate
+from plimsoll.apiserver.connections import ServerConnection
+from plimsoll.apiserver.limits import Admission, Limits, Watches
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.status import bad_request, to_status, too_large, unauthorized
+from plimsoll.errors import ApiError
+
+_log = logging.getLogger("plimsoll.server")
+_wire_log = logging.getLogger("plimsoll.server.http")
+
+#: Pieces of a long answer, so that a list of a hundred megabytes does not stand in memory twice.
+_PIECE = 1 << 20
+#: Less than what makes a write wait until the client has read.
+_SMALL = 32 << 10
+#: How long requests under way may take when the server stops.
+_STOP_SECONDS = 2.0
+
+
+class _OurFaults(logging.Filter):
+    """Keeps what clients got wrong out of the log: anybody could fill it, and it would tell of tokens."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        theirs = (HttpProcessingError, web.RequestPayloadError)
+        return not (record.exc_info and isinstance(record.exc_info[1], theirs))
+
+
+_wire_log.addFilter(_OurFaults())
+
+
+class HttpServer:
+    """Serves an API on one address."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        limits: Limits | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._api = api
+        self._limits = limits or Limits()
+        self._admission = Admission(self._limits)
+        self._watches = Watches(self._limits)
+        self._host, self._port, self._tls = host, port, tls
+        self._acceptor: ConnectionAcceptor | None = None
+        self._streams: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> None:
+        """Listen; raises OSError if the address is taken."""
+        self._acceptor = ConnectionAcceptor(
+            self._handle,
+            self._limits,
+            self._tls,
+            max_line_size=self._limits.url,
+            max_field_size=self._limits.header_field,
+            max_headers=self._limits.headers,
+            keepalive_timeout=float(self._limits.idle_timeout),
+            access_log=None,
+            logger=_wire_log,
+        )
+        await self._acceptor.listen(self._host, self._port)
+
+    @property
+    def port(self) -> int:
+        """The port in use, which the system has chosen if none was asked for."""
+        assert self._acceptor is not None
+        return int(self._acceptor.sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        if host in ("0.0.0.0", "[::]"):
+            host = "127.0.0.1"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Stop listening, end the watches, and let requests under way finish."""
+        for task in list(self._streams):
+            task.cancel()
+        if self._acceptor is not None:
+            await self._acceptor.stop(_STOP_SECONDS)
+            self._acceptor = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast(ServerConnection, request.protocol)
+        connection.begin(request.content)
+        try:
+            return await self._respond(request, connection)
+        finally:
+            connection.end()
+
+    async def _respond(self, request: web.BaseRequest, connection: ServerConnection) -> web.StreamResponse:
+        try:
+            call = await self._read(request, connection)
+            with self._admission.enter(call.user, call.method):
+                answer = await self._api.handle(call)
+            if isinstance(answer.body, bytes):
+                return await self._answer(request, answer)
+            if answer.length is not None:
+                return await self._answer_in_pieces(request, answer, answer.length)
+            with self._watches.enter(call.user):
+                return await self._stream(request, answer)
+        except ApiError as error:
+            return _response(Answer(error.code, codec.encode(to_status(error)), headers=dict(error.headers)))
+
+    async def _read(self, request: web.BaseRequest, connection: ServerConnection) -> Call:
+        headers = read_headers(request.headers.items())
+        certificate = None
+        if self._tls is not None and request.transport is not None:
+            certificate = request.transport.get_extra_info("peercert") or None
+        user = self._api.context.authenticator.authenticate(headers, certificate)
+        if not user.anonymous:
+            connection.accept_credentials()
+        user = impersonate(user, request.headers.items(), self._api.context.authorizer)
+        query = [(name, value) for name, value in request.rel_url.query.items()]
+        call = Call(request.method, request.path, user, query, headers)
+        if request.can_read_body and not user.anonymous:  # who may not write need not be listened to
+            call.body = await self._read_body(request)
+        return call
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        most = self._limits.body
+        if request.content_length is not None and request.content_length > most:
+            raise too_large(f"Request entity too large: limit is {most}")
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(self._limits.body_timeout):
+                async for piece in request.content.iter_any():
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > most:
+                        raise too_large(f"Request entity too large: limit is {most}")
+        except TimeoutError:
+            raise ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
+        except web.RequestPayloadError as error:
+            raise ApiError(400, "BadRequest", f"the body cannot be read: {error}") from None
+        return b"".join(pieces)
+
+    async def _answer(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        body = cast(bytes, answer.body)
+        if len(body) <= _SMALL or request.method == "HEAD":
+            return _response(answer)
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+        response.content_length = len(body)
+        await response.prepare(request)
+        view = memoryview(body)
+        for start in range(0, len(body), _PIECE):
+            await self._write(request, response, view[start : start + _PIECE])
+        await response.write_eof()
+        return response
+
+    async def _answer_in_pieces(
+        self, request: web.BaseRequest, answer: Answer, length: int
+    ) -> web.StreamResponse:
+        """Send a long response; a client that goes away or does not read ends it."""
+        pieces = cast(AsyncGenerator[bytes, None], answer.body)
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+        response.content_length = length
+        try:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                async for piece in pieces:
+                    await self._write(request, response, piece)
+            await response.write_eof()
+        finally:
+            await pieces.aclose()
+        return response
+
+    async def _stream(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        frames = cast(AsyncGenerator[bytes, None], answer.body)
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        else:
+            response.force_close()
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            await response.prepare(request)
+            async for frame in frames:
+                await self._write(request, response, frame)
+            await response.write_eof()
+        except (ConnectionError, TimeoutError):
+            _log.debug("a watcher has gone: %s", request.path)
+        finally:
+            self._streams.discard(task)
+            await frames.aclose()
+        return response
+
+    async def _write(
+        self, request: web.BaseRequest, response: web.StreamResponse, piece: bytes | memoryview
+    ) -> None:
+        """Write a piece; who does not read for too long is cut off, so that nothing waits for it for ever."""
+        transport = request.transport
+        if transport is not None and len(piece) < _SMALL and not transport.get_write_buffer_size():
+            await response.write(piece)  # nobody is behind: this does not wait
+            return
+        try:
+            async with asyncio.timeout(self._limits.slow_watch_timeout):
+                await response.write(piece)
+        except TimeoutError:
+            if transport is not None:
+                transport.abort()
+            raise
+
+
+def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers of a request by their names in lower case; of several, the first counts.
+
+    ApiError 400 if one is not UTF-8 or if one that says who the sender is comes more than once, ApiError 401
+    if the credentials are not UTF-8.
+
+    DIFF: upstream takes the first Authorization header and ignores the others; see
+    test_credentials_that_come_twice_are_refused.
+    """
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        key = name.lower()
+        if not value.isascii() and not _is_text(value):
+            if key == "authorization":
+                raise unauthorized()
+            raise bad_request(f"the header {name} is not UTF-8")
+        if key in headers and key in SINGLE_HEADERS:
+            raise bad_request(f"the request has more than one {name} header: send exactly one")
+        headers.setdefault(key, value)
+    return headers
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8 are surrogates
+        return False
+    return True
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    return {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=cast(bytes, answer.body), headers=_headers(answer))

@@ -1,0 +1,83 @@
+"""In-process transport: a client whose requests go to an API server in the same process, without a network.
+
+Translates the client's `Request` into the server's `Call` and back. Everything else of the client, retries
+and response parsing included, is the same as over HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.client.client import Client
+from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.errors import UnreachableError
+
+Handle = Callable[[Call], Awaitable[Answer]]
+
+
+def connect_in_process(
+    handle: Handle, user: User, *, namespace: str = "default", user_agent: str = ""
+) -> Client:
+    """Return a client of an API server in this process; `handle` is its `Api.handle`."""
+    return Client(InProcessTransport(handle, user), namespace=namespace, user_agent=user_agent)
+
+
+class InProcessTransport:
+    """Calls `handle` as one user."""
+
+    def __init__(self, handle: Handle, user: User) -> None:
+        self._handle = handle
+        self._user = user
+
+    async def send(self, request: Request) -> Reply:
+        if request.guard is not None:
+            request.guard()
+        try:
+            async with asyncio.timeout(request.timeout):
+                answer = await self._handle(self._call(request))
+                if isinstance(answer.body, bytes):
+                    body = answer.body
+                else:
+                    body = b"".join([chunk async for chunk in answer.body])
+        except TimeoutError:
+            raise UnreachableError(
+                f"{request.method} {request.path}: no answer within {request.timeout:g} s",
+                sent=True,
+                reason="Timeout",
+            ) from None
+        return Reply(answer.status, _headers(answer), body)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        answer = await self._handle(self._call(request))
+        body = answer.body
+        if isinstance(body, bytes):
+            yield Stream(answer.status, _headers(answer), _once(body))
+            return
+        try:
+            yield Stream(answer.status, _headers(answer), body)
+        finally:
+            await body.aclose()
+
+    async def renew(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        return None
+
+    def _call(self, request: Request) -> Call:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        return Call(request.method, request.path, self._user, request.query, headers, request.body or b"")
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return {"content-type": answer.content_type, **headers}
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

@@ -1,0 +1,150 @@
+"""How much anybody may take of the server.
+
+Owns the numbers (`Limits`), and the gates a request passes: `Admission` for requests in flight, `Watches`
+for watches that are open. Too many are refused at once with 429 and Retry-After, as Kubernetes does; the
+controllers and schedulers of the cluster have places of their own, so that a flood from elsewhere does not
+stop them, and no other single user takes more than a share.
+
+DIFF: Kubernetes puts requests into queues by priority and waits; see
+test_one_user_takes_its_share_and_the_system_always_gets_in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.apiserver import status
+from plimsoll.apiserver.auth.users import CONTROLLERS, MASTERS, NODES, SCHEDULER, User
+
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Those without whom nothing moves.
+_SYSTEM = frozenset({CONTROLLERS.name, SCHEDULER.name, "system:kube-controller-manager"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The numbers; bytes, counts and seconds."""
+
+    body: int = 3 * 1024 * 1024
+    header_field: int = 64 * 1024
+    headers: int = 256
+    #: Everything before the body of one request; kube-apiserver has Go's default, 1 MiB, as well.
+    header_bytes: int = 1024 * 1024
+    #: Until the headers of a request are complete; for the first, from accepting the connection on.
+    header_timeout: float = 30
+    #: Connections without valid credentials: served at once, waiting for that, both of one source address,
+    #: and the bytes of request headers that all of them hold together.
+    unauthenticated: int = 128
+    unauthenticated_waiting: int = 2048
+    unauthenticated_per_address: int = 1024
+    unauthenticated_bytes: int = 8 * 1024 * 1024
+    url: int = 32 * 1024
+    reads_in_flight: int = 400
+    writes_in_flight: int = 200
+    watches: int = 20_000
+    watches_per_user: int = 10_000
+    #: In percent of the places in flight: what one user may hold, and what is kept free for the system.
+    share: int = 50
+    reserve: int = 10
+    body_timeout: int = 60
+    idle_timeout: int = 180
+    #: A client that takes nothing for this long is cut off; a watcher then lists again.
+    slow_watch_timeout: int = 30
+
+
+class _Gate:
+    """So many places, of which one user may hold so many."""
+
+    __slots__ = ("_held", "_most", "_per_user", "taken")
+
+    def __init__(self, most: int, per_user: int) -> None:
+        self._most = most
+        self._per_user = per_user
+        self._held: dict[str, int] = {}
+        self.taken = 0
+
+    def enter(self, name: str, *, reserve: int = 0, bounded: bool = True) -> bool:
+        """Take a place, unless only `reserve` are left or (if `bounded`) the user has all it may have."""
+        held = self._held.get(name, 0)
+        if self.taken >= self._most - reserve or (bounded and held >= self._per_user):
+            return False
+        self._held[name] = held + 1
+        self.taken += 1
+        return True
+
+    def leave(self, name: str) -> None:
+        self.taken -= 1
+        left = self._held[name] - 1
+        if left:
+            self._held[name] = left
+        else:
+            del self._held[name]
+
+
+class Place:
+    """A place held until the end of a `with` (or `async with`) block."""
+
+    __slots__ = ("_gate", "_name")
+
+    def __init__(self, gate: _Gate, name: str) -> None:
+        self._gate = gate
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *problem: object) -> None:
+        self._gate.leave(self._name)
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *problem: object) -> None:
+        self._gate.leave(self._name)
+
+
+class Admission:
+    """The gate of requests in flight, one for reading and one for writing. Watches pass `Watches`."""
+
+    def __init__(self, limits: Limits) -> None:
+        reads, writes, share = limits.reads_in_flight, limits.writes_in_flight, limits.share
+        self._reads = _Gate(reads, max(1, reads * share // 100))
+        self._writes = _Gate(writes, max(1, writes * share // 100))
+        self._reserves = (reads * limits.reserve // 100, writes * limits.reserve // 100)
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """How many requests read and write right now."""
+        return self._reads.taken, self._writes.taken
+
+    def enter(self, user: User, method: str) -> Place:
+        """Take a place for a request, to be held in a `with` block; ApiError 429 if there is none."""
+        reads = method in _READ_METHODS
+        gate, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
+        system = is_system(user)
+        if not gate.enter(user.name, reserve=0 if system else reserve, bounded=not system):
+            raise status.too_many("too many requests in flight, please try again later")
+        return Place(gate, user.name)
+
+
+class Watches:
+    """The gate of open watches."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._gate = _Gate(limits.watches, limits.watches_per_user)
+
+    @property
+    def open(self) -> int:
+        """How many watches are open."""
+        return self._gate.taken
+
+    def enter(self, user: User) -> Place:
+        """Take a place for as long as a watch lasts, in a `with` block; ApiError 429 if there is none."""
+        if not self._gate.enter(user.name):
+            raise status.too_many("too many watches, please try again later")
+        return Place(self._gate, user.name)
+
+
+def is_system(user: User) -> bool:
+    """Whether somebody belongs to the cluster itself: administrators, nodes, scheduler, controllers."""
+    return user.name in _SYSTEM or MASTERS in user.groups or NODES in user.groups

@@ -1,0 +1,68 @@
+"""OpenAPI: the shapes and paths of the API as documents, for kubectl and other clients.
+
+Owns `/openapi/v2` and `/openapi/v3`. `schemas` turns shapes into definitions, `paths` tells the operations,
+`documents` puts both together and keeps what has been encoded, `gnostic` is the protobuf form of version 2.
+Promises: `kubectl apply`, `explain` and client-side validation find what they look for, in kubectl 1.20 and
+newer; a document is made once, has an entity tag, and its address changes when it does.
+"""
+
+from __future__ import annotations
+
+from plimsoll.apiserver.openapi import documents
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.status import not_acceptable, unknown_path
+
+__all__ = ["answer"]
+
+_JSON = "application/json"
+_GNOSTIC_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+#: Older clients spell the version with an at sign.
+_GNOSTIC_V2_NAMES = (_GNOSTIC_V2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+
+
+def answer(call: Call, parts: list[str]) -> Answer:
+    """The answer to `/openapi/...`, given with its parts; ApiError 404 or 406."""
+    if parts[1:] == ["v2"]:
+        return _answer_v2(call)
+    if parts[1:2] == ["v3"]:
+        return _answer_v3(call, "/".join(parts[2:]))
+    raise unknown_path()
+
+
+def _answer_v2(call: Call) -> Answer:
+    for media in _medias(call.header("accept")):
+        if media in _GNOSTIC_V2_NAMES:
+            return _answer(call, documents.v2_protobuf(), _GNOSTIC_V2)
+        if media in ("*/*", "application/*", _JSON):
+            return _answer(call, documents.v2(), _JSON)
+    raise not_acceptable((_JSON, _GNOSTIC_V2))
+
+
+def _answer_v3(call: Call, path: str) -> Answer:
+    if not any(media in ("*/*", "application/*", _JSON) for media in _medias(call.header("accept"))):
+        raise not_acceptable((_JSON,))
+    if not path:
+        return _answer(call, documents.v3_index(), _JSON)
+    document = documents.v3(path)
+    if document is None:
+        raise unknown_path()
+    wanted = dict(call.query).get("hash", "")
+    if wanted and wanted != document.digest:
+        location = documents.v3_address(path)
+        return Answer(301, b"", _JSON, {"Location": location, "ETag": document.tag, "Vary": "Accept"})
+    found = _answer(call, document, _JSON)
+    if wanted:
+        found.headers["Cache-Control"] = "public, immutable"
+    return found
+
+
+def _medias(header: str) -> list[str]:
+    """The media types of an Accept header as they stand; everything if there is none."""
+    return [part.split(";")[0].strip().lower() for part in header.split(",")[:64]] if header else ["*/*"]
+
+
+def _answer(call: Call, document: documents.Document, media: str) -> Answer:
+    headers = {"ETag": document.tag, "Vary": "Accept"}
+    if document.tag in (part.strip() for part in call.header("if-none-match").split(",")):
+        return Answer(304, b"", media, headers)
+    return Answer(200, document.body, media, headers)

@@ -1,0 +1,149 @@
+"""The operations of every resource.
+
+Owns the paths of a document: which methods each has, their query parameters, and the kinds they take and
+give. They are told once, in the terms of version 3; version 2 is made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.openapi.schemas import tag_of, title_of
+from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource
+from plimsoll.apiserver.registry.schema import Type, schema_for
+
+Tree = dict[str, Any]
+
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_SELECT = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+)
+_LIST = ("allowWatchBookmarks", *_SELECT, "watch")
+PARAMETERS: dict[str, tuple[str, str]] = {
+    "allowWatchBookmarks": ("boolean", "Send bookmarks while watching."),
+    "continue": ("string", "Go on with the list where the answer that gave this token ended."),
+    "dryRun": ("string", "All: check the request and answer as usual, but store nothing."),
+    "fieldManager": ("string", "Who makes the change, for the bookkeeping of managed fields."),
+    "fieldSelector": ("string", "Only objects whose fields match."),
+    "fieldValidation": ("string", "What to do with unknown and duplicate fields: Ignore, Warn or Strict."),
+    "force": ("boolean", "Take over fields that others own when applying."),
+    "gracePeriodSeconds": ("integer", "How long the object may take to end."),
+    "labelSelector": ("string", "Only objects whose labels match."),
+    "limit": ("integer", "How many objects one answer may hold."),
+    "orphanDependents": ("boolean", "Replaced by propagationPolicy."),
+    "pretty": ("string", "Write the answer with line breaks."),
+    "propagationPolicy": ("string", "What becomes of dependents: Orphan, Background or Foreground."),
+    "resourceVersion": ("string", "From which version on to list or watch."),
+    "resourceVersionMatch": ("string", "How resourceVersion is meant: NotOlderThan or Exact."),
+    "sendInitialEvents": ("boolean", "Begin a watch with the objects that are there."),
+    "timeoutSeconds": ("integer", "When to end the request."),
+    "watch": ("boolean", "Send changes as they happen instead of a list."),
+}
+PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+
+
+class Operation(NamedTuple):
+    """One method of one path."""
+
+    path: str
+    method: str
+    id: str
+    action: str  #: the verb in Kubernetes' words for operations
+    parameters: tuple[str, ...]
+    kind: tuple[str, str, str]  #: group, version and kind it is about
+    body: Type | None  #: what it takes
+    answer: Type | None  #: what it gives
+    codes: tuple[int, ...]
+    tag: str = ""
+
+
+def operations(group: str, version: str) -> Iterator[Operation]:
+    """Every operation of a group and version, by path."""
+    for row in sorted(RESOURCES, key=lambda row: row.plural):
+        if row.group == group and version in row.versions:
+            for operation in _operations_of(row, version):
+                yield operation._replace(tag=tag_of(group, version))
+
+
+def _operations_of(row: Resource, version: str) -> Iterator[Operation]:
+    base = f"/apis/{row.group}/{version}" if row.group else f"/api/{version}"
+    title = title_of(row.group, version)
+    scope = "Namespaced" if row.namespaced else ""
+    within = "/namespaces/{namespace}" if row.namespaced else ""
+    kind = (row.group, version, row.kind)
+    own = schema_for(*kind)
+    listed = schema_for(row.group, version, row.list_kind)
+    options = schema_for("", "v1", "DeleteOptions")
+    status = schema_for("", "v1", "Status")
+    every = f"{base}/{row.plural}"
+    collection = f"{base}{within}/{row.plural}"
+    named = f"{collection}/{{name}}"
+
+    def make(path: str, method: str, id: str, action: str, *rest: Any) -> Operation:
+        return Operation(path, method, f"{id}{row.kind}", action, rest[0], kind, *rest[1:])
+
+    if row.namespaced and "list" in row.verbs:
+        yield Operation(
+            every,
+            "get",
+            f"list{title}{row.kind}ForAllNamespaces",
+            "list",
+            _LIST,
+            kind,
+            None,
+            listed,
+            (200,),
+        )
+    if "list" in row.verbs:
+        yield make(collection, "get", f"list{title}{scope}", "list", _LIST, None, listed, (200,))
+    if "create" in row.verbs:
+        yield make(collection, "post", f"create{title}{scope}", "post", _WRITE, own, own, (200, 201, 202))
+    if "deletecollection" in row.verbs:
+        parameters = tuple(sorted({*_DELETE, *_SELECT}))
+        id = f"delete{title}Collection{scope}"
+        yield make(collection, "delete", id, "deletecollection", parameters, options, status, (200,))
+    if "get" in row.verbs:
+        yield make(named, "get", f"read{title}{scope}", "get", (), None, own, (200,))
+        yield make(named, "put", f"replace{title}{scope}", "put", _WRITE, own, own, (200, 201))
+        yield make(named, "patch", f"patch{title}{scope}", "patch", (*_WRITE, "force"), None, own, (200, 201))
+        yield make(named, "delete", f"delete{title}{scope}", "delete", _DELETE, options, status, (200, 202))
+    for name in row.subresources:
+        yield from _operations_of_part(row, version, name, named, f"{title}{scope}{row.kind}")
+
+
+def _operations_of_part(
+    row: Resource, version: str, name: str, named: str, title: str
+) -> Iterator[Operation]:
+    part = SUBRESOURCES[name]
+    kind = (row.group, version, row.kind)
+    if part.group is not None:
+        kind = (part.group, part.version, part.kind)
+    own = schema_for(*kind)
+    suffix = {"ephemeralcontainers": "Ephemeralcontainers"}.get(name, name.capitalize())
+    path = f"{named}/{name}"
+    if "get" in part.verbs:
+        yield Operation(path, "get", f"read{title}{suffix}", "get", (), kind, None, own, (200,))
+    if "update" in part.verbs:
+        yield Operation(path, "put", f"replace{title}{suffix}", "put", _WRITE, kind, own, own, (200, 201))
+    if "patch" in part.verbs:
+        parameters = (*_WRITE, "force")
+        yield Operation(
+            path, "patch", f"patch{title}{suffix}", "patch", parameters, kind, None, own, (200, 201)
+        )
+    if "create" in part.verbs:
+        id = f"create{title}{suffix}"
+        yield Operation(path, "post", id, "post", _WRITE, kind, own, own, (200, 201, 202))

@@ -1,0 +1,261 @@
+"""Server-side apply.
+
+Owns `apply_owned` and the texts of conflicts. An applier owns exactly the fields of its configuration. What
+it no longer names goes away unless somebody else owns it; what others own and it would change is a conflict,
+unless it is forced. Refused configurations raise PatchError; conflicts are values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.apiserver.patch.field_set import (
+    FieldSet,
+    difference,
+    has,
+    intersection,
+    iterate,
+    union,
+    union_all,
+)
+from plimsoll.apiserver.patch.go_json import quote
+from plimsoll.apiserver.patch.json_patch import equal
+from plimsoll.apiserver.patch.last_applied import fields_left_alone, renew_last_applied
+from plimsoll.apiserver.patch.managed_fields import (
+    APPLY,
+    UPDATE,
+    Identity,
+    Owner,
+    Owners,
+    identify,
+    managed_fields,
+    read_owners,
+    with_owners,
+)
+from plimsoll.apiserver.patch.merge import applied_fields, merge, name_objects, reconcile, remove, settle
+from plimsoll.apiserver.patch.path_elements import order, show_path
+from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
+from plimsoll.apiserver.patch.tracking import UNOWNED, Convert, Request, Step, rewrite_owners, update_owners
+from plimsoll.apiserver.patch.typed_check import check_typed
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.errors import PatchError
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+#: The manager whose conflicts with its own earlier client-side apply are none.
+KUBECTL = "kubectl"
+
+
+class Conflict(NamedTuple):
+    """A field that somebody else owns and that the configuration would change."""
+
+    manager: str
+    field: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def owner(self) -> str:
+        """The owner, for people: `"kubectl-edit" with subresource "status" using v1`."""
+        text = quote(self.manager)
+        if self.subresource:
+            text += f" with subresource {quote(self.subresource)}"
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+
+class Applied(NamedTuple):
+    """The object after an apply; as it was if there are conflicts."""
+
+    tree: dict[str, Any]
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def conflict_message(conflicts: tuple[Conflict, ...]) -> str:
+    """What the API says about conflicts."""
+    if len(conflicts) == 1:
+        return f"Apply failed with 1 conflict: conflict with {conflicts[0].owner}: {conflicts[0].field}"
+    lines: list[str] = []
+    last = None
+    for conflict in conflicts:
+        who = conflict._replace(field="")
+        if who != last:
+            lines.append(f"conflicts with {conflict.owner}:")
+            last = who
+        lines.append(f"- {conflict.field}")
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+def conflict_causes(conflicts: tuple[Conflict, ...]) -> list[dict[str, str]]:
+    """The same as causes of a Status."""
+    return [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {conflict.owner}",
+            "field": conflict.field,
+        }
+        for conflict in conflicts
+    ]
+
+
+@guarded
+def apply_owned(
+    live: dict[str, Any] | None,
+    applied: dict[str, Any],
+    *,
+    schema: Type | None,
+    manager: str,
+    api_version: str,
+    subresource: str,
+    force: bool,
+    now: str,
+    ignored: Filter | None = None,
+    convert: Convert | None = None,
+) -> Applied:
+    """Apply a configuration to the stored object, or make an object of it if there is none (live None).
+
+    The result is fresh down to its metadata and shares the rest with the arguments; it has no defaults yet.
+    """
+    if live is not None and not isinstance(live, dict):
+        raise PatchError("the stored object is no object")
+    kind = schema.short_name if schema is not None else str((live or {}).get("kind") or "")
+    check_configuration(applied, api_version, kind)
+    check_typed(applied, schema)
+    request = Request(
+        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
+    )
+    base: dict[str, Any] = live if live is not None else {}
+    stored = read_owners(managed_fields(base), trusted=True)
+    owners = {who: _reconciled(owner, schema) for who, owner in stored.items()}
+    if live is not None and not owners:
+        first = identify(BEFORE_FIRST_APPLY, UPDATE, request)
+        owners = update_owners({}, base, {}, first, request)
+    attempt = _Attempt(base, applied, owners, identify(manager, APPLY, request), request)
+    if not force:
+        found = attempt.conflicts()
+        if found and manager == KUBECTL:
+            own = fields_left_alone(base, request)
+            found = [(owner, path) for owner, path in found if not has(own, path)]
+        if found:
+            return Applied(base, tuple(_conflict(who, owners[who], path) for who, path in found))
+    tree, owners = attempt.carry_out()
+    if manager == KUBECTL:
+        tree = renew_last_applied(tree, applied)
+    return Applied(with_owners(tree, rewrite_owners(live, stored, owners)))
+
+
+def _reconciled(owner: Owner, schema: Type | None) -> Owner:
+    fields = reconcile(owner.fields, schema)
+    return owner if fields is owner.fields else Owner(fields, owner.version, owner.time)
+
+
+def _conflict(who: Identity, owner: Owner, path: tuple[str, ...]) -> Conflict:
+    return Conflict(who.manager, show_path(path), who.operation, owner.version, who.subresource)
+
+
+def check_configuration(applied: Any, api_version: str, wanted: str) -> None:
+    """Refuse what is no configuration for this version and kind (any kind if that is empty)."""
+    if not isinstance(applied, dict):
+        raise PatchError("an apply configuration is an object", malformed=True)
+    given, kind = applied.get("apiVersion"), applied.get("kind")
+    if given != api_version or (wanted and kind != wanted):
+        group, _, version = str(given or "").rpartition("/")
+        raise PatchError(f"invalid object type: {group}/{version}, Kind={kind or ''}", malformed=True)
+    metadata = applied.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise PatchError("metadata is no object", malformed=True)
+    if managed_fields(applied) is not None:
+        raise PatchError("metadata.managedFields must be nil", malformed=True)
+
+
+class _Attempt:
+    """One apply worked out: the new state, who owns what in it, and whom it would take something from."""
+
+    def __init__(
+        self, live: dict[str, Any], applied: dict[str, Any], owners: Owners, who: Identity, request: Request
+    ) -> None:
+        schema = request.schema
+        self._live = live
+        self._who = who
+        self._request = request
+        self._last = owners.get(who)
+        fields = applied_fields(applied, schema)
+        self._fields = request.ignored(fields) if request.ignored is not None else fields
+        self._owners = {**owners, who: Owner(self._fields, request.version, None)}
+        self._new = self._prune(merge(live, applied, schema))
+        self._step = Step(live, self._new, request, nulls=True)
+
+    def conflicts(self) -> list[tuple[Identity, tuple[str, ...]]]:
+        """What others own and this would change, owner by owner."""
+        found = []
+        for who, owner in sorted(self._owners.items(), key=lambda pair: pair[0].text):
+            changes = self._step.changes(owner.version)
+            if who == self._who or changes is None:
+                continue
+            found += [(who, path) for path in iterate(intersection(owner.fields, changes.changed), order)]
+        return found
+
+    def carry_out(self) -> tuple[dict[str, Any], Owners]:
+        """The new state and its owners. Times move only if the object changed."""
+        request, last = self._request, self._last
+        owners = self._step.yield_fields(self._owners, self._who)
+        changed = not equal(self._live, self._new)
+        time = request.now if changed else last.time if last else None
+        mine = difference(self._fields, UNOWNED)
+        if not mine:
+            del owners[self._who]
+        elif last is not None and last.version == request.version and equal(last.fields, mine):
+            owners[self._who] = last if last.time == time else last._replace(time=time)
+        else:
+            owners[self._who] = Owner(mine, request.version, time)
+        return settle(self._new, request.schema) if changed else self._live, owners
+
+    def _prune(self, merged: dict[str, Any]) -> dict[str, Any]:
+        """Take out what the applier named last time, not this time, and nobody else owns."""
+        last, convert = self._last, self._convert
+        if last is None or not last.fields:
+            return merged
+        owned = self._owned_by_version(last.version)
+        if len(owned) == 1 and not difference(last.fields, owned[0][1]):
+            return merged  # all that was named is owned still: nothing goes
+        shown = convert(merged, last.version)
+        if shown is None:
+            return merged
+        whole, schema = shown
+        named = name_objects(last.fields, schema)
+        pruned = remove(whole, named, schema) or {}
+        for version, fields in owned:
+            before, after = convert(whole, version), convert(pruned, version)
+            if before is not None and after is not None:
+                pruned = _spare(before[0], after[0], fields, before[1])
+        shown = convert(pruned, last.version)
+        if shown is None:
+            return merged
+        gone = difference(_all_fields(whole, schema), _all_fields(shown[0], schema))
+        left = convert(remove(whole, intersection(gone, named), schema) or {}, self._request.version)
+        return left[0] if left is not None else merged
+
+    def _convert(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+        convert = self._request.convert
+        return (tree, self._request.schema) if convert is None else convert(tree, version)
+
+    def _owned_by_version(self, first: str) -> list[tuple[str, FieldSet]]:
+        """All that anybody owns, by version, one version before the others."""
+        sets: dict[str, list[FieldSet]] = {}
+        for owner in self._owners.values():
+            version = owner.version if self._request.convert is not None else first
+            sets.setdefault(version, []).append(owner.fields)
+        owned = {version: union_all(parts) for version, parts in sets.items()}
+        return sorted(owned.items(), key=lambda pair: pair[0] != first)
+
+
+def _spare(
+    whole: dict[str, Any], pruned: dict[str, Any], owned: FieldSet, schema: Type | None
+) -> dict[str, Any]:
+    """The pruned object with what somebody owns put back in."""
+    kept = union(_all_fields(pruned, schema), name_objects(owned, schema))
+    return remove(whole, difference(_all_fields(whole, schema), kept), schema) or {}
+
+
+def _all_fields(tree: dict[str, Any], schema: Type | None) -> FieldSet:
+    return name_objects(applied_fields(tree, schema), schema)

@@ -1,0 +1,201 @@
+"""What changed between two states of an object, as sets of fields.
+
+Owns `compare` and `cover`. A field is *changed* if it was added or got another value, *removed* if it is
+gone. Maps and keyed lists are compared entry by entry; scalars and atomic lists and maps are whole values.
+
+Two absences differ from what meets the eye. An object that upstream always writes (`spec`, or the `resources`
+of a container) counts as present, so adding something inside does not add the object itself. And a list with
+two items of the same key is a list with one item there that is compared as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
+from plimsoll.apiserver.patch.json_patch import equal
+from plimsoll.apiserver.patch.path_elements import item_element
+from plimsoll.apiserver.patch.shape import ABSENT, UNKNOWN, child, form, members_of
+from plimsoll.apiserver.registry.shape import Type
+
+
+class Changes(NamedTuple):
+    """The fields that were added or got another value, and those that are gone."""
+
+    changed: FieldSet
+    removed: FieldSet
+
+
+class _Mode(NamedTuple):
+    """Where the comparison is (at the root, or further down) and what null means."""
+
+    root: bool
+    nulls: bool
+
+
+#: What lies below an element, or nothing.
+_Below = FieldSet | None
+_SAME: tuple[_Below, _Below] = (None, None)
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], shape: Type | None, *, nulls: bool = False) -> Changes:
+    """Compare two states of an object of one type.
+
+    `nulls` says that null is a value in the new state, as in server-side apply; else a field of an object
+    that is null says no more than one that is left out.
+    """
+    if shape is None:
+        changed, removed = _compare_free(old, new)
+    else:
+        changed, removed = _compare_maps(old, new, shape, _Mode(True, nulls))
+    return Changes(changed or {}, removed or {})
+
+
+_CONTAINERS = frozenset((dict, list))
+
+
+def cover(value: Any, shape: Type | None) -> FieldSet:
+    """Every field of a value, for one that comes or goes as a whole; seen from above, with itself."""
+    how = form(shape)
+    if how == "whole":
+        return LEAF
+    if how == "list":
+        assert shape is not None
+        if not isinstance(value, list) or not value:
+            return LEAF
+        below: FieldSet = {SELF: LEAF}
+        for element, items in _by_element(value, shape).items():
+            below[element] = cover(items[0], shape.item) if len(items) == 1 else LEAF
+        return below
+    if not isinstance(value, dict) or not value:
+        return LEAF
+    below = {SELF: LEAF}
+    for name, inner in value.items():
+        below["f:" + name] = cover(inner, child(shape, name)) if inner.__class__ in _CONTAINERS else LEAF
+    return below
+
+
+def _compare(old: Any, new: Any, shape: Type | None, mode: _Mode) -> tuple[_Below, _Below]:
+    """Compare two values that are both present."""
+    how = form(shape)
+    if how == "free":
+        return _compare_free(old, new)
+    if how == "whole":
+        return (LEAF, None) if old != new else _SAME
+    assert shape is not None
+    if how == "map":
+        return _compare_maps(old, new, shape, mode)
+    return _compare_lists(old, new, shape, mode)
+
+
+def _compare_maps(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
+    # True equals 1 here, but a field of a known type never changes from one to the other.
+    if old == new:
+        return _SAME
+    before = old if isinstance(old, dict) else {}
+    after = new if isinstance(new, dict) else {}
+    if not before and not after:
+        return LEAF, None
+    known = members_of(shape) if shape.kind == "object" else None
+    inner, below = shape.item, _Mode(False, mode.nulls) if mode.root else mode
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    for name in after.keys() | before.keys():
+        earlier, value = before.get(name, ABSENT), after.get(name, ABSENT)
+        if known is not None:
+            member = known.get(name, UNKNOWN)
+            inner = member.type
+            if earlier is ABSENT:
+                if value is None and not mode.nulls:
+                    continue
+                earlier = member.at_root if mode.root else member.inside
+            elif value is ABSENT:
+                if earlier is None and not mode.nulls:
+                    continue
+                value = member.at_root if mode.root else member.inside
+        if earlier is ABSENT:
+            changed["f:" + name] = cover(value, inner) if value.__class__ in _CONTAINERS else LEAF
+        elif value is ABSENT:
+            removed["f:" + name] = cover(earlier, inner) if earlier.__class__ in _CONTAINERS else LEAF
+        elif earlier is not value and (inner is None or earlier != value):
+            more, less = _compare(earlier, value, inner, below)
+            if more is not None:
+                changed["f:" + name] = more
+            if less is not None:
+                removed["f:" + name] = less
+    return changed or None, removed or None
+
+
+def _compare_lists(old: Any, new: Any, shape: Type, mode: _Mode) -> tuple[_Below, _Below]:
+    if old == new:
+        return _SAME
+    before = _by_element(old, shape) if isinstance(old, list) else {}
+    after = _by_element(new, shape) if isinstance(new, list) else {}
+    if not before and not after:
+        return LEAF, None
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    for element, items in after.items():
+        earlier = before.get(element)
+        if earlier is None:
+            changed[element] = cover(items[0], shape.item) if len(items) == 1 else LEAF
+        elif len(items) == 1 and len(earlier) == 1:
+            more, less = _compare(earlier[0], items[0], shape.item, mode)
+            if more is not None:
+                changed[element] = more
+            if less is not None:
+                removed[element] = less
+        elif len(items) == 1:  # the last of several stays: it is new, the crowd is gone
+            changed[element] = cover(items[0], shape.item)
+            removed[element] = LEAF
+        elif len(earlier) == 1:  # one became several
+            changed[element] = LEAF
+            removed[element] = cover(earlier[0], shape.item)
+        elif items != earlier:
+            changed[element] = LEAF
+    for element, earlier in before.items():
+        if element not in after:
+            removed[element] = cover(earlier[0], shape.item) if len(earlier) == 1 else LEAF
+    return changed or None, removed or None
+
+
+def _compare_free(old: Any, new: Any) -> tuple[_Below, _Below]:
+    """Compare values of no known type: maps by entries, everything else whole."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _compare_free_maps(old, new)
+    if isinstance(old, dict) and old:
+        gone = _entries(old)
+        return (None, gone) if new is None else (LEAF, gone)
+    if isinstance(new, dict) and new:
+        come = _entries(new)
+        return (come, None) if old is None else ({SELF: LEAF, **come}, None)
+    return _SAME if equal(old, new) else (LEAF, None)
+
+
+def _compare_free_maps(old: dict[str, Any], new: dict[str, Any]) -> tuple[_Below, _Below]:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    for name, value in new.items():
+        if name not in old:
+            changed["f:" + name] = cover(value, None)
+            continue
+        more, less = _compare_free(old[name], value)
+        if more is not None:
+            changed["f:" + name] = more
+        if less is not None:
+            removed["f:" + name] = less
+    for name, value in old.items():
+        if name not in new:
+            removed["f:" + name] = cover(value, None)
+    return changed or None, removed or None
+
+
+def _entries(value: dict[str, Any]) -> FieldSet:
+    return {"f:" + name: cover(inner, None) for name, inner in value.items()}
+
+
+def _by_element(items: list[Any], shape: Type) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(item_element(item, shape), []).append(item)
+    return found

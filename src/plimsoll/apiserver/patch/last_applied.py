@@ -1,0 +1,64 @@
+"""From client-side apply to server-side apply.
+
+Owns what server-side apply makes of the annotation in which `kubectl apply` keeps its last configuration: its
+conflicts with fields that client-side apply set and nobody changed since are none, and the annotation follows
+the server-side applies of the same manager, so that users may go back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.patch.compare import compare
+from plimsoll.apiserver.patch.field_set import FieldSet, difference
+from plimsoll.apiserver.patch.go_json import encode_go
+from plimsoll.apiserver.patch.merge import applied_fields
+from plimsoll.apiserver.patch.typed_check import check_typed
+from plimsoll.errors import DecodeError, PatchError
+
+if TYPE_CHECKING:
+    from plimsoll.apiserver.patch.tracking import Request
+
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+MAX_ANNOTATIONS = 256 * 1024
+
+
+def _annotations(tree: dict[str, Any]) -> dict[str, Any]:
+    metadata = tree.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def fields_left_alone(live: dict[str, Any], request: Request) -> FieldSet:
+    """The fields that are still as the last client-side apply set them; none if there was no such apply."""
+    text = _annotations(live).get(ANNOTATION)
+    if not isinstance(text, str) or not text:
+        return {}
+    try:
+        last = decode_tree(text)
+        if not isinstance(last, dict) or last.get("apiVersion") != request.version or not last.get("kind"):
+            return {}
+        check_typed(last, request.schema)
+        fields = applied_fields(last, request.schema)
+        changes = compare(last, live, request.schema, nulls=True)
+    except (DecodeError, PatchError):
+        return {}
+    return difference(difference(fields, changes.changed), changes.removed)
+
+
+def renew_last_applied(tree: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    """The object with the annotation brought up to date, if it has one."""
+    annotations = _annotations(tree)
+    if not annotations.get(ANNOTATION):
+        return tree
+    configuration = dict(applied)
+    metadata = configuration.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+        kept = {name: text for name, text in metadata["annotations"].items() if name != ANNOTATION}
+        configuration["metadata"] = {**metadata, "annotations": kept}
+    renewed = {**annotations, ANNOTATION: encode_go(configuration) + "\n"}
+    size = sum(len(name.encode()) + len(str(text).encode()) for name, text in renewed.items())
+    if size > MAX_ANNOTATIONS:
+        del renewed[ANNOTATION]
+    return {**tree, "metadata": {**tree["metadata"], "annotations": renewed}}

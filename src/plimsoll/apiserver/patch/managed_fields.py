@@ -1,0 +1,196 @@
+"""metadata.managedFields: who owns which fields of an object.
+
+Owns reading and writing the entries. An owner is told from others by its name, the operation, the subresource
+and, for updates, the version it writes in. Entries that did not change are written back as they are, down to
+the very dict, so a list that did not change costs nothing to encode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from plimsoll.apiserver.patch.field_set import SELF, FieldSet
+from plimsoll.apiserver.patch.go_json import quote
+from plimsoll.apiserver.patch.path_elements import order, read_set
+from plimsoll.errors import PatchError
+
+APPLY = "Apply"
+UPDATE = "Update"
+
+
+class Identity(NamedTuple):
+    """What makes two entries the same owner's. The version is empty for appliers: they have one entry."""
+
+    manager: str
+    operation: str
+    version: str
+    subresource: str
+
+    @property
+    def text(self) -> str:
+        """The identity as upstream writes it, which decides the order of owners."""
+        pairs = zip(("manager", "operation", "apiVersion", "subresource"), self, strict=True)
+        return "{" + ",".join(f'"{name}":{quote(value)}' for name, value in pairs if value) + "}"
+
+
+class Owner(NamedTuple):
+    """The fields of one owner, since when, and the entry with these very fields (None if they changed)."""
+
+    fields: FieldSet
+    version: str
+    time: str | None
+    entry: dict[str, Any] | None = None
+
+
+Owners = dict[Identity, Owner]
+
+
+class _Place(Protocol):
+    @property
+    def version(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+
+
+def identify(manager: str, operation: str, request: _Place) -> Identity:
+    """The identity of who makes a request."""
+    version = "" if operation == APPLY else request.version
+    return Identity(manager or "unknown", operation, version, request.subresource)
+
+
+def managed_fields(tree: Any) -> Any:
+    """metadata.managedFields of an object, whatever stands there."""
+    metadata = tree.get("metadata") if isinstance(tree, dict) else None
+    return metadata.get("managedFields") if isinstance(metadata, dict) else None
+
+
+def asks_for_reset(entries: Any) -> bool:
+    """Whether a list of entries says: forget all owners."""
+    return isinstance(entries, list) and (not entries or entries == [{}])
+
+
+def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
+    """Read the entries; PatchError if they are no managed fields.
+
+    Trusted entries were written by `write_owners`: their field sets are taken as they stand.
+    """
+    owners: Owners = {}
+    if entries is None:
+        return owners
+    if not isinstance(entries, list):
+        raise PatchError("metadata.managedFields is no list", malformed=True)
+    for number, entry in enumerate(entries):
+        if not trusted or not _is_usual(entry):
+            _check_entry(entry, number)
+        fields = entry.get("fieldsV1")
+        version, operation = entry["apiVersion"], entry["operation"]
+        identity = Identity(
+            entry.get("manager") or "",
+            operation,
+            "" if operation == APPLY else version,
+            entry.get("subresource") or "",
+        )
+        if trusted and isinstance(fields, dict):
+            owners[identity] = Owner(fields, version, entry.get("time"), entry)
+        else:
+            owners[identity] = Owner(read_set(fields), version, entry.get("time"))
+    return owners
+
+
+def _is_usual(entry: Any) -> bool:
+    """Whether `_check_entry` has nothing to say, at a glance: for an entry in the form that we write."""
+    return (
+        entry.__class__ is dict
+        and entry.get("operation") in (APPLY, UPDATE)
+        and entry.get("fieldsType") == "FieldsV1"
+        and entry.get("apiVersion").__class__ is str
+        and entry["apiVersion"] != ""
+        and entry.get("manager", "").__class__ is str
+        and entry.get("subresource", "").__class__ is str
+        and entry.get("time", "").__class__ is str
+    )
+
+
+def _check_entry(entry: Any, number: int) -> None:
+    if not isinstance(entry, dict):
+        raise PatchError(f"managed fields entry {number} is no object", malformed=True)
+    for name in ("manager", "operation", "apiVersion", "subresource", "fieldsType", "time"):
+        if not isinstance(entry.get(name, ""), str | None):
+            raise PatchError(f"managed fields entry {number}: {name} is no text", malformed=True)
+    if entry.get("operation") not in (APPLY, UPDATE):
+        raise PatchError("operation must be `Apply` or `Update`", malformed=True)
+    if not entry.get("apiVersion"):
+        raise PatchError("apiVersion must not be empty", malformed=True)
+    if entry.get("fieldsType") != "FieldsV1":
+        kind = entry.get("fieldsType")
+        problem = f'invalid fieldsType "{kind}"' if kind else "missing fieldsType"
+        raise PatchError(f"{problem} in managed fields entry {number}", malformed=True)
+
+
+def write_owners(owners: Owners) -> list[dict[str, Any]]:
+    """The entries of the owners: appliers first, then by time and name."""
+    ranked = sorted(owners.items(), key=_rank)
+    return [_write_entry(identity, owner) for identity, owner in ranked]
+
+
+def _rank(pair: tuple[Identity, Owner]) -> tuple[Any, ...]:
+    identity, owner = pair
+    return (identity.operation, seconds(owner.time), identity.manager, owner.version, identity.subresource)
+
+
+def _write_entry(identity: Identity, owner: Owner) -> dict[str, Any]:
+    if owner.entry is not None:
+        return owner.entry if owner.entry.get("time") == owner.time else {**owner.entry, "time": owner.time}
+    entry: dict[str, Any] = {}
+    if identity.manager:
+        entry["manager"] = identity.manager
+    entry["operation"] = identity.operation
+    entry["apiVersion"] = owner.version
+    if owner.time is not None:
+        entry["time"] = owner.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = sort_set(owner.fields)
+    if identity.subresource:
+        entry["subresource"] = identity.subresource
+    return entry
+
+
+def sort_set(fields: FieldSet) -> FieldSet:
+    """The set with its elements in the order upstream writes them."""
+    if len(fields) < 2:
+        return {element: sort_set(below) if below else below for element, below in fields.items()}
+    names = sorted(fields)
+    if names[-1][0] > "f":  # not only names of fields, which stand in their own order
+        names.sort(key=lambda name: (-1,) if name == SELF else order(name))
+    return {name: sort_set(fields[name]) if fields[name] else fields[name] for name in names}
+
+
+@lru_cache(maxsize=1024)
+def seconds(time: str | None) -> int:
+    """Seconds since the epoch of an entry's time; 0 for none."""
+    if not time:
+        return 0
+    try:
+        moment = datetime.fromisoformat(time)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        return 0
+
+
+def with_owners(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """A copy of the object, fresh down to its metadata, with these entries."""
+    metadata = tree.get("metadata")
+    metadata = dict(metadata) if isinstance(metadata, dict) else {}
+    if entries:
+        metadata["managedFields"] = entries
+    else:
+        metadata.pop("managedFields", None)
+    return {**tree, "metadata": metadata}
+
+
+def older_first(owners: Iterable[tuple[Identity, Owner]]) -> list[tuple[Identity, Owner]]:
+    """Owners by time, then by the text of their identity."""
+    return sorted(owners, key=lambda pair: (seconds(pair[1].time), pair[0].text))

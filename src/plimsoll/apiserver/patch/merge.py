@@ -1,0 +1,202 @@
+"""The objects of server-side apply: which fields a configuration names, merging it in, taking fields out.
+
+Owns `applied_fields`, `merge`, `remove` and `name_objects`. None of them changes its arguments.
+
+Null is a value here: a configuration that says null owns the field. `remove` leaves null where it took out
+the last entry, which tells "emptied" from "was never there" in the comparison that follows; what is stored
+has no such nulls (`settle`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet, has_member
+from plimsoll.apiserver.patch.path_elements import item_element
+from plimsoll.apiserver.patch.shape import child, form
+from plimsoll.apiserver.registry.shape import Type
+
+
+def applied_fields(tree: dict[str, Any], shape: Type | None) -> FieldSet:
+    """The set of fields that a configuration names."""
+    return _applied(tree, shape) or {}
+
+
+def _applied(value: Any, shape: Type | None) -> FieldSet | None:
+    """What lies below a value; LEAF if it is owned whole, None if there is nothing to own."""
+    how = form(shape)
+    if how == "whole":
+        return LEAF
+    if how == "list":
+        assert shape is not None
+        if not isinstance(value, list):
+            return None
+        below: FieldSet = {}
+        for item in value:
+            element = item_element(item, shape)
+            below[element] = LEAF if element in below else _itself(_applied(item, shape.item))
+        return below or None
+    if not isinstance(value, dict):
+        return LEAF if how == "free" and value is not None else None
+    known = shape.fields if shape is not None and shape.kind == "object" else {}
+    below = {}
+    for name, inner in value.items():
+        node = _applied(inner, child(shape, name))
+        if inner is None or inner == {} or name not in known:
+            node = _itself(node)
+        if node is not None:
+            below["f:" + name] = node
+    return below or None
+
+
+def _itself(node: FieldSet | None) -> FieldSet:
+    return {SELF: LEAF, **node} if node else LEAF
+
+
+def merge(live: Any, applied: Any, shape: Type | None) -> Any:
+    """The live value with the applied one merged in: nothing goes away, what both have is as applied."""
+    how = form(shape)
+    if how == "whole":
+        return applied
+    if how == "list":
+        assert shape is not None
+        if not live or not applied or not isinstance(live, list) or not isinstance(applied, list):
+            return live if live and isinstance(live, list) and not applied else applied
+        return _merge_lists(live, applied, shape)
+    if isinstance(live, dict) and live and (applied is None or applied == {}):
+        return live
+    if not isinstance(live, dict) or not live or not isinstance(applied, dict):
+        return applied
+    merged = dict(live)
+    for name, value in applied.items():
+        merged[name] = merge(live[name], value, child(shape, name)) if name in live else value
+    return merged
+
+
+def _merge_lists(live: list[Any], applied: list[Any], shape: Type) -> list[Any]:
+    """Merge item by item. The applied items come in their order; the others stay between their neighbours."""
+    lefts = [item_element(item, shape) for item in live]
+    rights = [item_element(item, shape) for item in applied]
+    old: dict[str, Any] = {}
+    for element, item in zip(lefts, live, strict=True):
+        old[element] = None if element in old else item  # of several with one key none is merged into
+    new = dict(zip(rights, applied, strict=True))
+    shared = deque(element for element in rights if element in old)
+    done: set[str] = set()
+    merged: list[Any] = []
+    left = right = 0
+    while left < len(lefts) or right < len(rights):
+        if left < len(lefts):
+            element = lefts[left]
+            if element not in new:
+                merged.append(live[left])
+                left += 1
+                continue
+            turn = rights[right] if right < len(rights) else None
+            if turn is not None and turn != element and shared and shared[0] != element:
+                left += 1  # an applied item whose turn is another time
+                continue
+            if turn == element or element in done:
+                left += 1
+        if right < len(rights):
+            element = rights[right]
+            done.add(element)
+            merged.append(merge(old[element], new[element], shape.item) if element in old else new[element])
+            right += 1
+            if shared and shared[0] == element:
+                shared.popleft()
+    return merged
+
+
+def remove(value: Any, fields: FieldSet, shape: Type | None) -> Any:
+    """The value without the fields of the set; null where nothing is left."""
+    how = form(shape)
+    if how == "list":
+        assert shape is not None
+        if not isinstance(value, list):
+            return None
+        items = []
+        for item in value:
+            element = item_element(item, shape)
+            if not has_member(fields, element):
+                below = fields.get(element)
+                # An item stays an item, even if nothing but defaults of its keys is left.
+                items.append((remove(item, below, shape.item) or {}) if below else item)
+        return items or None
+    if not isinstance(value, dict):
+        return None if isinstance(value, list) else value
+    if how == "whole":
+        return None
+    rest = {}
+    for name, inner in value.items():
+        element = "f:" + name
+        if not has_member(fields, element):
+            below = fields.get(element)
+            rest[name] = remove(inner, below, child(shape, name)) if below else inner
+    return rest or None
+
+
+def name_objects(fields: FieldSet, shape: Type | None) -> FieldSet:
+    """The set with every declared field that has something below it as a member of its own."""
+    if shape is None or shape.kind not in ("object", "map", "list"):
+        return fields
+    named: FieldSet = {}
+    for element, below in fields.items():
+        if not below:
+            named[element] = below
+            continue
+        inner = None
+        if element.startswith("f:"):
+            inner = child(shape, element[2:])
+        elif element.startswith("k:") and shape.kind == "list":
+            inner = shape.item
+        node = name_objects(below, inner)
+        if shape.kind == "object" and element[2:] in shape.fields and element.startswith("f:"):
+            node = node if SELF in node else {SELF: LEAF, **node}
+        named[element] = node
+    return named
+
+
+def reconcile(fields: FieldSet, shape: Type | None) -> FieldSet:
+    """The set with what is owned inside of whole values owned as a whole: their type may have become one."""
+    if shape is None:
+        return fields
+    mended: FieldSet | None = None
+    for element, below in fields.items():
+        if not below:
+            continue
+        inner = shape.item if shape.kind == "list" else child(shape, element[2:])
+        if inner is None:
+            continue
+        whole = form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
+        node = LEAF if whole else reconcile(below, inner)
+        if node is not below:
+            mended = mended if mended is not None else dict(fields)
+            mended[element] = node
+    return fields if mended is None else mended
+
+
+_ZEROS = {"string": "", "quantity": "0"}
+_CONTAINERS: frozenset[Any] = frozenset((dict, list))
+
+
+def settle(value: Any, shape: Type | None) -> Any:
+    """The value as it is stored: fields that are null are left out, entries of maps have their zero."""
+    if isinstance(value, dict):
+        if shape is not None and shape.kind not in ("object", "map"):
+            return value
+        settled = {}
+        for name, inner in value.items():
+            if inner.__class__ in _CONTAINERS:
+                settled[name] = settle(inner, child(shape, name))
+            elif inner is not None:
+                settled[name] = inner
+            elif shape is not None and shape.kind == "map":
+                below = child(shape, name)
+                if below is not None and below.kind in _ZEROS:
+                    settled[name] = _ZEROS[below.kind]
+        return settled
+    if isinstance(value, list) and shape is not None and shape.kind == "list":
+        return [settle(item, shape.item) for item in value]
+    return value

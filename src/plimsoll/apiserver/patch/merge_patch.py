@@ -1,0 +1,39 @@
+"""JSON merge patch (RFC 7386).
+
+Owns `apply_merge_patch`: null removes, objects merge, everything else replaces. As with the API server,
+objects inside lists arrive without their nulls, unless the list takes the place of an object. Neither tree is
+changed; the result shares with them what it took over whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.errors import PatchError
+
+
+@guarded
+def apply_merge_patch(tree: Any, patch: Any) -> Any:
+    """The tree with the patch merged into it."""
+    if not isinstance(patch, dict):
+        raise PatchError("a JSON merge patch for an object is an object", malformed=True)
+    return _merge(tree, patch)
+
+
+def _merge(tree: Any, patch: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(tree) if isinstance(tree, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = _merge(merged.get(key), value)
+        else:
+            merged[key] = value if isinstance(merged.get(key), dict) else _prune(value)
+    return merged
+
+
+def _prune(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_prune(item) for item in value]
+    return _merge(None, value) if isinstance(value, dict) else value

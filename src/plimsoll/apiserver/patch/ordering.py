@@ -1,0 +1,89 @@
+"""The order of lists that a strategic merge patch has merged.
+
+Owns `interleave`: the elements of the patch come in the patch's order (or the order it sets), the others in
+the live order, and both are woven together so that a live element stands before the first patch element that
+it stood before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.quantity import Number
+from plimsoll.apiserver.patch.go_json import encode_go
+from plimsoll.errors import PatchError
+
+#: A scalar with its kind, so that 1 and true differ.
+Place = tuple[type, Any]
+
+
+def key_of(value: Any) -> Place:
+    """A scalar as a key of a dict."""
+    if value is None or isinstance(value, str | int | Number):
+        return (value.__class__, value)
+    raise PatchError("a list is merged by scalars, and has something else there")
+
+
+def interleave(items: list[Any], first: list[Any], live: list[Any], key: str) -> list[Any]:
+    """The items of a merged list in order: `first` orders those it names, `live` the others."""
+    wanted = _places(first, key)
+    standing = _places(live, key)
+    named: list[tuple[Place, Any]] = []
+    others: list[tuple[Place, Any]] = []
+    for item in items:
+        place = _place(item, key)
+        (named if place in wanted else others).append((place, item))
+    named.sort(key=lambda pair: wanted[pair[0]])
+    others.sort(key=lambda pair: standing.get(pair[0], len(live)))
+    woven: list[Any] = []
+    waiting = 0
+    for place, item in named:
+        before = standing.get(place, -1)
+        while waiting < len(others) and standing.get(others[waiting][0], len(live)) < before:
+            woven.append(others[waiting][1])
+            waiting += 1
+        woven.append(item)
+    woven.extend(item for _, item in others[waiting:])
+    return woven
+
+
+def _place(item: Any, key: str) -> Place:
+    if not key:
+        return key_of(item)
+    if not isinstance(item, dict):
+        raise PatchError("a list that is merged by a key holds something that is no map")
+    if key not in item:
+        raise PatchError(f"map: {encode_go(item)} does not contain declared merge key: {key}")
+    return key_of(item[key])
+
+
+def _places(items: list[Any], key: str) -> dict[Place, int]:
+    places: dict[Place, int] = {}
+    for number, item in enumerate(items):
+        places.setdefault(_place(item, key), number)
+    return places
+
+
+def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
+    """Refuse a patch whose elements are not all in the order it sets, or not in that order."""
+    if not wanted or not patch:
+        return
+    elements = patch
+    if key:
+        for item in patch:
+            if not isinstance(item, dict):
+                raise PatchError("a list that is merged by a key holds something that is no map")
+        elements = [item for item in patch if item.get("$patch") != "delete"]
+    step = 0
+    for element in elements:
+        directs = isinstance(element, dict) and "$patch" in element
+        while step < len(wanted) and not directs:
+            step += 1
+            if _place(wanted[step - 1], key) == _place(element, key):
+                break
+        else:
+            if step == len(wanted):
+                raise PatchError(
+                    f"The order in patch list:\n{encode_go(patch)}\n doesn't match $setElementOrder list:\n"
+                    f"{encode_go(wanted)}\n"
+                )

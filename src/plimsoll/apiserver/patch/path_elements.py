@@ -1,0 +1,172 @@
+"""Path elements: one step of a path into an object, as FieldsV1 writes it.
+
+Owns how elements are written, ordered, shown to people and read back. Promises: the same item always gets the
+same text (keys sorted, values as Go writes JSON), so that texts can be compared instead of values.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.api.quantity import INT64_MAX, INT64_MIN
+from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
+from plimsoll.apiserver.patch.go_json import encode_go, quote
+from plimsoll.apiserver.patch.shape import key_default
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.errors import DecodeError, PatchError
+
+
+def item_element(item: Any, shape: Type) -> str:
+    """The element of an item of a list that is merged by keys, or of a set."""
+    if shape.list_type == "map":
+        if not isinstance(item, dict):
+            raise PatchError("associative list with keys may not have non-map elements")
+        keys = shape.keys
+        if len(keys) == 1:
+            value = item.get(keys[0])
+            if value.__class__ is str:
+                return _text_key(keys[0], value)
+        return _keyed(item, shape)
+    if isinstance(item, dict | list) or item is None:
+        raise PatchError("associative list without keys has an element that is no scalar")
+    return "v:" + encode_go(item)
+
+
+@lru_cache(maxsize=4096)
+def _text_key(key: str, value: str) -> str:
+    return f"k:{{{quote(key)}:{quote(value)}}}"
+
+
+def _keyed(item: dict[str, Any], shape: Type) -> str:
+    pairs = []
+    for key in sorted(shape.keys):
+        if key in item:
+            pairs.append(f"{quote(key)}:{encode_go(item[key])}")
+        else:
+            default = key_default(shape, key)
+            if default is not None:
+                pairs.append(f"{quote(key)}:{encode_go(default)}")
+    if not pairs:
+        names = " ".join(quote(key) for key in shape.keys)
+        raise PatchError(
+            f"associative list with keys has an element that omits all key fields [{names}] "
+            "(and doesn't have default values for any key fields)"
+        )
+    return "k:{" + ",".join(pairs) + "}"
+
+
+@lru_cache(maxsize=4096)
+def order(element: str) -> Any:
+    """Sort key: fields by name, then keyed items, then values, then indices."""
+    kind = element[:2]
+    if kind == "f:":
+        return (0, element)
+    if kind == "k:":
+        return (1, tuple((name, _rank(value)) for name, value in sorted(_body(element).items())))
+    if kind == "v:":
+        return (2, _rank(_body(element)))
+    return (3, int(element[2:]) if kind == "i:" else 0)
+
+
+def _rank(value: Any) -> Any:
+    """Values of different kinds in one order: numbers, texts, booleans, the rest by its text."""
+    if value is True or value is False:
+        return (2, value, "")
+    if isinstance(value, int):
+        return (0, value, "")
+    if isinstance(value, str):
+        return (1, 0, value)
+    return (3, 0, encode_go(value))
+
+
+def _body(element: str) -> Any:
+    return decode_tree(element[2:])
+
+
+def show_path(path: tuple[str, ...]) -> str:
+    """A path for people: `.spec.containers[name="web"].image`."""
+    return "".join(map(_show, path))
+
+
+def _show(element: str) -> str:
+    kind = element[:2]
+    if kind == "f:":
+        return "." + element[2:]
+    if kind == "k:":
+        pairs = (f"{name}={_show_value(value)}" for name, value in sorted(_body(element).items()))
+        return "[" + ",".join(pairs) + "]"
+    if kind == "v:":
+        return f"[={_show_value(_body(element))}]"
+    return f"[{element[2:]}]"
+
+
+def _show_value(value: Any) -> str:
+    if not isinstance(value, str):
+        return encode_go(value)
+    text = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else _escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char in _SHORT:
+        return _SHORT[char]
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+
+
+def read_set(raw: Any) -> FieldSet:
+    """A field set from what somebody sent: elements in their one form, unknown kinds of elements left out."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise PatchError("fieldsV1 is no object", malformed=True)
+    return _read_below(raw)[0]
+
+
+def _read_below(raw: Any) -> tuple[FieldSet, bool]:
+    """What lies below an element, and whether the element itself belongs to the set."""
+    if not isinstance(raw, dict):
+        raise PatchError("fieldsV1 holds something that is no object", malformed=True)
+    below: FieldSet = {}
+    member = False
+    for text, rest in raw.items():
+        if text == SELF:
+            member = True
+            continue
+        element = _read_element(text)
+        if element is None:
+            continue
+        deeper, inside = _read_below(rest)
+        below[element] = {SELF: LEAF, **deeper} if inside and deeper else deeper
+    return below, member or not below
+
+
+def _read_element(text: str) -> str | None:
+    if text.startswith("f:"):
+        return text
+    if len(text) < 2:
+        raise PatchError(f"fieldsV1: {text!r} is no path element", malformed=True)
+    if text[1] != ":":
+        raise PatchError(f"fieldsV1: {text!r} has no colon", malformed=True)
+    kind, body = text[0], text[2:]
+    try:
+        if kind == "v":
+            return "v:" + encode_go(decode_tree(body))
+        if kind == "k":
+            keys = decode_tree(body)
+            if not isinstance(keys, dict):
+                raise PatchError(f"fieldsV1: {text!r} names no keys", malformed=True)
+            return "k:" + encode_go(keys)
+    except DecodeError:
+        raise PatchError(f"fieldsV1: {text!r} is no path element", malformed=True) from None
+    if kind == "i":
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", body, re.ASCII) or not INT64_MIN <= int(body) <= INT64_MAX:
+            raise PatchError(f"fieldsV1: {text!r} is no index", malformed=True)
+        return f"i:{int(body)}"
+    return None

@@ -1,0 +1,269 @@
+"""Strategic merge patch: a merge patch that knows which lists are merged by which key.
+
+Owns `apply_strategic_patch` and its directives: `$patch: replace|delete` in maps and in items of lists,
+`$retainKeys`, `$deleteFromPrimitiveList/NAME`, `$setElementOrder/NAME`. The order of merged lists is in
+`ordering`. Neither tree is changed; what comes from the patch arrives without nulls and directives.
+
+DIFF: patches that do not fit are refused (400, 422), where upstream answers 500
+(test_patches_that_do_not_fit_are_refused).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.apiserver.patch.go_json import encode_go
+from plimsoll.apiserver.patch.ordering import Place, check_order, interleave, key_of
+from plimsoll.apiserver.patch.shape import child
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.errors import PatchError
+
+PATCH = "$patch"
+RETAIN = "$retainKeys"
+DELETE_FROM = "$deleteFromPrimitiveList"
+SET_ORDER = "$setElementOrder"
+
+
+@guarded
+def apply_strategic_patch(tree: Any, patch: Any, schema: Type | None) -> Any:
+    """The tree with the patch merged into it."""
+    if schema is None:
+        raise PatchError("strategic merge patch format is not supported", malformed=True)
+    if not isinstance(patch, dict):
+        raise PatchError("a strategic merge patch is an object", malformed=True)
+    return _merge_map(tree if isinstance(tree, dict) else {}, patch, schema)
+
+
+def _merge_map(live: dict[str, Any], patch: dict[str, Any], shape: Type | None) -> dict[str, Any]:
+    if PATCH in patch:
+        return _directed(patch)
+    merged = dict(live)
+    rest = dict(patch)
+    if RETAIN in rest:
+        _retain(merged, rest)
+    for key in [key for key in rest if key.startswith(SET_ORDER)]:
+        _merge_in_order(merged, rest, key, shape)
+    for key, value in rest.items():
+        if not key.startswith(DELETE_FROM):
+            _merge_value(merged, key, value, shape)
+    for key, value in rest.items():
+        if key.startswith(DELETE_FROM):
+            name = _target(key, DELETE_FROM, "invalid patch format of primitive list")
+            _merge_value(merged, name, value, shape, deletes=True)
+    return merged
+
+
+def _directed(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[PATCH]
+    if directive == "replace":
+        return {key: _plain(value) for key, value in patch.items() if _stays(key, value)}
+    if directive == "delete":
+        return {}
+    raise PatchError(f"unknown patch type: {encode_go(directive)} in map: {encode_go(patch)}")
+
+
+def _merge_value(
+    merged: dict[str, Any], name: str, value: Any, shape: Type | None, *, deletes: bool = False
+) -> None:
+    if value is None:
+        merged.pop(name, None)
+        return
+    live = merged.get(name)
+    if isinstance(live, dict) and isinstance(value, dict):
+        inner = child(shape, name)
+        if inner is not None and "replace" in inner.strategies:
+            merged[name] = _plain(value)
+        else:
+            merged[name] = _merge_map(live, value, inner)
+    elif isinstance(live, list) and isinstance(value, list):
+        merged[name] = _merge_list(live, value, _list_rule(shape, name), deletes=deletes).items
+    elif deletes:
+        return
+    elif _is_directive(value):
+        merged.pop(name, None)
+    else:
+        merged[name] = _fresh(value)
+
+
+class _ListRule(NamedTuple):
+    """How a list is merged: at all, by which key (none: as a set of scalars), and what its items are."""
+
+    merges: bool
+    key: str
+    item: Type | None
+
+
+def _list_rule(shape: Type | None, name: str) -> _ListRule:
+    inner = child(shape, name)
+    if inner is None or inner.kind != "list":
+        return _ListRule(False, "", None)
+    return _ListRule("merge" in inner.strategies, inner.merge_key, inner.item)
+
+
+class _Merged(NamedTuple):
+    """A merged list, and the live items in the order the others are put among."""
+
+    items: list[Any]
+    order: list[Any]
+
+
+def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: bool = False) -> _Merged:
+    if not rule.merges and not deletes:
+        return _Merged([_plain(item) for item in patch], live)
+    if not live and not patch:
+        return _Merged(live, live)
+    if _element_kind(live, patch) is not dict:
+        if deletes:
+            gone = {key_of(item) for item in patch}
+            return _Merged([item for item in live if key_of(item) not in gone], live)
+        return _Merged(interleave(list({key_of(i): i for i in live + patch}.values()), patch, live, ""), live)
+    if not rule.key:
+        raise PatchError("cannot merge lists without merge key")
+    return _merge_items(live, patch, rule)
+
+
+def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
+    """Merge lists of maps by their key, after the directives among the items."""
+    plain = [item for item in patch if PATCH not in item]
+    gone: set[Any] = set()
+    replaces = False
+    for item in patch:
+        if PATCH not in item:
+            continue
+        directive = item[PATCH]
+        if directive == "delete":
+            gone.add(_key_value(item, rule.key))
+        elif directive == "replace":
+            replaces = True
+        elif directive == "merge":
+            raise PatchError("merging lists cannot yet be specified in the patch")
+        else:
+            raise PatchError(f"unknown patch type: {encode_go(directive)} in map: {encode_go(item)}")
+    if replaces:
+        for item in plain:
+            _key_value(item, rule.key)
+        return _Merged([_plain(item) for item in plain], live)
+    kept = [item for item in live if rule.key not in item or key_of(item[rule.key]) not in gone]
+    merged = list(kept)
+    where: dict[Any, int] = {}
+    for number, item in enumerate(kept):
+        if rule.key in item:
+            where.setdefault(key_of(item[rule.key]), number)
+    for item in plain:
+        key = _key_value(item, rule.key)
+        if key in where:
+            merged[where[key]] = _merge_map(merged[where[key]], item, rule.item)
+        else:
+            where[key] = len(merged)
+            merged.append(_plain(item))
+    # Upstream deletes and appends in place: items that come in for items that go are seen as live ones by an
+    # order that is set for the list.
+    order = kept + merged[len(kept) : len(live)]
+    return _Merged(interleave(merged, plain, kept, rule.key), order)
+
+
+def _merge_in_order(merged: dict[str, Any], rest: dict[str, Any], key: str, shape: Type | None) -> None:
+    """Merge a list for which the patch sets the order of the elements."""
+    wanted = rest.pop(key)
+    name = _target(key, SET_ORDER, "invalid patch format of setElementOrder list")
+    live, patch = merged.get(name), rest.get(name)
+    for given in (wanted, live if name in merged else [], patch if name in rest else []):
+        if not isinstance(given, list):
+            raise PatchError(f"{key}: both it and {name} have to be lists", malformed=True)
+    rule = _list_rule(shape, name)
+    check_order(patch or [], wanted, rule.key)
+    if name not in merged and name not in rest:
+        return
+    order = live or []
+    if name not in rest:
+        items = list(order)
+    elif name not in merged:
+        items = [_plain(item) for item in _undirected(patch)]
+    else:
+        items, order = _merge_list(order, patch or [], rule)
+    _element_kind(live or [], patch or [], empty=False)
+    merged[name] = interleave(items, wanted, order, rule.key)
+    rest.pop(name, None)
+
+
+def _retain(merged: dict[str, Any], rest: dict[str, Any]) -> None:
+    """Drop every key that the patch does not list."""
+    retained = rest.pop(RETAIN)
+    if not isinstance(retained, list) or any(isinstance(key, dict | list) for key in retained):
+        raise PatchError("invalid patch format of retainKeys", malformed=True)
+    keys = {key for key in retained if isinstance(key, str)}
+    for key, value in rest.items():
+        if value is not None and not key.startswith((DELETE_FROM, SET_ORDER)) and key not in keys:
+            raise PatchError("invalid patch format of retainKeys", malformed=True)
+    for key in [key for key in merged if key not in keys]:
+        del merged[key]
+
+
+def _target(key: str, prefix: str, problem: str) -> str:
+    """The field a directive is about: what follows the slash."""
+    head, slash, name = key.partition("/")
+    if not slash or head != prefix:
+        raise PatchError(problem, malformed=True)
+    return name or key
+
+
+def _element_kind(*lists: list[Any], empty: bool = True) -> type | None:
+    """The one kind of all elements."""
+    kinds = {item.__class__ for items in lists for item in items}
+    if list in kinds:
+        raise PatchError("lists of lists are not supported")
+    if len(kinds) > 1 or type(None) in kinds:
+        raise PatchError("list element types are not identical")
+    if not kinds and not empty:
+        raise PatchError("no elements in any of the given slices")
+    return kinds.pop() if kinds else None
+
+
+def _key_value(item: dict[str, Any], key: str) -> Place:
+    if key not in item:
+        raise PatchError(f"map: {encode_go(item)} does not contain declared merge key: {key}")
+    return key_of(item[key])
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and PATCH in value
+
+
+def _undirected(value: Any) -> Any:
+    """The value without the maps that carry a directive: there is nothing it could direct."""
+    if isinstance(value, dict):
+        return {key: _undirected(inner) for key, inner in value.items() if not _is_directive(inner)}
+    if isinstance(value, list):
+        return [_undirected(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The value as it is stored: no nulls in maps, no directives."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items() if _stays(key, inner)}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _fresh(value: Any) -> Any:
+    """The same as `_plain(_undirected(value))` in one go."""
+    if isinstance(value, dict):
+        return {
+            key: _fresh(inner) if inner.__class__ in _CONTAINERS else inner
+            for key, inner in value.items()
+            if _stays(key, inner) and not _is_directive(inner)
+        }
+    if isinstance(value, list):
+        return [_fresh(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _stays(key: str, value: Any) -> bool:
+    return value is not None and (key[:1] != "$" or not key.startswith(_DIRECTIVES))
+
+
+_CONTAINERS = frozenset((dict, list))
+_DIRECTIVES = (PATCH, RETAIN, DELETE_FROM, SET_ORDER)

@@ -1,0 +1,266 @@
+"""Ownership of fields under plain writes: create, update, patch.
+
+Owns `track_update`. Whoever changes a field becomes its owner and nobody else stays one; a field that goes
+away leaves every set. An owner's time moves only when it changed something. At most ten owners by update are
+kept; the oldest are gathered under one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.patch.compare import Changes, compare
+from plimsoll.apiserver.patch.error_guard import guarded
+from plimsoll.apiserver.patch.field_set import FieldSet, difference, from_paths, union, union_all
+from plimsoll.apiserver.patch.managed_fields import (
+    UPDATE,
+    Identity,
+    Owner,
+    Owners,
+    asks_for_reset,
+    identify,
+    managed_fields,
+    older_first,
+    read_owners,
+    with_owners,
+    write_owners,
+)
+from plimsoll.apiserver.patch.merge import reconcile
+from plimsoll.apiserver.patch.reset_fields import Filter, resets_of
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.errors import PatchError
+
+#: An object and its type in another version of the API; None if there is no such version (any more).
+Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Type | None] | None"]
+
+MAX_UPDATERS = 10
+ANCIENT = "ancient-changes"
+
+_UNTRACKED = frozenset(
+    (
+        "clusterName",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    )
+)
+#: Nobody owns these.
+UNOWNED = from_paths(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
+    + [("f:metadata", "f:" + name) for name in sorted(_UNTRACKED)]
+)
+
+
+class Request(NamedTuple):
+    """What a write is about, apart from its objects: the type, the version, the place, the time.
+
+    `ignored` leaves out of a set what this request cannot change, whatever it says. `convert` shows objects
+    in other versions; without it all versions of a kind are taken to look alike.
+    """
+
+    schema: Type | None
+    version: str
+    subresource: str
+    now: str
+    ignored: Filter | None = None
+    convert: Convert | None = None
+
+    def show(self, tree: dict[str, Any], version: str) -> tuple[dict[str, Any], Type | None] | None:
+        """An object of the request's version in another one, with its type there."""
+        if version == self.version or self.convert is None:
+            return tree, self.schema
+        return self.convert(tree, version)
+
+
+class Step:
+    """One step from an old state of an object to a new one; its changes are worked out once per version."""
+
+    def __init__(
+        self, old: dict[str, Any], new: dict[str, Any], request: Request, *, nulls: bool = False
+    ) -> None:
+        self._old = old
+        self._new = new
+        self._request = request
+        self._nulls = nulls
+        self._seen: dict[str, Changes | None] = {}
+
+    def changes(self, version: str) -> Changes | None:
+        """The changes as seen in a version; None if it is not served."""
+        if self._request.convert is None:
+            version = self._request.version
+        if version not in self._seen:
+            self._seen[version] = self._look(version)
+        return self._seen[version]
+
+    def _look(self, version: str) -> Changes | None:
+        old, new = self._request.show(self._old, version), self._request.show(self._new, version)
+        if old is None or new is None:
+            return None
+        changes = compare(_tracked(old[0]), _tracked(new[0]), new[1], nulls=self._nulls)
+        ignored = self._request.ignored
+        if ignored is None:
+            return changes
+        return Changes(ignored(changes.changed), ignored(changes.removed))
+
+    def yield_fields(self, owners: Owners, spare: Identity | None = None) -> Owners:
+        """Take what changed and what is gone from every owner but one; who has nothing left is dropped."""
+        left: Owners = {}
+        for identity, owner in owners.items():
+            if identity == spare:
+                left[identity] = owner
+                continue
+            changes = self.changes(owner.version)
+            if changes is None:
+                continue
+            fields = difference(difference(owner.fields, changes.changed), changes.removed)
+            if fields is owner.fields:
+                left[identity] = owner
+            elif fields:
+                left[identity] = Owner(fields, owner.version, owner.time)
+        return left
+
+
+def _tracked(tree: dict[str, Any]) -> dict[str, Any]:
+    """The object without what nobody owns."""
+    seen = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
+    metadata = seen.get("metadata")
+    if isinstance(metadata, dict):
+        seen["metadata"] = {name: value for name, value in metadata.items() if name not in _UNTRACKED}
+    return seen
+
+
+@guarded
+def track_update(
+    old: dict[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    schema: Type | None,
+    manager: str,
+    api_version: str,
+    subresource: str,
+    now: str,
+    ignored: Filter | None = None,
+    convert: Convert | None = None,
+) -> dict[str, Any]:
+    """The new object with its managedFields brought up to date.
+
+    `old` is the stored object, None on create. The result is fresh down to its metadata and shares the rest
+    with `new`. What the kind does not let this request change is nobody's doing, unless `ignored` says
+    otherwise. An object whose lists cannot be told apart by their keys loses its managedFields, as upstream.
+    """
+    if not isinstance(new, dict) or not isinstance(old, dict | None):
+        raise PatchError("is no object", malformed=True)
+    request = Request(
+        schema, api_version, subresource, now, ignored or resets_of(schema, subresource), convert
+    )
+    before = _current_owners(old, new, request)
+    if old is not None and not before:
+        return with_owners(new, [])  # tracking starts with the creation or the first apply
+    try:
+        owners = update_owners(old or {}, new, before, identify(manager, UPDATE, request), request)
+    except PatchError:
+        return with_owners(new, [])
+    return with_owners(new, rewrite_owners(old, before, owners))
+
+
+def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: Request) -> Owners:
+    """The owners before this write: as the request has them, or else as stored."""
+    stored = managed_fields(old)
+    if not request.subresource:
+        given = managed_fields(new)
+        if asks_for_reset(given):
+            return {}
+        if given is not None and given != stored:
+            try:
+                owners = read_owners(given)
+            except PatchError:
+                owners = {}
+            if owners:
+                return {
+                    identity: owner._replace(fields=reconcile(owner.fields, request.schema))
+                    for identity, owner in owners.items()
+                }
+    try:
+        return read_owners(stored, trusted=True)
+    except PatchError:
+        return {}
+
+
+def update_owners(
+    old: dict[str, Any], new: dict[str, Any], owners: Owners, who: Identity, request: Request
+) -> Owners:
+    """The owners after somebody changed an object from one state to another."""
+    step = Step(old, new, request)
+    owners = step.yield_fields(owners, who)
+    changes = step.changes(request.version) or Changes({}, {})
+    mine = difference(changes.changed, UNOWNED)
+    earlier = owners.pop(who, None)
+    if earlier is None:
+        if mine:
+            owners[who] = Owner(mine, request.version, request.now)
+    else:
+        fields = union(difference(earlier.fields, changes.removed), mine)
+        entry = earlier.entry if fields is earlier.fields else None
+        if fields:
+            owners[who] = Owner(fields, request.version, request.now if mine else earlier.time, entry)
+    return cap_updaters(owners)
+
+
+def rewrite_owners(tree: dict[str, Any] | None, before: Owners, after: Owners) -> list[dict[str, Any]]:
+    """The entries of the owners; the very list that is stored, if they did not change."""
+    stored = managed_fields(tree)
+    if (
+        isinstance(stored, list)
+        and len(before) == len(after) == len(stored)
+        and all(owner.entry is not None and owner == before.get(who) for who, owner in after.items())
+    ):
+        return stored
+    return write_owners(after)
+
+
+def cap_updaters(owners: Owners) -> Owners:
+    """Gather the oldest owners by update, version by version, until there are at most ten."""
+    updaters = [pair for pair in owners.items() if pair[0].operation == UPDATE]
+    count = len(updaters)
+    if count <= MAX_UPDATERS:
+        return owners
+    first: dict[str, Identity] = {}
+    gathered: dict[Identity, list[FieldSet]] = {}
+    for identity, owner in older_first(updaters):
+        if count <= MAX_UPDATERS:
+            break
+        if owner.version not in first:
+            first[owner.version] = identity
+            continue
+        bucket = Identity(ANCIENT, UPDATE, owner.version, "")
+        # DIFF: gathering never forgets the bucket itself (test_gathering_keeps_what_was_gathered).
+        source = identity if identity != bucket else first[owner.version]
+        parts = gathered.setdefault(bucket, [])
+        parts.append(owners.pop(source).fields)
+        parts.append(owners[bucket].fields if bucket in owners else owners.pop(first[owner.version]).fields)
+        owners[bucket] = Owner({}, owner.version, owner.time)  # its fields are joined at the end
+        count -= 1
+    for bucket, parts in gathered.items():
+        owners[bucket] = Owner(union_all(parts), owners[bucket].version, owners[bucket].time)
+    return owners
+
+
+def keep_idle_times(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The new object, with its owners' old times if nothing else changed: so that nothing is written."""
+    before, after = managed_fields(old), managed_fields(new)
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
+        return new
+    if before == after or [_timeless(entry) for entry in before] != [_timeless(entry) for entry in after]:
+        return new
+    kept = with_owners(new, before)
+    return kept if kept == old else new
+
+
+def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "time"}

@@ -1,0 +1,99 @@
+"""Whether a configuration fits its type well enough to be owned field by field.
+
+Owns `check_typed`. Server-side apply refuses what plain writes let pass or drop: fields nobody declared,
+values of another kind, two items with the same key.
+
+DIFF: such a configuration is a bad request, no internal error
+(test_configurations_that_do_not_fit_are_refused).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.quantity import Number
+from plimsoll.apiserver.patch.go_json import encode_go
+from plimsoll.apiserver.patch.path_elements import item_element, show_path
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.errors import PatchError
+
+_NUMBERS = frozenset(("integer", "number"))
+_ANY_SCALAR = frozenset(("quantity", "int-or-string"))
+_WANTED = {
+    "boolean": "boolean",
+    "integer": "numeric (int or float)",
+    "int-or-string": "any scalar",
+    "number": "numeric (int or float)",
+    "quantity": "any scalar",
+}
+
+
+def check_typed(tree: dict[str, Any], schema: Type | None) -> None:
+    """Raise PatchError with every misfit of a configuration."""
+    if schema is None:
+        return
+    problems: list[str] = []
+    _check(tree, schema, (), problems)
+    if problems:
+        head = tree.get("metadata")
+        metadata = head if isinstance(head, dict) else {}
+        group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
+        what = f"{group}/{version}, Kind={tree.get('kind', '')}"
+        place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        listed = problems[0] if len(problems) == 1 else "errors:\n  " + "\n  ".join(problems)
+        raise PatchError(f"failed to create typed patch object ({place}; {what}): {listed}", malformed=True)
+
+
+def _check(value: Any, shape: Type | None, path: tuple[str, ...], problems: list[str]) -> None:
+    if value is None or shape is None or shape.kind == "any":
+        return
+    kind = shape.kind
+    if kind in ("object", "map"):
+        if not isinstance(value, dict):
+            problems.append(f"{show_path(path)}: expected map, got {encode_go(value)}")
+            return
+        for name, inner in value.items():
+            here = (*path, "f:" + name)
+            if kind == "map":
+                _check(inner, shape.item, here, problems)
+            elif name in shape.fields:
+                _check(inner, shape.fields[name].type, here, problems)
+            elif path or name not in ("apiVersion", "kind"):
+                problems.append(f"{show_path(here)}: field not declared in schema")
+    elif kind == "list":
+        if not isinstance(value, list):
+            problems.append(f"{show_path(path)}: expected list, got {encode_go(value)}")
+            return
+        _check_items(value, shape, path, problems)
+    elif not _fits(value, kind):
+        wanted = _WANTED.get(kind, "string")
+        problems.append(f"{show_path(path)}: expected {wanted}, got {encode_go(value)}")
+
+
+def _check_items(items: list[Any], shape: Type, path: tuple[str, ...], problems: list[str]) -> None:
+    seen: set[str] = set()
+    for number, item in enumerate(items):
+        if shape.list_type == "atomic":
+            element = f"i:{number}"
+        else:
+            try:
+                element = item_element(item, shape)
+            except PatchError as error:
+                problems.append(f"{show_path(path)}: element {number}: {error}")
+                return
+            if element in seen:
+                problems.append(f"{show_path(path)}: duplicate entries for key {show_path((element,))}")
+            seen.add(element)
+        _check(item, shape.item, (*path, element), problems)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if isinstance(value, dict | list):
+        return False
+    if kind in _ANY_SCALAR:
+        return True
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind in _NUMBERS:
+        return isinstance(value, int | Number) and not isinstance(value, bool)
+    return isinstance(value, str)

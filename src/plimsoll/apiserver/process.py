@@ -1,0 +1,242 @@
+"""The API server as something that runs: store, security, API, HTTP and controllers, wired together.
+
+Owns the order of starting and stopping. `start_server` gives a `RunningServer` that answers already;
+everything in it lives on the event loop of the caller. `serve` is the process behind `plimsoll server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import ssl
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.auth.certificates import Authority, check_authority, ssl_context, utc_now
+from plimsoll.apiserver.auth.jwt import SigningKey
+from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
+from plimsoll.apiserver.auth.secret_files import read
+from plimsoll.apiserver.auth.token_file import Tokens, admin_token
+from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.event_expiry import keep_expiring
+from plimsoll.apiserver.http import HttpServer
+from plimsoll.apiserver.in_process import connect_in_process
+from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.storage import Store
+from plimsoll.apiserver.storage.log import Durability
+from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
+from plimsoll.client import Client
+from plimsoll.controllers import Controllers
+from plimsoll.controllers.bootstrap import bootstrap
+from plimsoll.errors import ConfigError
+
+_log = logging.getLogger("plimsoll.server")
+
+_OPEN_FILES = 65536
+#: New objects after which the collector looks at the young ones.
+_YOUNG_OBJECTS = 20_000
+STORE_FILE = "store.db"
+ACCOUNT_KEY = "service-accounts.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How to run the server. Without a data folder nothing outlives the process."""
+
+    data: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    gates: Gates = field(default_factory=Gates.all_on)
+    durability: Durability = "full"
+    controllers: bool = True
+    start_empty: bool = False
+    limits: Limits = field(default_factory=Limits)
+    now: Callable[[], datetime] = utc_now
+    workers: WorkerLimits = field(default_factory=WorkerLimits)
+
+
+class RunningServer:
+    """A server that answers; `stop` ends it."""
+
+    def __init__(
+        self, api: Api, http: HttpServer, store: Store, workers: WorkerPool, ca: bytes, token: str
+    ) -> None:
+        self.api = api
+        self.store = store
+        self.workers = workers
+        self._http = http
+        self._ca = ca
+        self._token = token
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cleanups: list[Callable[[], None]] = []
+
+    @property
+    def url(self) -> str:
+        return self._http.url
+
+    @property
+    def port(self) -> int:
+        return self._http.port
+
+    def client(self, user: User = ADMIN) -> Client:
+        """A client in this process, without a network between."""
+        return connect_in_process(self.api.handle, user)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """A kubeconfig with the administrator's credentials."""
+        write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
+
+    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something run for as long as the server does; its failure is told at once."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Stop the controllers, end the watches, make the last writes durable."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._http.stop()
+        await self.workers.close()
+        await self.store.close()
+        for cleanup in self._cleanups:
+            cleanup()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("%s stopped: %s", task.get_name(), task.exception(), exc_info=task.exception())
+
+
+async def start_server(settings: ServerSettings) -> RunningServer:
+    """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError if that fails."""
+    folder, cleanup = _folder(settings.data)
+    store = Store.open(
+        folder / STORE_FILE if settings.data is not None else None,
+        durability=settings.durability,
+        start_empty=settings.start_empty,
+    )
+    try:
+        server = await _assemble(settings, folder, store)
+    except BaseException:
+        await store.close()
+        cleanup()
+        raise
+    server._cleanups.append(cleanup)
+    return server
+
+
+async def _assemble(settings: ServerSettings, folder: Path, store: Store) -> RunningServer:
+    token = admin_token(folder)
+    context = Context.over(
+        store,
+        tokens=Tokens(settings.token_file, admin=token),
+        key=SigningKey.load_or_create(folder / ACCOUNT_KEY),
+        gates=settings.gates,
+        now=settings.now,
+    )
+    workers = WorkerPool(settings.workers, settings.gates)
+    api = Api(context, workers=workers)
+    tls, ca = _make_tls(settings, folder)
+    http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
+    server = RunningServer(api, http, store, workers, ca, token)
+    await bootstrap(server.client(ADMIN))
+    await http.start()
+    server.keep(context.authorizer.warm(), "node relations")
+    server.keep(keep_expiring(context), "old events")
+    if settings.controllers:
+        server.keep(Controllers(server.client(CONTROLLERS)).run(), "controllers")
+    return server
+
+
+def _make_tls(settings: ServerSettings, folder: Path) -> tuple[ssl.SSLContext, bytes]:
+    """TLS for the server, and the CA that clients should believe."""
+    authority = Authority.load_or_create(folder, settings.now)
+    clients = [authority.certificate]
+    if settings.client_ca is not None:
+        clients.append(check_authority(settings.client_ca))
+    if settings.certificate is None and settings.key is None:
+        certificate, key = authority.server_pair(_names(settings))
+        tls = ssl_context(certificate, key, client_authorities=clients, now=settings.now)
+        return tls, authority.certificate
+    if settings.certificate is None or settings.key is None:
+        raise ConfigError("a certificate needs its key: give --tls-cert and --tls-key together")
+    tls = ssl_context(settings.certificate, settings.key, client_authorities=clients, now=settings.now)
+    ca = settings.authority or settings.certificate  # a certificate may be its own authority
+    return tls, read(ca, "the CA of the certificate")
+
+
+def _names(settings: ServerSettings) -> tuple[str, ...]:
+    everywhere = settings.host in ("0.0.0.0", "::", "")
+    return (*(() if everywhere else (settings.host,)), *settings.names)
+
+
+def _folder(data: Path | None) -> tuple[Path, Callable[[], None]]:
+    if data is None:
+        temporary = tempfile.TemporaryDirectory(prefix="plimsoll-")
+        return Path(temporary.name), temporary.cleanup
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{data}: the data folder cannot be made: {error.strerror}") from None
+    return data, lambda: None
+
+
+async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]) -> None:
+    """Run until a signal asks to stop; `ready` is called once the server answers."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    _allow_connections()
+    server = await start_server(settings)
+    try:
+        with _rare_collections():
+            ready(server)
+            await stopped.wait()
+    finally:
+        await server.stop()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Have Python look for cyclic garbage rarely, and not among what was loaded at the start.
+
+    What a request makes is freed by its reference counts; looking for more after every few requests, as is
+    usual, costs a sixth of the time and finds next to nothing.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def _allow_connections() -> None:
+    """Every watch holds a connection: take as many open files as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,282 @@
+"""Holding objects against their shape.
+
+Owns `check_fields` and `check_text`, which find unknown fields, duplicate fields and values of the wrong
+type. What fits is told apart first (`fit`); the walk here is for the rest. Promises: paths and words are
+those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json: cannot unmarshal string into Go
+struct field ...`); null is accepted everywhere, as Go does; nothing is raised, whatever the tree holds.
+
+DIFF: messages about wrong types name the plain type where upstream names one of its own string types
+(test_a_wrong_type_names_the_plain_type).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from plimsoll.api.quantity import Number
+from plimsoll.apiserver.registry.schema_match import fits
+from plimsoll.apiserver.registry.shape import Type
+from plimsoll.apiserver.registry.values import (
+    is_quantity,
+    is_time,
+    refuse_base64,
+    refuse_quantity,
+    refuse_time,
+)
+
+#: How many problems of a sort are told; the rest is cut off.
+LIMIT = 100
+_DEPTH = 200
+
+_RANGES = {"int32": 2**31, "int64": 2**63}
+
+
+@dataclass(slots=True)
+class FieldReport:
+    """What does not fit; empty lists if all does."""
+
+    unknown: list[str] = field(default_factory=list)
+    duplicate: list[str] = field(default_factory=list)
+    wrong: list[tuple[str, str]] = field(default_factory=list)  #: path, and the decoder's whole message
+    strict: list[str] = field(default_factory=list)  #: unknown and duplicate as upstream tells them, in order
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.strict or self.wrong)
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object with its fields as they came, duplicates included."""
+
+
+#: Where a value stands: its path, and the struct and path in which Go would see it.
+_Place: TypeAlias = tuple[str, str, str]
+
+
+def check_fields(tree: Any, type: Type) -> FieldReport:
+    """Hold a tree against a type."""
+    return FieldReport() if fits(tree, type) else explain_fields(tree, type)
+
+
+def explain_fields(tree: Any, type: Type) -> FieldReport:
+    """The same without asking first whether there is anything to tell."""
+    report = FieldReport()
+    _check(tree, type, ("", type.short_name, ""), report, 0)
+    return report
+
+
+def check_text(raw: bytes | str, type: Type) -> FieldReport:
+    """The same for JSON text, which can also have a field twice; text that is no JSON has an empty report."""
+    pairs_needed = False
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal pairs_needed
+        tree = dict(pairs)
+        pairs_needed |= len(tree) != len(pairs)
+        return tree
+
+    try:
+        tree = json.loads(raw, object_pairs_hook=collect, parse_float=Number)
+        if not pairs_needed:
+            return check_fields(tree, type)
+        return explain_fields(json.loads(raw, object_pairs_hook=Pairs, parse_float=Number), type)
+    except (ValueError, RecursionError):
+        return FieldReport()
+
+
+def _check(value: Any, type: Type, place: _Place, report: FieldReport, depth: int) -> None:
+    if value is None or depth > _DEPTH:
+        return
+    kind = type.kind
+    if kind == "object":
+        if isinstance(value, (dict, Pairs)):
+            _check_object(value, type, place, report, depth)
+        else:
+            _refuse(value, type, place, report)
+    elif kind == "list":
+        if isinstance(value, list) and not isinstance(value, Pairs):
+            item = type.item
+            assert item is not None
+            if item.format == "string":
+                for index, part in enumerate(value):
+                    if not isinstance(part, str) and part is not None:
+                        _refuse(part, item, _step(place, f"[{index}]"), report)
+                return
+            for index, part in enumerate(value):
+                _check(part, item, _step(place, f"[{index}]"), report, depth + 1)
+        else:
+            _refuse(value, type, place, report)
+    elif kind == "map":
+        if isinstance(value, (dict, Pairs)):
+            assert type.item is not None
+            for name, part in _entries(value, place[0], report):
+                _check(part, type.item, _step(place, f".{name}"), report, depth + 1)
+        else:
+            _refuse(value, type, place, report)
+    else:
+        _CHECKS[type.format](value, type, place, report)
+
+
+def _check_object(
+    value: dict[str, Any] | Pairs, type: Type, place: _Place, report: FieldReport, depth: int
+) -> None:
+    fields = type.fields
+    path, _, go_path = place
+    prefix = f"{path}." if path else ""
+    for name, part in _entries(value, path, report, fields):
+        known = fields.get(name)
+        if known is None:
+            _tell(report, "unknown", f"{prefix}{name}")
+        elif part is not None:
+            if known.type.format == "string" and isinstance(part, str):
+                continue
+            go_name = f"{go_path}.{name}" if go_path else name
+            _check(part, known.type, (f"{prefix}{name}", type.short_name, go_name), report, depth + 1)
+
+
+def _entries(
+    value: dict[str, Any] | Pairs, path: str, report: FieldReport, fields: Any = None
+) -> Iterable[tuple[str, Any]]:
+    """The entries of an object; the second and later ones of a known name are reported on the way."""
+    if isinstance(value, dict):
+        return value.items()
+    return _entries_of_pairs(value, path, report, fields)
+
+
+def _entries_of_pairs(value: Pairs, path: str, report: FieldReport, fields: Any) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    for name, part in value:
+        if name in seen:
+            if fields is not None and name not in fields:
+                continue
+            _tell(report, "duplicate", f"{path}.{name}" if path else name)
+        seen.add(name)
+        yield name, part
+
+
+def _step(place: _Place, more: str) -> _Place:
+    return place[0] + more, place[1], place[2]
+
+
+def _tell(report: FieldReport, sort: str, path: str) -> None:
+    found = report.unknown if sort == "unknown" else report.duplicate
+    if len(found) < LIMIT:
+        found.append(path)
+        report.strict.append(f'{sort} field "{path}"')
+
+
+def _refuse(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    wanted = "int32" if type.kind == "int-or-string" else _go_name(type)
+    what = _json_name(value)
+    if what == "number" and type.kind in ("integer", "int-or-string"):
+        what = f"number {value!r}"
+    _fail(
+        report, place, f"json: cannot unmarshal {what} into Go struct field {_where(place)} of type {wanted}"
+    )
+
+
+def _where(place: _Place) -> str:
+    return f"{place[1]}.{place[2]}" if place[2] else place[1]
+
+
+def _fail(report: FieldReport, place: _Place, message: str) -> None:
+    if len(report.wrong) < LIMIT:
+        report.wrong.append((place[0], message))
+
+
+def _json_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (dict, Pairs)):
+        return "object"
+    return "array" if isinstance(value, list) else "number"
+
+
+_GO_NAMES = {"bytes": "[]uint8", "time": "string", "micro-time": "string", "double": "float64"}
+
+
+def _go_name(type: Type) -> str:
+    if type.kind == "object":
+        _, version, name = type.name.split(".")
+        return f"{version}.{name}"
+    if type.item is not None:
+        return ("[]" if type.kind == "list" else "map[string]") + _go_name(type.item)
+    if type.kind == "quantity":
+        return "resource.Quantity"
+    return _GO_NAMES.get(type.format, type.format)
+
+
+def _check_string(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if not isinstance(value, str):
+        _refuse(value, type, place, report)
+
+
+def _check_bool(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if not isinstance(value, bool):
+        _refuse(value, type, place, report)
+
+
+def _check_integer(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    bound = _RANGES[type.format]
+    if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
+        _refuse(value, type, place, report)
+
+
+def _check_double(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, Number)):
+        _refuse(value, type, place, report)
+
+
+def _check_int_or_string(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if isinstance(value, str):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        _refuse(value, type, place, report)
+
+
+def _check_quantity(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if not is_quantity(value):
+        _fail(report, place, refuse_quantity(value))
+
+
+def _check_bytes(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    if not isinstance(value, str):
+        _refuse(value, type, place, report)
+        return
+    why = refuse_base64(value)
+    if why:
+        _fail(report, place, why)
+
+
+def _check_time(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    micro = type.kind == "micro-time"
+    if not isinstance(value, str):
+        _refuse(value, type, place, report)
+    elif not is_time(value, micro=micro):
+        _fail(report, place, refuse_time(value, micro=micro))
+
+
+def _accept(value: Any, type: Type, place: _Place, report: FieldReport) -> None:
+    """Any JSON will do."""
+
+
+_CHECKS: dict[str, Callable[[Any, Type, _Place, FieldReport], None]] = {
+    "string": _check_string,
+    "bool": _check_bool,
+    "int32": _check_integer,
+    "int64": _check_integer,
+    "double": _check_double,
+    "bytes": _check_bytes,
+    "quantity": _check_quantity,
+    "int-or-string": _check_int_or_string,
+    "time": _check_time,
+    "micro-time": _check_time,
+    "raw": _accept,
+    "fields": _accept,
+    "any": _accept,
+}

@@ -1,0 +1,89 @@
+"""From a method and a path to what is asked: resource, namespace, name, subresource and verb.
+
+Owns the layout of the API's paths. Paths outside `/api/v1` and `/apis/GROUP/VERSION` are left to others
+(health, version, discovery, documents).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.apiserver.registry.resources import SUBRESOURCES, Resource, find
+from plimsoll.apiserver.status import no_method, unknown_path
+
+_NAMED_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_OF_NAMESPACES = {"status", "finalize"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes. `name` is empty for a collection."""
+
+    resource: Resource
+    version: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def group(self) -> str:
+        return self.resource.group
+
+    @property
+    def plural(self) -> str:
+        return self.resource.plural
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def split_path(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def find_route(method: str, path: str, *, watches: bool = False) -> Route | None:
+    """The route of a request, or None where the path names no resource; ApiError 404 or 405."""
+    parts = split_path(path)
+    if parts[:1] == ["api"] and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    if rest[0] == "watch" and len(rest) > 1:  # the old spelling of ?watch=1
+        rest, watches = rest[1:], True
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest[:3], "", "")[:3]
+    resource = find(group, version, plural)
+    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+        raise unknown_path()
+    if subresource and subresource not in resource.subresources:
+        raise unknown_path()
+    if name and resource.namespaced and not namespace:
+        raise unknown_path()
+    verb = _verb(method, resource, namespace, name, subresource, watches)
+    return Route(resource, version, verb, namespace, name, subresource)
+
+
+def _verb(method: str, resource: Resource, namespace: str, name: str, subresource: str, watches: bool) -> str:
+    if subresource:
+        verb = "create" if method == "POST" else _NAMED_VERBS.get(method, "")
+        if verb not in SUBRESOURCES[subresource].verbs:
+            verb = ""
+    elif name:
+        verb = _NAMED_VERBS.get(method, "")
+    else:
+        verb = _COLLECTION_VERBS.get(method, "")
+    if watches and verb in ("list", "get") and not subresource:
+        verb = "watch"
+    if resource.namespaced and not namespace and verb in ("create", "deletecollection"):
+        verb = ""  # these are for one namespace at a time
+    allowed = verb and (subresource or verb in resource.verbs)
+    if not allowed:
+        raise no_method(verb or method.lower(), resource.group, resource.plural)
+    return verb

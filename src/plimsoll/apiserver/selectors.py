@@ -1,0 +1,227 @@
+"""Label and field selectors of list, watch and deletecollection.
+
+Owns their grammar and matching, with the refusals of the API server. A label selector is `a=b, c!=d,
+e in (x,y), f notin (z), g, !h, i>1, j<2`; a field selector is `path=value, path!=value` over the fields
+the resource lists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.names import label_key, label_value
+from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.status import bad_request
+
+_TOKEN = re.compile(r"\s*(?:(!=|==|=|>|<|!|,|\(|\))|([^\s!=><,()]+))")
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label: `operator` is in, notin, exists, absent, gt or lt."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if self.operator == "in":
+            return value in self.values
+        if self.operator == "notin":
+            return value not in self.values
+        if self.operator == "exists":
+            return value is not None
+        if self.operator == "absent":
+            return value is None
+        number, (bound,) = _whole(value), (int(v) for v in self.values)
+        if number is None:
+            return False
+        return number > bound if self.operator == "gt" else number < bound
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold; none at all matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """Conditions (label of a field, wanted to be equal, value)."""
+
+    conditions: tuple[tuple[str, bool, str], ...] = ()
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        return all((fields.get(path, "") == value) is equal for path, equal, value in self.conditions)
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions)
+
+    def exact(self, path: str) -> str | None:
+        """The one value that this selector demands of a field."""
+        for found, equal, value in self.conditions:
+            if found == path and equal:
+                return value
+        return None
+
+
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+_NOTHING = LabelSelector((Requirement("", "in"),))
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """Read a label selector; ApiError 400 says what is wrong with it."""
+    tokens = _tokens(text)
+    requirements: list[Requirement] = []
+    place = 0
+
+    def fail(what: str) -> Exception:
+        return bad_request(f"unable to parse requirement: {what} in label selector {text!r}")
+
+    def peek() -> str:
+        return tokens[place] if place < len(tokens) else ""
+
+    def take() -> str:
+        nonlocal place
+        place += 1
+        return tokens[place - 1] if place <= len(tokens) else ""
+
+    while place < len(tokens):
+        absent = peek() == "!"
+        if absent:
+            take()
+        key = take()
+        if not key or key in "=!=<>(),":
+            raise fail(f"found {key!r}, expected a label key")
+        complaints = label_key(key)
+        if complaints:
+            raise fail(f"key {key!r}: {complaints[0]}")
+        operator = peek()
+        if absent or operator in ("", ","):
+            requirements.append(Requirement(key, "absent" if absent else "exists"))
+        elif operator in ("=", "==", "!="):
+            take()
+            value = take() if peek() not in ("", ",") else ""
+            kind = "notin" if operator == "!=" else "in"
+            requirements.append(Requirement(key, kind, frozenset([_value(value, fail)])))
+        elif operator in (">", "<"):
+            take()
+            value = take()
+            if _whole(value) is None:
+                raise fail(f"{value!r} is no integer for {operator!r}")
+            requirements.append(Requirement(key, "gt" if operator == ">" else "lt", frozenset([value])))
+        elif operator in ("in", "notin"):
+            take()
+            requirements.append(Requirement(key, operator, _values(take, peek, fail)))
+        else:
+            raise fail(f"found {operator!r}, expected: in, notin, =, ==, !=, >, <")
+        if place < len(tokens) and take() != ",":
+            raise fail(f"found {tokens[place - 1]!r}, expected: ',' or the end")
+        if place == len(tokens) and tokens[-1] == ",":
+            raise fail("found the end, expected a label key")
+    return LabelSelector(tuple(requirements))
+
+
+def read_selector(tree: Any) -> LabelSelector:
+    """A LabelSelector object (matchLabels, matchExpressions); one that is malformed selects nothing."""
+    wanted = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
+    expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
+    if not isinstance(wanted, Mapping) or not isinstance(expressions, list):
+        return _NOTHING
+    requirements = [Requirement(key, "in", frozenset([str(value)])) for key, value in wanted.items()]
+    for entry in expressions:
+        key, operator, values = (
+            (entry.get("key"), _OPERATORS.get(str(entry.get("operator"))), entry.get("values") or [])
+            if isinstance(entry, Mapping)
+            else (None, None, None)
+        )
+        if not isinstance(key, str) or operator is None or not isinstance(values, list):
+            return _NOTHING
+        requirements.append(Requirement(key, operator, frozenset(map(str, values))))
+    return LabelSelector(tuple(requirements))
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    place = 0
+    while True:
+        place = _SPACE.match(text, place).end()  # type: ignore[union-attr]
+        if place == len(text):
+            return tokens
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise bad_request(f"unable to parse requirement: unexpected {text[place]!r} in label selector")
+        tokens.append(match.group(1) or match.group(2))
+        place = match.end()
+
+
+def _values(
+    take: Callable[[], str], peek: Callable[[], str], fail: Callable[[str], Exception]
+) -> frozenset[str]:
+    if take() != "(":
+        raise fail("expected '(' after in or notin")
+    values = set()
+    while True:
+        if peek() in (",", ")"):
+            values.add("")
+        else:
+            values.add(_value(take(), fail))
+        end = take()
+        if end == ")":
+            return frozenset(values)
+        if end != ",":
+            raise fail(f"found {end!r}, expected: ',' or ')'")
+
+
+def _value(value: str, fail: Callable[[str], Exception]) -> str:
+    complaints = label_value(value)
+    if complaints:
+        raise fail(f"value {value!r}: {complaints[0]}")
+    return value
+
+
+def _whole(value: str | None) -> int | None:
+    try:
+        number = int(value or "")
+    except ValueError:
+        return None
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def parse_fields(text: str, resource: Resource) -> FieldSelector:
+    """Read a field selector over the fields a resource knows; ApiError 400 for others."""
+    conditions = []
+    for part in _split(text):
+        match = re.fullmatch(r"\s*([^=!\s]+)\s*(!=|==|=)(.*)", part, re.DOTALL)
+        if match is None:
+            raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
+        label, operator, value = match.groups()
+        if resource.label_path(label) is None:
+            raise bad_request(resource.refuse_label(label))
+        conditions.append((label, operator != "!=", _unescape(value)))
+    return FieldSelector(tuple(conditions))
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are not escaped; empty ones do not count."""
+    return [part for part in re.findall(r"(?:\\.|[^,\\])+|\\$", text, re.DOTALL) if part.strip()]
+
+
+def _unescape(value: str) -> str:
+    if re.search(r"\\(?![\\,=])", value):
+        raise bad_request(f"invalid field selector: bad escape in {value!r}")
+    if re.search(r"(?<!\\)=", value):
+        raise bad_request(f"invalid field selector: unescaped '=' in {value!r}")
+    return re.sub(r"\\(.)", r"\1", value)

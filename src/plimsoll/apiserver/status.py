@@ -1,0 +1,181 @@
+"""Refusals in the words of the Kubernetes API: `Status` objects with the right codes.
+
+Owns the constructors of `ApiError` for the server and the tree of a Status. The texts are those that
+kubectl and client libraries know; some of them look into the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plimsoll.apiserver.validation.field_errors import Problem
+from plimsoll.errors import ApiError
+
+
+def to_status(error: ApiError) -> dict[str, Any]:
+    """The Status object of a refusal."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+        "reason": error.reason,
+        "code": error.code,
+    }
+    if not error.reason:
+        del status["reason"]
+    if error.details:
+        status["details"] = error.details
+    return status
+
+
+def success(**more: Any) -> dict[str, Any]:
+    """The Status object of something done that left no object behind."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized", headers={"WWW-Authenticate": "Bearer"})
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+    what = _qualified(group, plural)
+    shown = f'{what} "{name}" is forbidden: {why}' if name else f"{what} is forbidden: {why}"
+    return ApiError(403, "Forbidden", shown, _details(group, plural, name))
+
+
+def unknown_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    return ApiError(
+        404, "NotFound", f'{_qualified(group, plural)} "{name}" not found', _details(group, plural, name)
+    )
+
+
+def no_method(verb: str, group: str, plural: str) -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", f"{message}: {verb} of {_qualified(group, plural)}")
+
+
+def not_acceptable(offered: Iterable[str]) -> ApiError:
+    message = f"only the following media types are accepted: {', '.join(offered)}"
+    return ApiError(406, "NotAcceptable", message)
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    return ApiError(
+        409,
+        "AlreadyExists",
+        f'{_qualified(group, plural)} "{name}" already exists',
+        _details(group, plural, name),
+    )
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(group, plural, name))
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def too_large(message: str) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", message)
+
+
+def unsupported_media(offered: Iterable[str]) -> ApiError:
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"{', '.join(offered)}"
+    )
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> ApiError:
+    """An object that breaks rules: every one of them is a cause with the field's path."""
+    listed = list(problems)
+    causes = [
+        {"reason": str(problem.type), "message": _message(problem), "field": problem.field}
+        for problem in listed
+    ]
+    texts = [f"{problem.field}: {_message(problem)}" for problem in listed]
+    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    details = {**_details(group, kind, name), "causes": causes}
+    what = f"{kind}.{group}" if group else kind
+    return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {shown}', details)
+
+
+def unprocessable(message: str) -> ApiError:
+    return ApiError(422, "Invalid", message)
+
+
+def too_many(message: str, wait: int = 1) -> ApiError:
+    """Clients wait for so many seconds and ask again by themselves; 0 leaves that to their callers."""
+    if not wait:
+        return ApiError(429, "TooManyRequests", message)
+    return ApiError(
+        429, "TooManyRequests", message, {"retryAfterSeconds": wait}, headers={"Retry-After": str(wait)}
+    )
+
+
+def future_version(asked: int, head: int) -> ApiError:
+    """A list that waits for a version we do not have: the client should ask again."""
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    message = f"Timeout: Too large resource version: {asked}, current: {head}"
+    return ApiError(504, "Timeout", message, details, headers={"Retry-After": "1"})
+
+
+def timeout(message: str) -> ApiError:
+    """A request that took too long; whether it was carried out is not known."""
+    return ApiError(504, "Timeout", f"Timeout: {message}")
+
+
+def unavailable(message: str) -> ApiError:
+    return ApiError(
+        503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers={"Retry-After": "1"}
+    )
+
+
+_PREFIXES = {
+    "FieldValueRequired": "Required value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueNotFound": "Not found",
+    "InternalError": "Internal error",
+}
+
+
+def _message(problem: Problem) -> str:
+    prefix = _PREFIXES[str(problem.type)]
+    if problem.value is None:
+        return f"{prefix}: {problem.detail}" if problem.detail else prefix
+    value = f'"{problem.value}"' if isinstance(problem.value, str) else str(problem.value)
+    return f"{prefix}: {value}: {problem.detail}" if problem.detail else f"{prefix}: {value}"
+
+
+def _qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(group: str, plural: str, name: str) -> dict[str, Any]:
+    details = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in details.items() if value}

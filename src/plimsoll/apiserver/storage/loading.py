@@ -1,0 +1,278 @@
+"""From the file to the memory: one pass over the rows builds the objects and the history.
+
+Owns what must hold for a file to be sound: its pages (SQLite's own check), each row (its checksum), their
+sequence (each names the one before it, the state says how many old ones there are, the lock's mark says how
+far it had come), and that each write fits what it changed. Promises: a file is used only when all of that
+was checked; one that is damaged is put aside and reported; one that is not ours, or newer, is left alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from sys import intern
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from plimsoll.apiserver.storage.compaction import Compaction
+from plimsoll.apiserver.storage.current_state import Head, Place
+from plimsoll.apiserver.storage.files import complete_aside, files_aside, make_file, set_aside
+from plimsoll.apiserver.storage.history import Change, History
+from plimsoll.apiserver.storage.lock import Lock, Mark
+from plimsoll.apiserver.storage.log import (
+    APPLICATION,
+    DELETED,
+    FORMAT,
+    TYPES,
+    CheckedRow,
+    Durability,
+    Log,
+    State,
+    connect,
+    read_identity,
+    read_rows,
+    read_state,
+)
+from plimsoll.apiserver.storage.records import Key, Stored
+from plimsoll.errors import StoreError
+
+_MAGIC = b"SQLite format 3\0"
+_MOST_PROBLEMS = 10
+#: What SQLite says when something else than the file's content is at fault: rights, space, memory, the disk.
+_CIRCUMSTANCES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_AUTH,
+}
+
+
+class Opened(NamedTuple):
+    """A file that was read and can be written."""
+
+    path: Path
+    log: Log
+    lock: Lock
+    identity: int
+
+
+def open_file(
+    path: Path,
+    durability: Durability,
+    head: Head,
+    history: History,
+    compaction: Compaction,
+    *,
+    start_empty: bool,
+) -> Opened:
+    """Open or make the file, and fill the memory from it; raises StoreError."""
+    lock = Lock(path)
+    try:
+        complete_aside(path)
+        if not path.exists():
+            _begin(path, lock, start_empty)
+        _look_at_header(path, known=lock.mark.revision > 0)
+        with _collector_off():
+            reading = Reading(head, compaction)
+            reading.read(path)
+            revision = _check_end(reading, lock)
+            if reading.problems:
+                aside = set_aside(path)
+                raise StoreError(
+                    f"{path} is damaged: {'; '.join(reading.problems)}. It was put aside as {aside}: "
+                    "recover what can be read, or start with an empty store"
+                )
+            history.load(reading.changes, reading.state.floor, revision)
+        if reading.jumped:
+            with closing(Log(path, "full")) as log:
+                log.compact(compaction.state(revision), ())
+        log = Log(path, durability)
+        lock.write_mark(Mark(revision, log.flushed, reading.identity))
+        return Opened(path, log, lock, reading.identity)
+    except (OSError, sqlite3.Error) as error:
+        lock.close()
+        raise StoreError(f"{path} cannot be opened: {error}") from None
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _begin(path: Path, lock: Lock, start_empty: bool) -> None:
+    """Make a new file, unless there was one that should be there."""
+    aside = files_aside(path)
+    mark = lock.mark.revision
+    if aside and not start_empty:
+        raise StoreError(
+            f"{path} was damaged and lies beside as {aside[-1]}: "
+            "recover what can be read, or start with an empty store"
+        )
+    if mark and not start_empty:
+        raise StoreError(
+            f"{path} is gone; {lock.path.name} beside it says that it had reached revision {mark}: "
+            "bring it back, restore a backup, or start with an empty store"
+        )
+    # No revision that somebody has seen is given out again, and whoever has seen one must list anew.
+    make_file(path, State(mark + 1 if mark else 0, 0, 0))
+
+
+def _check_end(reading: Reading, lock: Lock) -> int:
+    """The revision to go on from."""
+    mark = lock.mark
+    copied = mark.identity != reading.identity and mark.revision >= max(1, reading.state.floor)
+    if reading.problems or (reading.revision >= mark.revision and not copied):
+        return reading.revision
+    if mark.flushed and not copied:
+        reading.problems.append(f"it ends at revision {reading.revision}, and had reached {mark.revision}")
+        return reading.revision
+    # A copy was put in the place of the file, or the power went while the disk was not waited for: there were
+    # revisions that somebody has seen and that are not these. They are not used again, and whoever follows
+    # must list anew.
+    floor = max(mark.revision, reading.revision) + 1
+    reading.drop_history(floor)
+    return floor
+
+
+def _look_at_header(path: Path, *, known: bool) -> None:
+    """Refuse what is not ours, or newer than we are, before anything touches it."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    if header.startswith(_MAGIC) and len(header) == 100:
+        version, application = struct.unpack(">60xI4xI28x", header)
+        if application == APPLICATION and version > FORMAT:
+            raise StoreError(
+                f"{path} has format {version}, and this version reads up to {FORMAT}: use a newer one"
+            )
+        if application == APPLICATION:
+            return
+    if not known:
+        raise StoreError(f"{path} is not a store of Plimsoll")
+
+
+class Reading:
+    """One pass over a file."""
+
+    def __init__(self, head: Head, compaction: Compaction) -> None:
+        self.problems: list[str] = []
+        self.changes: list[Change] = []
+        self.state = State(0, 0, 0)
+        self.revision = 0
+        self.rows = 0
+        self.total = 0  # the sum of all revisions
+        self.jumped = False
+        self.identity = 0
+        self._head = head
+        self._compaction = compaction
+        self._shelves: dict[str, dict[Place, Stored]] = {}
+        self._last = 0
+        self._below = self._below_total = 0
+
+    def read(self, path: Path) -> None:
+        """Fill the head; the problems say what is wrong with the file, at most a few of them."""
+        try:
+            with closing(connect(path, read_only=True)) as connection:
+                self._read(connection)
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _CIRCUMSTANCES:
+                raise
+            self.problems.append(str(error))
+
+    def drop_history(self, floor: int) -> None:
+        """Go on from a later floor: nothing that happened can be told."""
+        for change in self.changes:
+            self._compaction.drop(change)
+        self.changes = []
+        self.state = State(floor, self.rows, self.total)
+        self.jumped = True
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
+            if text != "ok":
+                self.problems.append(" ".join(text.split()))
+        if self.problems:
+            return
+        state, identity = read_state(connection), read_identity(connection)
+        if state is None or identity is None:
+            self.problems.append("the state of the log is damaged")
+            return
+        self.state, self.identity = state, identity
+        self._compaction.begin_with(state)
+        for rows in read_rows(connection):
+            self.rows += len(rows)
+            for row in rows:
+                self._take(row)
+            if len(self.problems) >= _MOST_PROBLEMS:
+                return
+        if (self._below, self._below_total) != state[1:]:
+            self.problems.append(
+                f"the {self._below} rows up to revision {state.floor} are not the {state.rows} "
+                "that should be there"
+            )
+        self.revision = max(self._last, state.floor)
+        for resource, objects in self._shelves.items():
+            self._head.load(resource, objects)
+
+    def _take(self, row: CheckedRow) -> None:
+        revision, previous, code, created, resource, namespace, name, value, crc = row
+        try:
+            head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
+            sound = crc32(value, crc32(head.encode())) == crc and type(name) is str
+            key = Key(intern(resource), intern(namespace), name)
+        except TypeError:
+            sound = False
+        if not sound:
+            self.problems.append(f"the row of revision {revision} is damaged")
+            return
+        shelf = self._shelves.get(resource)
+        if shelf is None:
+            shelf = self._shelves[resource] = {}
+        place = key[1:]
+        before = shelf.get(place)
+        stored = Stored(key, revision, value, created)
+        if revision > self.state.floor:
+            self._check_sequence(row, before)
+            self.changes.append((TYPES[code], stored, before))
+        else:
+            self._below += 1
+            self._below_total += revision
+            if before is not None:
+                self._compaction.discard(before.revision, len(before.raw))
+            if code == DELETED:
+                self._compaction.discard(revision, len(value))
+        if code == DELETED:
+            shelf.pop(place, None)
+        else:
+            shelf[place] = stored
+        self._last = revision
+        self.total += revision
+
+    def _check_sequence(self, row: CheckedRow, before: Stored | None) -> None:
+        """Past the floor every row is there, and says what came before it."""
+        revision, previous, code = row[:3]
+        last = self._last if self._last > self.state.floor else 0
+        if last != (previous if previous > self.state.floor else 0):
+            self.problems.append(f"the row before that of revision {revision} is missing")
+        elif (before is None) != (TYPES[code] == "ADDED"):
+            self.problems.append(f"the row of revision {revision} does not fit what was before it")
+
+
+@contextmanager
+def _collector_off() -> Iterator[Any]:
+    """Many objects are made and none is garbage: looking for some takes longer than making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

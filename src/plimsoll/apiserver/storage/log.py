@@ -1,0 +1,242 @@
+"""The file: one row for every write, in SQLite.
+
+Owns the tables and how they are written. Promises: a group of rows is there whole or not at all; a row's
+checksum covers its key, its place in the sequence and its object, and each row names the one before it, so
+that a row that changed or went missing is noticed when the file is read. Of the rows at or below the floor
+only those that count must be there: what they replaced is deleted in the background, and how many are left
+is written down with the floor.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Literal, NamedTuple
+from zlib import crc32
+
+from plimsoll.apiserver.storage.records import EventType
+
+Durability = Literal["full", "normal"]
+
+APPLICATION = 0x504C494D  # "PLIM"
+FORMAT = 1
+# Three objects of the usual size fit on such a page (on one of 4 kB just one, half of it empty), and a
+# larger page makes single writes dearer.
+PAGE_SIZE = 8192
+#: Pages of the write-ahead log that are moved to the file in one go: a pause of a few milliseconds.
+CHECKPOINT = 512
+#: Free pages are given back to the file system when they are this many, and a quarter of the file.
+_MUCH_FREE = 1024
+_VACUUM = 512
+
+TYPES: tuple[EventType, ...] = ("ADDED", "MODIFIED", "DELETED")
+DELETED = TYPES.index("DELETED")
+
+_SCHEMA = """
+CREATE TABLE log (
+  revision INTEGER PRIMARY KEY,  -- of this write
+  previous INTEGER NOT NULL,     -- the revision of the row written before this one
+  type INTEGER NOT NULL,         -- 0 added, 1 modified, 2 deleted
+  created INTEGER NOT NULL,      -- the revision at which the object was created
+  resource TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  value BLOB NOT NULL,           -- the object as JSON
+  crc INTEGER NOT NULL           -- CRC-32 of all of the above
+);
+CREATE TABLE origin (
+  id INTEGER PRIMARY KEY,
+  identity INTEGER NOT NULL,     -- of this file; a copy gets another
+  crc INTEGER NOT NULL
+);
+CREATE TABLE state (
+  id INTEGER PRIMARY KEY,
+  floor INTEGER NOT NULL,        -- watches may start here or later
+  rows INTEGER NOT NULL,         -- how many rows there are at or below the floor
+  total INTEGER NOT NULL,        -- the sum of their revisions
+  crc INTEGER NOT NULL
+);
+"""
+_PLACES = "(?,?,?,?,?,?,?,?,?)"
+#: One statement for many rows: each statement hands the interpreter lock over and back once.
+_INSERTS = tuple(
+    (count, "INSERT INTO log VALUES " + ",".join([_PLACES] * count)) for count in (128, 32, 8, 1)
+)
+_SELECT = "SELECT revision, previous, type, created, resource, namespace, name, value, crc FROM log"
+
+Row = tuple[int, int, int, int, str, str, str, bytes]  # all but the checksum
+CheckedRow = tuple[int, int, int, int, str, str, str, bytes, int]
+
+
+class State(NamedTuple):
+    """How far the log is compacted: its floor, and how many rows at or below it sum up to what."""
+
+    floor: int
+    rows: int
+    total: int
+
+
+def checksum(row: Row) -> int:
+    revision, previous, code, created, resource, namespace, name, value = row
+    head = f"{revision} {previous} {code} {created} {resource}\0{namespace}\0{name}\0"
+    return crc32(value, crc32(head.encode()))
+
+
+def state_checksum(state: State) -> int:
+    return crc32(b"%d %d %d" % state)
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in which every statement is a transaction of its own, for whichever thread uses it.
+
+    One that only reads leaves the write-ahead log as it is when it is closed.
+    """
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def create_file(path: Path, state: State, rows: Sequence[Row] = ()) -> None:
+    """A store that goes on after its floor."""
+    path.touch(0o600)
+    with closing(connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA journal_mode=OFF")  # until it is whole it has no name
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(f"PRAGMA application_id={APPLICATION}")
+        connection.execute(f"PRAGMA user_version={FORMAT}")
+        connection.executescript(_SCHEMA)
+        connection.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?)", (*state, state_checksum(state)))
+        write_identity(connection)
+        connection.execute("BEGIN")
+        _insert(connection, rows)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+class Log:
+    """The open file; used by one thread at a time."""
+
+    def __init__(self, path: Path, durability: Durability) -> None:
+        self.flushed = durability == "full"
+        if self.flushed:
+            _flush(path.with_name(path.name + "-wal"))
+        self._connection = connect(path)
+        try:
+            self._set(f"synchronous={durability.upper()}")
+            self._set(f"wal_autocheckpoint={CHECKPOINT}")
+            self._set(f"journal_size_limit={4 * CHECKPOINT * PAGE_SIZE}")
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Commit a group of rows; raises sqlite3.Error, and then none of them counts."""
+        if len(rows) == 1:
+            _insert(self._connection, rows)
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            _insert(self._connection, rows)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def compact(self, state: State, revisions: Sequence[int]) -> None:
+        """Delete rows that no longer count, and note the floor with it."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            marks = ",".join("?" * len(revisions))
+            deleted = connection.execute(f"DELETE FROM log WHERE revision IN ({marks})", revisions).rowcount
+            if deleted != len(revisions):
+                raise sqlite3.DatabaseError(f"{len(revisions) - deleted} rows are missing")
+            values = (*state, state_checksum(state))
+            connection.execute("UPDATE state SET floor=?, rows=?, total=?, crc=? WHERE id=1", values)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        self._shrink()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _shrink(self) -> None:
+        """Give a part of the free pages back, if there are many."""
+        connection = self._connection
+        free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+        pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+        if free > _MUCH_FREE and free * 4 > pages:
+            # As a script it is run to its end; `execute` would stop after the first page.
+            connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM})")
+
+    def _set(self, pragma: str) -> None:
+        self._connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+def _flush(path: Path) -> None:
+    """Wait for the disk: what a killed process wrote there can be read, and may not be on the disk yet."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    start = 0
+    for count, statement in _INSERTS:
+        while len(rows) - start >= count:
+            values: list[int | str | bytes] = []
+            for row in rows[start : start + count]:
+                values += row
+                values.append(checksum(row))
+            connection.execute(statement, values)
+            start += count
+
+
+def read_state(connection: sqlite3.Connection) -> State | None:
+    """The state, or None when it is damaged."""
+    rows = connection.execute("SELECT floor, rows, total, crc FROM state").fetchall()
+    if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
+        return None
+    floor, count, total, crc = rows[0]
+    state = State(floor, count, total)
+    return state if state_checksum(state) == crc else None
+
+
+def write_identity(connection: sqlite3.Connection) -> None:
+    """Tell this file from all others, those it was copied from among them."""
+    identity = secrets.randbits(62)
+    connection.execute("INSERT OR REPLACE INTO origin VALUES (1, ?, ?)", (identity, crc32(b"%d" % identity)))
+    connection.commit()
+
+
+def read_identity(connection: sqlite3.Connection) -> int | None:
+    """The identity, or None when it is damaged."""
+    rows = connection.execute("SELECT identity, crc FROM origin").fetchall()
+    if len(rows) != 1 or not isinstance(rows[0][0], int) or crc32(b"%d" % rows[0][0]) != rows[0][1]:
+        return None
+    identity: int = rows[0][0]
+    return identity
+
+
+def read_rows(connection: sqlite3.Connection) -> Iterator[list[CheckedRow]]:
+    """All rows with their checksums, in the order of their revisions, many at a time."""
+    cursor = connection.execute(f"{_SELECT} ORDER BY revision")
+    cursor.arraysize = 1000
+    while rows := cursor.fetchmany():
+        yield rows

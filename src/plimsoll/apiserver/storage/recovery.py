@@ -1,0 +1,124 @@
+"""A new store from a damaged one, or from a backup.
+
+Owns what to make of the rows that were found. Promises: what is kept is, for each object, the newest state
+that can be read, and every loss that can be known is told; the store goes on after the last revision that
+anybody may have seen, and watches from before are told to list anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from plimsoll.apiserver.storage.compaction import Compaction
+from plimsoll.apiserver.storage.current_state import Head
+from plimsoll.apiserver.storage.files import complete_aside, copy_pages, files_aside, make_file, new_file
+from plimsoll.apiserver.storage.loading import Reading
+from plimsoll.apiserver.storage.lock import Lock, Mark
+from plimsoll.apiserver.storage.log import DELETED, Log, Row, State
+from plimsoll.apiserver.storage.salvage import Salvage
+from plimsoll.errors import StoreError
+
+_MOST_NAMED = 20
+
+
+class Recovery(NamedTuple):
+    """How many objects were kept, how many writes are known to be lost, and what to know about it."""
+
+    kept: int
+    lost: int
+    reports: tuple[str, ...]
+
+
+def recover(path: Path) -> Recovery:
+    """Make a store of all that can be read in the file that was put aside last; raises StoreError."""
+    with closing(Lock(path)) as lock:
+        complete_aside(path)
+        aside = files_aside(path)
+        if not aside:
+            raise StoreError(f"there is no damaged file beside {path}")
+        try:
+            salvage = Salvage(aside[-1])
+        except OSError as error:
+            raise StoreError(f"{aside[-1]} cannot be read: {error.strerror}") from None
+        rows, doubts = _choose(salvage)
+        objects = _newest(rows)
+        lost, losses = _losses(salvage, rows, lock.mark.revision)
+        last = max([lock.mark.revision, *salvage.rows])
+        make_file(path, State(last + 1, len(objects), sum(row[0] for row in objects)), objects)
+        return Recovery(len(objects), lost, (f"read from {aside[-1]}", *losses, *doubts))
+
+
+def restore(backup: Path, path: Path, *, after: int = 0) -> int:
+    """Make a store of a backup; gives the revision it goes on from, past `after` and all that was seen here.
+
+    Raises StoreError when the backup is damaged, or where there is a store already.
+    """
+    with closing(Lock(path)) as lock, new_file(path) as fresh:
+        copy_pages(backup, fresh)
+        reading = Reading(Head(), Compaction())
+        reading.read(fresh)
+        if reading.problems:
+            raise StoreError(f"{backup} is damaged: {'; '.join(reading.problems)}")
+        revision, seen = reading.revision, max(lock.mark.revision, after)
+        if seen > revision:
+            revision = seen + 1
+            with closing(Log(fresh, "full")) as log:
+                log.compact(State(revision, reading.rows, reading.total), ())
+        lock.write_mark(Mark(revision, True, reading.identity))
+        return revision
+
+
+def _choose(salvage: Salvage) -> tuple[list[Row], list[str]]:
+    """The rows that count, oldest first: past the floor all of them, below it those on pages in use."""
+    doubts = []
+    floor = salvage.state.floor if salvage.state else max(salvage.rows, default=0)
+    if salvage.state is None:
+        doubts.append("how far old rows had been deleted is not known: deleted objects may be back")
+    elif not salvage.free_known:
+        doubts.append("the list of free pages is damaged: objects deleted long ago may be back")
+    revisions = [revision for revision in salvage.rows if revision > floor or revision in salvage.current]
+    return [salvage.rows[revision] for revision in sorted(revisions)], doubts
+
+
+def _newest(rows: Sequence[Row]) -> list[Row]:
+    """The last state of every object that is still there, as rows of a log that begins with them."""
+    objects: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        objects.pop(row[4:7], None)
+        if row[2] != DELETED:
+            objects[row[4:7]] = (row[0], 0, 1, *row[3:])
+    return sorted(objects.values())
+
+
+def _losses(salvage: Salvage, rows: Sequence[Row], mark: int) -> tuple[int, list[str]]:
+    """How many writes are known to be missing, and which."""
+    lost = 0
+    reports = []
+    damaged = salvage.damaged[:_MOST_NAMED]
+    reports += [f"damaged: {text}; if there is an older state, that was kept" for text in damaged]
+    more = len(salvage.damaged) - len(damaged) + salvage.unreadable
+    if more:
+        reports.append(f"damaged: {more} more rows")
+    if salvage.state is None:
+        reports.append("how many rows there should be is not known: more may be missing")
+        return max(1, len(salvage.damaged) + salvage.unreadable), reports
+    floor = salvage.state.floor
+    below = [row[0] for row in rows if row[0] <= floor]
+    if len(below) != salvage.state.rows or sum(below) != salvage.state.total:
+        lost += max(1, salvage.state.rows - len(below))
+        reports.append(f"missing or not the newest: rows up to revision {floor}, at least {lost} of them")
+    last = floor
+    for row in rows:
+        if row[0] <= floor:
+            continue
+        if max(row[1], floor) != last:
+            lost += row[1] - last
+            reports.append(f"missing: rows after revision {last} up to {row[1]}")
+        last = row[0]
+    if last < mark:
+        lost += mark - last
+        reports.append(f"missing: rows after revision {last} up to {mark}")
+    return lost, reports

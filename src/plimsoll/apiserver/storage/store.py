@@ -1,0 +1,401 @@
+"""The store: reads, writes, watches.
+
+Owns the revisions. Promises: a write changes what is read at once, and is durable when `settled` returns for
+its revision; nothing is shown to a watch before that, and nobody may be answered from it before that.
+Revisions only grow and none is used twice. Where a group of writes cannot be made durable they are taken
+back, newest first, those who wait for them get a StoreError, reads go on, and so do writes as soon as the
+file can be written again. All methods are for the thread of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plimsoll.api import codec
+from plimsoll.apiserver.storage import refusals
+from plimsoll.apiserver.storage.compaction import Compaction
+from plimsoll.apiserver.storage.current_state import Head, Place
+from plimsoll.apiserver.storage.files import copy_store, make_file
+from plimsoll.apiserver.storage.history import Change, Feed, History
+from plimsoll.apiserver.storage.loading import Opened, open_file
+from plimsoll.apiserver.storage.log import TYPES, Durability, Row, State
+from plimsoll.apiserver.storage.records import Event, EventType, Key, Page, Stored
+from plimsoll.apiserver.storage.snapshots import Past
+from plimsoll.apiserver.storage.writer import Batch, Chunk, Committed, Compacted, Failed, Writer
+from plimsoll.errors import StoreError
+
+HISTORY_EVENTS = 100_000
+HISTORY_BYTES = 128 << 20
+#: What etcd takes in one request, and so the most that an object of any cluster can be.
+LARGEST_OBJECT = 3 << 19
+_CODES = {kind: code for code, kind in enumerate(TYPES)}
+_MOST_GAPS = 1000
+
+#: Told of every change of an object: its key, and its tree or None.
+Observer = Callable[[Key, dict[str, Any] | None], None]
+
+
+class Stats(NamedTuple):
+    """Figures for metrics."""
+
+    revision: int
+    durable: int
+    floor: int
+    events: int  # in the history
+    event_bytes: int
+    waiting_feeds: int
+    commits: int  # since the store was opened, as are the next two
+    rows: int
+    failures: int
+    garbage: int  # rows in the file that wait to be deleted
+    file_bytes: int  # the file and its write-ahead log
+
+
+class Store:
+    """The objects of a cluster; `open` makes one."""
+
+    def __init__(
+        self, head: Head, history: History, compaction: Compaction | None, opened: Opened | None
+    ) -> None:
+        self._head = head
+        self._history = history
+        self._past = Past(head, history)
+        self._compaction = compaction
+        self._path = opened.path if opened else None
+        self._revision = self._assigned = history.durable
+        self._rows: list[Row] = []  # written in this turn of the event loop
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._epoch = 0
+        self._gaps: list[tuple[int, int, str]] = []  # ranges of revisions that were taken back, and why
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._commits = self._committed_rows = self._failures = 0
+        self._observers: list[Observer] = []
+        self._trouble = ""
+        self._writer = Writer(opened.log, opened.lock, opened.identity, self._report) if opened else None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None,
+        *,
+        durability: Durability = "full",
+        history_events: int = HISTORY_EVENTS,
+        history_bytes: int = HISTORY_BYTES,
+        start_empty: bool = False,
+    ) -> Store:
+        """Open a file, or make it; without a path everything is kept in memory only.
+
+        Raises StoreError when another process has it, when it was written by a newer version, or when it is
+        damaged. A damaged file is put aside, and as long as it lies there nothing is made in its place unless
+        `start_empty` says so. With durability "normal" the disk is not waited for: a kill loses nothing, a
+        power cut may lose the last writes.
+        """
+        head = Head()
+        if path is None:
+            return cls(
+                head, History(events=history_events, octets=history_bytes, dropped=_forget), None, None
+            )
+        compaction = Compaction()
+        history = History(events=history_events, octets=history_bytes, dropped=compaction.drop)
+        opened = open_file(Path(path), durability, head, history, compaction, start_empty=start_empty)
+        return cls(head, history, compaction, opened)
+
+    # Reading
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write, durable or not."""
+        return self._revision
+
+    @property
+    def durable(self) -> int:
+        """The revision up to which watches may show events."""
+        return self._history.durable
+
+    @property
+    def floor(self) -> int:
+        """The oldest revision that a watch may start from, or a list be asked at."""
+        return self._history.floor
+
+    @property
+    def trouble(self) -> str:
+        """Why the last group of writes could not be made durable; empty if it was."""
+        return self._trouble
+
+    def get(self, key: Key) -> Stored | None:
+        return self._head.get(key)
+
+    def list(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        after: Place | None = None,
+        limit: int | None = None,
+        at: int | None = None,
+    ) -> Page:
+        """The objects of a resource in the order of namespace and name, now or as of an older revision.
+
+        Raises ApiError 410 when that revision is too old, and 504 when it has not been reached.
+        """
+        if at is None or at == self._revision:
+            items, remaining = self._head.page(resource, namespace, after, limit)
+            return Page(items, self._revision, remaining)
+        if at < self._history.floor:
+            raise refusals.list_expired()
+        if at > self._revision:
+            raise refusals.too_large(at, self._revision)
+        return self._past.page(resource, namespace, after, limit, at)
+
+    def watch(self, resource: str, since: int) -> Feed:
+        """Follow the events of a resource past a revision; raises ApiError 410 when that is too long ago."""
+        return self._history.follow(resource, since)
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """For each resource how many objects there are, and their bytes."""
+        return self._head.counts()
+
+    def stats(self) -> Stats:
+        history = self._history
+        return Stats(
+            revision=self._revision,
+            durable=history.durable,
+            floor=history.floor,
+            events=len(history),
+            event_bytes=history.octets,
+            waiting_feeds=history.feeds_waiting(),
+            commits=self._commits,
+            rows=self._committed_rows,
+            failures=self._failures,
+            garbage=len(self._compaction.garbage) if self._compaction else 0,
+            file_bytes=_file_octets(self._path) if self._path else 0,
+        )
+
+    # Writing
+
+    def observe(self, observer: Observer) -> None:
+        """Have every change of the head told at once: the key, and the object or None if it is gone."""
+        self._observers.append(observer)
+
+    def create(self, key: Key, tree: dict[str, Any]) -> Stored:
+        """Write a new object; sets its resourceVersion. Raises ApiError 409 when there is one."""
+        if self._head.get(key) is not None:
+            raise refusals.already_exists(key)
+        return self._write("ADDED", key, tree, None)
+
+    def update(self, key: Key, tree: dict[str, Any], expected: int) -> Stored:
+        """Replace an object at the revision expected; raises ApiError 404 or 409."""
+        return self._write("MODIFIED", key, tree, self._expect(key, expected))
+
+    def delete(self, key: Key, tree: dict[str, Any], expected: int) -> Stored:
+        """Remove an object at the revision expected; the tree is the last state that watches see."""
+        return self._write("DELETED", key, tree, self._expect(key, expected))
+
+    async def settled(self, revision: int) -> None:
+        """Return once everything up to a revision is durable; raises StoreError when it cannot be."""
+        self._meet(asyncio.get_running_loop())
+        for first, last, reason in self._gaps:
+            if first <= revision <= last:
+                raise _not_written(reason)
+        if revision <= self._history.durable:
+            return
+        if revision > self._revision:
+            raise StoreError(f"revision {revision} has not been written")
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append((revision, future))
+        await future
+
+    async def backup(self, to: Path) -> None:
+        """Write a copy that holds everything that is durable now, while the store goes on."""
+        if self._path is not None:
+            await asyncio.to_thread(copy_store, self._path, to)
+            return
+        if to.exists():
+            raise StoreError(f"{to} is there already")
+        objects = sorted(self._head, key=lambda stored: stored.revision)
+        rows: list[Row] = [
+            (stored.revision, 0, _CODES["MODIFIED"], stored.created, *stored.key, stored.raw)
+            for stored in objects
+        ]
+        try:
+            state = State(self._revision, len(rows), sum(row[0] for row in rows))
+            await asyncio.to_thread(make_file, to, state, rows)
+        except OSError as error:
+            raise StoreError(f"{to} cannot be written: {error.strerror}") from None
+
+    async def close(self) -> None:
+        """Make durable what is under way, and let go of the file; raises StoreError when that failed."""
+        if self._closing is None:
+            loop = asyncio.get_running_loop()
+            self._meet(loop)
+            self._hand_over()
+            self._closing = loop.create_future()
+            if self._writer:
+                self._writer.put(None)
+            else:
+                self._end()
+        failures = self._failures
+        await asyncio.shield(self._closing)
+        if self._failures > failures:
+            raise _not_written(self._gaps[-1][2])
+
+    # Inside
+
+    def _expect(self, key: Key, expected: int) -> Stored:
+        stored = self._head.get(key)
+        if stored is None:
+            raise refusals.not_found(key)
+        if stored.revision != expected:
+            raise refusals.conflict(key)
+        return stored
+
+    def _write(self, kind: EventType, key: Key, tree: dict[str, Any], before: Stored | None) -> Stored:
+        if self._closing is not None:
+            raise StoreError("the store is closed")
+        revision = self._assigned + 1
+        metadata = tree.get("metadata")
+        if not isinstance(metadata, dict):
+            metadata = tree["metadata"] = {}
+        metadata["resourceVersion"] = str(revision)
+        raw = codec.encode(tree)
+        if len(raw) > LARGEST_OBJECT and kind != "DELETED":
+            raise refusals.object_too_large(len(raw), LARGEST_OBJECT)
+        created = before.created if before else revision
+        stored = Stored(key, revision, raw, created)
+        if kind == "DELETED":
+            self._head.remove(key)
+        else:
+            self._head.put(stored)
+        history = self._history
+        history.append(Event(kind, stored, before, history.warm))
+        previous, self._revision, self._assigned = self._revision, revision, revision
+        for observer in self._observers:
+            observer(key, None if kind == "DELETED" else tree)
+        if self._writer is None:
+            history.show(revision)
+            return stored
+        if not self._rows:
+            self._schedule()
+        self._rows.append((revision, previous, _CODES[kind], created, *key, raw))
+        return stored
+
+    def _schedule(self) -> None:
+        """Hand over at the end of this turn of the event loop all that it wrote."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None  # the next one to come hands over what was written outside of it
+            return
+        self._meet(loop)
+        loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        if self._rows and self._writer:
+            rows, self._rows = self._rows, []
+            self._writer.put(Batch(self._epoch, rows))
+
+    def _meet(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have outcomes read by this loop, after those that an earlier one has not read."""
+        if loop is not self._loop:
+            self._loop = loop
+            self._hand_over()
+            self._collect()
+
+    def _report(self) -> None:
+        """Called by the writer's thread: have the outcomes read by the loop."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:
+                return  # that loop has ended; the next one reads them
+
+    def _collect(self) -> None:
+        writer = self._writer
+        while writer and writer.outcomes:
+            outcome = writer.outcomes.popleft()
+            chunk: Chunk | None = None
+            if isinstance(outcome, Committed):
+                self._commits += 1
+                self._trouble = ""
+                self._committed_rows += outcome.rows
+                self._history.show(outcome.revision)
+                self._release()
+                chunk = self._compaction.begin(self.floor) if self._compaction else None
+            elif isinstance(outcome, Failed):
+                self._take_back(outcome.reason)
+            elif isinstance(outcome, Compacted):
+                failed = bool(outcome.reason)
+                chunk = self._compaction.proceed(self.floor, failed=failed) if self._compaction else None
+            else:
+                self._end()
+            if chunk and self._closing is None:
+                writer.put(chunk)
+
+    def _release(self) -> None:
+        durable = self._history.durable
+        left = []
+        for waiter in self._waiters:
+            revision, future = waiter
+            if revision > durable:
+                left.append(waiter)
+            elif not future.done():
+                future.set_result(None)
+        self._waiters = left
+
+    def _take_back(self, reason: str) -> None:
+        """Undo every write that is not durable: each may rest upon the one before it."""
+        self._epoch += 1
+        self._failures += 1
+        self._rows = []
+        self._trouble = reason
+        first = last = 0
+        for event in self._history.undo():
+            first = event.revision
+            last = last or first
+            if event.before is not None:
+                self._head.put(event.before)
+            else:
+                self._head.remove(event.key)
+            tree = codec.decode_tree(event.before.raw) if event.before is not None else None
+            for observer in self._observers:
+                observer(event.key, tree)
+        self._revision = self._history.durable
+        assert last, "a commit failed that nobody asked for"
+        if self._gaps and self._gaps[-1][1] == first - 1:
+            first = self._gaps.pop()[0]
+        self._gaps.append((first, last, reason))
+        del self._gaps[:-_MOST_GAPS]
+        waiters, self._waiters = self._waiters, []
+        for _, future in waiters:
+            if not future.done():
+                future.set_exception(_not_written(reason))
+
+    def _end(self) -> None:
+        self._writer = None
+        self._history.close()
+        if self._closing and not self._closing.done():
+            self._closing.set_result(None)
+
+
+def _forget(change: Change) -> None:
+    """In memory nothing is left of a write that the history drops."""
+
+
+def _not_written(reason: str) -> StoreError:
+    return StoreError(f"the store could not be written: {reason}")
+
+
+def _file_octets(path: Path) -> int:
+    octets = 0
+    for name in (path, path.with_name(path.name + "-wal")):
+        try:
+            octets += os.stat(name).st_size
+        except OSError:
+            continue
+    return octets

@@ -1,0 +1,138 @@
+"""The thread that commits groups of writes.
+
+Owns the log while the store is open. Promises: what was handed over is committed in that order, all that came
+meanwhile in one transaction; each outcome is reported once. After a commit that failed nothing is committed
+until the event loop has taken back what hung on it and begins a new epoch.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from plimsoll.apiserver.storage.lock import Lock, Mark
+from plimsoll.apiserver.storage.log import Log, Row, State
+
+_MOST_ROWS = 2048
+_MOST_OCTETS = 16 << 20
+# A thread that waits for the interpreter lock asks for it when it has waited this long without the lock being
+# let go in between. A busy event loop lets go of it, for an instant, in every turn: with Python's 5 ms the
+# writer then wins it by luck only, and single writes were seen to take up to 11 seconds.
+_SWITCH_INTERVAL = 20e-6
+
+
+class Batch(NamedTuple):
+    """Rows of one turn of the event loop."""
+
+    epoch: int
+    rows: list[Row]
+
+
+class Chunk(NamedTuple):
+    """Rows to delete, and how the log stands after that."""
+
+    state: State
+    revisions: list[int]
+
+
+class Committed(NamedTuple):
+    revision: int
+    rows: int
+
+
+class Failed(NamedTuple):
+    epoch: int
+    reason: str
+
+
+class Compacted(NamedTuple):
+    reason: str  # why it failed, or nothing
+
+
+class Ended(NamedTuple):
+    pass
+
+
+Outcome = Committed | Failed | Compacted | Ended
+
+
+class Writer:
+    """Hand over batches and chunks; read the outcomes when `report` was called."""
+
+    def __init__(self, log: Log, lock: Lock, identity: int, report: Callable[[], None]) -> None:
+        self.outcomes: deque[Outcome] = deque()
+        self._log = log
+        self._lock = lock
+        self._identity = identity
+        self._report = report
+        self._queue: SimpleQueue[Batch | Chunk | None] = SimpleQueue()
+        self._broken = -1  # the epoch of the last failure
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
+        threading.Thread(target=self._run, name="plimsoll-store", daemon=True).start()
+
+    def put(self, work: Batch | Chunk | None) -> None:
+        """Hand over; None ends the thread after all that came before."""
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        work = self._queue.get()
+        while work is not None:
+            if isinstance(work, Chunk):
+                self._compact(work)
+                work = self._queue.get()
+            else:
+                work = self._commit(work)
+        try:
+            self._log.close()
+        finally:
+            self._lock.close()
+            self._tell(Ended())
+
+    def _commit(self, batch: Batch) -> Batch | Chunk | None:
+        """Commit a batch and those that wait behind it; gives what comes next."""
+        epoch, rows = batch.epoch, list(batch.rows)
+        octets = _octets(rows)
+        while len(rows) < _MOST_ROWS and octets < _MOST_OCTETS:
+            try:
+                work = self._queue.get_nowait()
+            except Empty:
+                break
+            if not isinstance(work, Batch) or work.epoch != epoch:
+                self._append(epoch, rows)
+                return work
+            rows += work.rows
+            octets += _octets(work.rows)
+        self._append(epoch, rows)
+        return self._queue.get()
+
+    def _append(self, epoch: int, rows: list[Row]) -> None:
+        if epoch == self._broken:
+            return  # rests upon what failed
+        try:
+            self._log.append(rows)
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            self._broken = epoch
+            self._tell(Failed(epoch, str(error) or repr(error)))
+            return
+        self._lock.write_mark(Mark(rows[-1][0], self._log.flushed, self._identity))
+        self._tell(Committed(rows[-1][0], len(rows)))
+
+    def _compact(self, chunk: Chunk) -> None:
+        reason = ""
+        try:
+            self._log.compact(chunk.state, chunk.revisions)
+        except Exception as error:
+            reason = str(error) or repr(error)
+        self._tell(Compacted(reason))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self._report()
+
+
+def _octets(rows: list[Row]) -> int:
+    return sum([len(row[7]) for row in rows])

@@ -1,0 +1,169 @@
+"""The row of a pod: how many containers are ready, what its one-word status is, how often it restarted.
+
+Owns the reading of container states. Init containers are told first: as long as one of them has not ended
+well, the pod's status is theirs; sidecars (restartable init containers) that have started count with the
+ordinary containers.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from plimsoll.apiserver.tables.row import NONE, Row, Tree, dig, moment_of, tell_duration, text_of, trees_of
+
+_ENDED = ("Succeeded", "Failed")
+_COMPLETED = {
+    "Succeeded": "The pod has completed successfully.",
+    "Failed": "The pod failed.",
+}
+
+
+class Summary(NamedTuple):
+    """What the first columns of a pod say."""
+
+    ready: int
+    total: int
+    status: str
+    restarts: int
+    last_restart: datetime | None
+
+
+class _Tally:
+    """Restarts so far, and the latest end of a container that was started again."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+        self.last: datetime | None = None
+
+    def add(self, container: Tree) -> None:
+        count = container.get("restartCount")
+        self.restarts += count if isinstance(count, int) else 0
+        ended = dig(container, ("lastState", "terminated", "finishedAt"))
+        moment = moment_of(ended) if isinstance(ended, str) else None
+        if moment is not None and (self.last is None or moment > self.last):
+            self.last = moment
+
+
+def summarise(row: Row) -> Summary:
+    """Look at all containers of a pod."""
+    status = row.text(("status", "reason")) or row.text(("status", "phase"))
+    conditions = row.trees(("status", "conditions"))
+    if any(c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in conditions):
+        status = "SchedulingGated"
+    first = row.trees(("spec", "initContainers"))
+    sidecars = {text_of(c.get("name")) for c in first if c.get("restartPolicy") == "Always"}
+    total = len(row.trees(("spec", "containers"))) + sum(c.get("restartPolicy") == "Always" for c in first)
+
+    everyone, tally = _Tally(), _Tally()
+    ready, waiting_for = _look_at_init(row, sidecars, len(first), everyone, tally)
+    if waiting_for is None or _holds(conditions, "Initialized"):
+        more, status = _look_at_containers(row, waiting_for or status, conditions, tally)
+        ready += more
+    else:
+        status, tally = waiting_for, everyone
+    if row.get(("metadata", "deletionTimestamp")) is not None:
+        if row.text(("status", "reason")) == "NodeLost":
+            status = "Unknown"
+        elif row.text(("status", "phase")) not in _ENDED:
+            status = "Terminating"
+    return Summary(ready, total, status, tally.restarts, tally.last)
+
+
+def _look_at_init(
+    row: Row, sidecars: set[str], count: int, everyone: _Tally, tally: _Tally
+) -> tuple[int, str | None]:
+    """Ready sidecars, and the status of the init container the pod waits for, if it does."""
+    ready = 0
+    for index, container in enumerate(row.trees(("status", "initContainerStatuses"))):
+        everyone.add(container)
+        sidecar = text_of(container.get("name")) in sidecars
+        if sidecar:
+            tally.add(container)
+        ended = dig(container, ("state", "terminated"))
+        if isinstance(ended, dict) and not ended.get("exitCode"):
+            continue
+        if sidecar and container.get("started") is True:
+            ready += container.get("ready") is True
+            continue
+        waiting = text_of(dig(container, ("state", "waiting", "reason")))
+        if isinstance(ended, dict):
+            return ready, f"Init:{_tell_end(ended)}"
+        if waiting and waiting != "PodInitializing":
+            return ready, f"Init:{waiting}"
+        return ready, f"Init:{index}/{count}"
+    return ready, None
+
+
+def _look_at_containers(row: Row, status: str, conditions: list[Tree], tally: _Tally) -> tuple[int, str]:
+    """How many are ready, and the pod's status; the first container has the last word."""
+    ready, failure, runs = 0, "", False
+    for container in reversed(row.trees(("status", "containerStatuses"))):
+        tally.add(container)
+        state = container.get("state")
+        waiting, ended = text_of(dig(state, ("waiting", "reason"))), dig(state, ("terminated",))
+        if waiting:
+            status = waiting
+        elif isinstance(ended, dict):
+            status = _tell_end(ended)
+            failure = status if ended.get("exitCode") else failure
+        elif container.get("ready") is True and isinstance(dig(state, ("running",)), dict):
+            runs, ready = True, ready + 1
+    if status == "Completed":  # of one container; the others may be alive, or worse off
+        if runs and _holds(conditions, "Ready"):
+            status = "Running"
+        elif failure:
+            status = failure
+        elif runs:
+            status = "NotReady"
+    return ready, status
+
+
+def _tell_end(ended: Tree) -> str:
+    reason, signal = text_of(ended.get("reason")), ended.get("signal")
+    if reason:
+        return reason
+    return f"Signal:{text_of(signal)}" if signal else f"ExitCode:{text_of(ended.get('exitCode'), '0')}"
+
+
+def _holds(conditions: list[Tree], type: str) -> bool:
+    return any(c.get("type") == type and c.get("status") == "True" for c in conditions)
+
+
+def ready(row: Row) -> str:
+    summary = row.once(summarise)
+    return f"{summary.ready}/{summary.total}"
+
+
+def status(row: Row) -> str:
+    return row.once(summarise).status
+
+
+def restarts(row: Row) -> str:
+    summary = row.once(summarise)
+    if summary.restarts and summary.last_restart is not None:
+        return f"{summary.restarts} ({tell_duration(row.now - summary.last_restart)} ago)"
+    return str(summary.restarts)
+
+
+def address(row: Row) -> str:
+    addresses = row.trees(("status", "podIPs"))
+    return (text_of(addresses[0].get("ip")) if addresses else row.text(("status", "podIP"))) or NONE
+
+
+def readiness_gates(row: Row) -> str:
+    gates = row.trees(("spec", "readinessGates"))
+    if not gates:
+        return NONE
+    first: dict[str, Any] = {}
+    for condition in trees_of(row.get(("status", "conditions"))):
+        first.setdefault(text_of(condition.get("type")), condition.get("status"))
+    return f"{sum(first.get(text_of(gate.get('conditionType'))) == 'True' for gate in gates)}/{len(gates)}"
+
+
+def completion(row: Row) -> list[Tree] | None:
+    """The condition of a row whose pod has ended, which lets clients hide it."""
+    phase = row.text(("status", "phase"))
+    if phase not in _COMPLETED:
+        return None
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _COMPLETED[phase]}]

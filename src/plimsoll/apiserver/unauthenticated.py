@@ -1,0 +1,197 @@
+"""Limits on connections that have not presented valid credentials.
+
+Owns the accounting. Such a connection is quiet until its first byte has arrived, then it waits, and then it
+is served: TLS and HTTP state exists for it. Few are served at once, because each costs about 300 KiB; the
+others cost a socket, so that a burst of honest clients is absorbed, which leave within milliseconds by
+authenticating. A served connection that stays is evicted as soon as another one waits: when its client has
+not sent anything for `IDLE_SECONDS`, or has not authenticated within `MOST_SECONDS`.
+
+Waiting connections are served in order; among source addresses, the one with the fewest served connections is
+next, and the one with the most is evicted from. If there are too many connections, the longest quiet ones are
+dropped. The bytes of request headers that all of them hold have a budget; whoever holds most exceeds it.
+
+Pure: the owner passes the clock and calls `tick` when `wake_at` has come.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from plimsoll.apiserver.limits import Limits
+
+IDLE_SECONDS = 0.5
+MOST_SECONDS = 5.0
+
+
+class UnauthenticatedPeer(Hashable, Protocol):
+    """A connection as the accounting sees it. Both methods may call back into the accounting."""
+
+    source: str
+
+    def serve(self) -> None:
+        """Start TLS and HTTP."""
+
+    def drop(self) -> None:
+        """Close at once, without an answer."""
+
+
+class _Served:
+    """A connection being served: since when, its last activity, and the bytes of headers it holds."""
+
+    __slots__ = ("active", "held", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = self.active = now
+        self.held = 0
+
+    def overdue_at(self, patience: float) -> float:
+        return min(self.active + patience, self.since + MOST_SECONDS)
+
+
+class UnauthenticatedConnections:
+    """All connections without valid credentials, from accept until they authenticate or end."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._quiet: dict[str, dict[UnauthenticatedPeer, None]] = {}
+        self._waiting: dict[str, deque[UnauthenticatedPeer]] = {}
+        self._served: dict[UnauthenticatedPeer, _Served] = {}
+        self._served_by: Counter[str] = Counter()
+        self.quiet = self.waiting = self.held = self.dropped = 0
+
+    @property
+    def served(self) -> int:
+        """The number of connections being served."""
+        return len(self._served)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `tick` can evict for a waiting connection; None if nothing waits."""
+        if not self.waiting:
+            return None
+        return min((entry.overdue_at(IDLE_SECONDS) for entry in self._served.values()), default=None)
+
+    def connect(self, peer: UnauthenticatedPeer) -> None:
+        """Add a new connection; if there are too many, one that is quiet is dropped, at worst this one."""
+        source = peer.source
+        self._quiet.setdefault(source, {})[peer] = None
+        self.quiet += 1
+        if self._count(source) > self._limits.unauthenticated_per_address:
+            self._drop_quiet(source)
+        elif self.quiet + self.waiting > self._limits.unauthenticated_waiting:
+            self._drop_quiet(max(self._quiet, key=lambda known: len(self._quiet[known])))
+
+    def arrive(self, peer: UnauthenticatedPeer) -> None:
+        """The first byte of a connection has arrived: serve it, or let it wait for that."""
+        self._forget_quiet(peer)
+        self._waiting.setdefault(peer.source, deque()).append(peer)
+        self.waiting += 1
+        self.tick()
+
+    def hold(self, peer: UnauthenticatedPeer, size: int) -> None:
+        """Record activity of a served connection, and how many bytes of request headers it holds now; the
+        largest connections are dropped if the total exceeds the budget."""
+        entry = self._served.get(peer)
+        if entry is None:
+            return
+        self.held += size - entry.held
+        entry.held, entry.active = size, self._clock()
+        while self.held > self._limits.unauthenticated_bytes:
+            self._evict(max(self._served, key=lambda known: self._served[known].held))
+
+    def leave(self, peer: UnauthenticatedPeer) -> None:
+        """Forget a connection that has authenticated or ended; unknown ones are ignored."""
+        source = peer.source
+        if peer in self._served:
+            self._forget_served(peer)
+            self.tick()
+        elif peer in self._quiet.get(source, ()):
+            self._forget_quiet(peer)
+        elif peer in self._waiting.get(source, ()):
+            self._waiting[source].remove(peer)
+            self._forget_waiting(source)
+
+    def tick(self, lateness: float = 0.0) -> None:
+        """Serve waiting connections as far as there is room or somebody can be evicted.
+
+        `lateness` is how far the server is behind: clients are not blamed for that time.
+        """
+        while self.waiting:
+            if len(self._served) >= self._limits.unauthenticated:
+                victim = self._overdue(IDLE_SECONDS + 2 * lateness)
+                if victim is None:
+                    return
+                self._evict(victim)
+                continue
+            source = min(self._waiting, key=lambda known: self._served_by[known])
+            peer = self._waiting[source].popleft()
+            self._forget_waiting(source)
+            self._served[peer] = _Served(self._clock())
+            self._served_by[source] += 1
+            peer.serve()
+
+    def drop_all(self) -> None:
+        """Drop every connection, as the server stops."""
+        everyone = [peer for peers in (*self._quiet.values(), *self._waiting.values()) for peer in peers]
+        for peer in [*everyone, *self._served]:
+            self.dropped += 1
+            peer.drop()
+        self._quiet, self._waiting, self._served = {}, {}, {}
+        self._served_by.clear()
+        self.quiet = self.waiting = self.held = 0
+
+    def _count(self, source: str) -> int:
+        waiting = len(self._quiet.get(source, ())) + len(self._waiting.get(source, ()))
+        return waiting + self._served_by[source]
+
+    def _overdue(self, patience: float) -> UnauthenticatedPeer | None:
+        """The connection to evict: past its time, of the address with the most, the oldest of those."""
+        now = self._clock()
+        overdue = [peer for peer, entry in self._served.items() if entry.overdue_at(patience) <= now]
+        return max(overdue, key=lambda peer: self._served_by[peer.source], default=None)
+
+    def _evict(self, peer: UnauthenticatedPeer) -> None:
+        self._forget_served(peer)
+        self.dropped += 1
+        peer.drop()
+
+    def _drop_quiet(self, source: str) -> None:
+        peer = next(iter(self._quiet[source]))
+        self._forget_quiet(peer)
+        self.dropped += 1
+        peer.drop()
+
+    def _forget_served(self, peer: UnauthenticatedPeer) -> None:
+        self.held -= self._served.pop(peer).held
+        self._served_by[peer.source] -= 1
+        if not self._served_by[peer.source]:
+            del self._served_by[peer.source]
+
+    def _forget_quiet(self, peer: UnauthenticatedPeer) -> None:
+        self.quiet -= 1
+        del self._quiet[peer.source][peer]
+        if not self._quiet[peer.source]:
+            del self._quiet[peer.source]
+
+    def _forget_waiting(self, source: str) -> None:
+        self.waiting -= 1
+        if not self._waiting[source]:
+            del self._waiting[source]
+
+
+def source_of(address: object) -> str:
+    """The source that a peer address counts for: an IPv4 address, or the /64 network of an IPv6 address."""
+    host = address[0] if isinstance(address, tuple) and address else ""
+    try:
+        found = ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, 64), strict=False))

@@ -1,0 +1,80 @@
+"""IP addresses and networks, as strictly as Kubernetes 1.36 reads them.
+
+Owns the one reading of a text as an address: no leading zeros, no IPv4 address dressed up as IPv6, no zone,
+and in a network no bit set beyond its length. Other than a canonical spelling is let through.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from plimsoll.apiserver.validation.field_errors import Path, Problem, Problems, invalid
+
+_LONGEST = 64
+_ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
+_NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+
+
+@lru_cache(maxsize=4096)
+def parse_address(text: str) -> str | None:
+    """The canonical spelling of an address that may have leading zeros; None if it is none."""
+    if len(text) > _LONGEST or "%" in text:
+        return None
+    try:
+        return str(ip_address(_ZEROS.sub("", text) if ":" not in text else text))
+    except ValueError:
+        return None
+
+
+def check_address(text: str, path: Path) -> Problems:
+    if parse_address(text) is None:
+        yield invalid(path, text, _NO_ADDRESS)
+        return
+    try:
+        address = ip_address(text)
+    except ValueError:
+        yield invalid(path, text, "must not have leading 0s")
+        return
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        yield invalid(path, text, "must not be an IPv4-mapped IPv6 address")
+
+
+def parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    """A network as loosely as older servers read it: leading zeros and spare bits are passed over."""
+    address, slash, length = text.partition("/")
+    if len(text) > _LONGEST or not slash or "%" in address or not (length.isascii() and length.isdigit()):
+        return None
+    try:
+        return ip_network(f"{parse_address(address)}/{int(length)}", strict=False)
+    except ValueError:
+        return None
+
+
+def check_network(text: str, path: Path) -> Problems:
+    found = parse_network(text)
+    if found is None:
+        yield invalid(path, text, _NO_NETWORK)
+    else:
+        problem = _find_looseness(text, path)
+        if problem is not None:
+            yield problem
+
+
+def _find_looseness(text: str, path: Path) -> Problem | None:
+    address, _, length = text.partition("/")
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        ip = None
+    if ip is None or length != str(int(length)):
+        return invalid(path, text, "must not have leading 0s in IP or prefix length")
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        return invalid(path, text, "must not have an IPv4-mapped IPv6 address")
+    try:
+        ip_network(text)
+    except ValueError:
+        return invalid(path, text, "must not have bits set beyond the prefix length")
+    return None

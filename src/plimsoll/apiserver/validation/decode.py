@@ -1,0 +1,206 @@
+"""Taking an object in: its tree in the stored spelling, checked against the types of its view.
+
+Owns the fast way of what `trees.canonicalise` does the plain way. The object goes through msgspec as text,
+which copies it and checks every type at once; then only the places are visited where the stored spelling can
+differ: quantities, times and nulls. Whatever is out of the ordinary (a wrong type, a null in a list, great
+depth) is left to the plain way, which also knows how to name the field. Both give the same tree; a property
+test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, cast, get_args, get_origin
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.api.meta import ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.shape import strip_optional, wire_types
+from plimsoll.apiserver.validation.metadata_view import Head, WholeObjectMeta
+from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
+from plimsoll.apiserver.validation.trees import (
+    ALWAYS_STORED,
+    MAX_DEPTH,
+    MICRO_TIMES,
+    TIMES,
+    Tree,
+    canonicalise,
+)
+from plimsoll.errors import DecodeError, PlimsollError, QuantityError
+
+Visit: TypeAlias = Callable[[Any], None]
+
+_DIGITS = bytes(ord("0") if letter in b"0123456789" else ord(" ") for letter in range(256))
+_BIG_NUMBER = b"0" * 19
+_NOT_BRACKETS = bytes(letter for letter in range(256) if letter not in b"[]{}")
+
+
+def take_in(tree: Any, view: type[Wire]) -> Tree:
+    """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
+    if not isinstance(tree, dict):
+        raise DecodeError("must be an object")
+    try:
+        return _take_in(tree, view)
+    except (msgspec.MsgspecError, PlimsollError, LookupError, TypeError, ValueError, RuntimeError):
+        return _take_in_carefully(tree, view)
+
+
+def _take_in(tree: Tree, view: type[Wire]) -> Tree:
+    raw = codec.encode(tree)
+    if not _is_shallow(raw) or _BIG_NUMBER in raw.translate(_DIGITS):
+        raise DecodeError("takes the plain way")
+    for wanted in (view, Head):
+        msgspec.convert(tree, wanted, dec_hook=_read_quantity)
+    copied = cast(Tree, codec.decode_tree(raw))
+    if copied != tree:  # something that is no JSON was written as if it were
+        raise DecodeError("takes the plain way")
+    visit = _visitor(view, b"null" in raw)
+    if visit is not None:
+        visit(copied)
+    return copied
+
+
+def _take_in_carefully(tree: Tree, view: type[Wire]) -> Tree:
+    copied = canonicalise(tree, view)
+    raw = codec.encode(copied)
+    for wanted in (view, Head):
+        codec.decode(raw, wanted)  # names the field of a wrong type
+        try:
+            _decoder(wanted).decode(raw)
+        except msgspec.ValidationError as error:  # a number that is too large for its field
+            raise DecodeError(str(error)) from None
+    return copied
+
+
+def _read_quantity(wanted: type[Any], value: Any) -> Any:
+    try:
+        return Quantity.parse(value)
+    except (QuantityError, TypeError):
+        raise ValueError("is no quantity") from None
+
+
+@lru_cache(maxsize=256)
+def _decoder(view: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(view, dec_hook=_read_quantity)
+
+
+def _is_shallow(raw: bytes) -> bool:
+    """Whether JSON is no deeper than allowed; brackets inside of texts can make this say no wrongly."""
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return True
+    brackets = raw.translate(None, _NOT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return True
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+    return not brackets
+
+
+# -- visiting the places where the stored spelling can differ
+
+
+@lru_cache(maxsize=512)
+def _visitor(view: type[msgspec.Struct], nulls: bool) -> Visit | None:
+    """What puts an object into its stored spelling in place; None where there is never anything to do."""
+    if view is ObjectMeta:
+        view = WholeObjectMeta
+    known = wire_types(view)
+    steps = [(name, step) for name, wanted in known.items() if (step := _step(name, wanted, nulls))]
+    always = view in ALWAYS_STORED
+    if not steps and not nulls and not always:
+        return None
+
+    def visit(tree: Tree) -> None:
+        if nulls:
+            for name in [name for name, value in tree.items() if value is None and name in known]:
+                del tree[name]
+        if always:
+            tree.setdefault("value", "0")
+        for name, step in steps:
+            if name in tree:
+                step(tree, name)
+
+    return visit
+
+
+Step: TypeAlias = Callable[[Any, Any], None]  # holder and place: an object and a name, or a list and an index
+
+
+def _step(name: str, wanted: Any, nulls: bool) -> Step | None:
+    """What to do with one field; the name tells times from other texts."""
+    wanted = strip_optional(wanted)
+    if wanted is str and name in TIMES:
+        return _set_time
+    if wanted is str and name in MICRO_TIMES:
+        return _set_micro_time
+    return _step_into(wanted, nulls)
+
+
+def _step_into(wanted: Any, nulls: bool) -> Step | None:
+    wanted = strip_optional(wanted)
+    if wanted is Quantity:
+        return _set_quantity
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        visit = _visitor(wanted, nulls)
+        return None if visit is None else partial(_visit_at, visit)
+    origin = get_origin(wanted)
+    if origin is tuple:
+        return _step_into_list(get_args(wanted)[0], nulls)
+    if origin is dict:
+        return _step_into_map(get_args(wanted)[1], nulls)
+    return None
+
+
+def _visit_at(visit: Visit, holder: Any, place: Any) -> None:
+    if holder[place] is None:  # among the items of a list: an object without fields, as to Go
+        holder[place] = {}
+    visit(holder[place])
+
+
+def _step_into_list(item: Any, nulls: bool) -> Step | None:
+    inner = _step_into(item, nulls)
+    if inner is None:
+        return None
+
+    def each(holder: Any, place: Any) -> None:
+        items = holder[place]
+        for index in range(len(items)):
+            inner(items, index)
+
+    return each
+
+
+def _step_into_map(item: Any, nulls: bool) -> Step | None:
+    inner = _step_into(item, nulls)
+    if inner is None:
+        return None
+
+    def each(holder: Any, place: Any) -> None:
+        items = holder[place]
+        for key in items:
+            inner(items, key)
+
+    return each
+
+
+@lru_cache(maxsize=65536)
+def _spell(text: str) -> str:
+    return str(Quantity.parse(text))
+
+
+def _set_quantity(holder: Any, place: Any) -> None:
+    text = holder[place]
+    spelled = _spell(text)
+    if spelled != text:
+        holder[place] = spelled
+
+
+def _set_time(holder: Any, place: Any) -> None:
+    holder[place] = normalise_time(holder[place], "")
+
+
+def _set_micro_time(holder: Any, place: Any) -> None:
+    holder[place] = normalise_micro_time(holder[place], "")

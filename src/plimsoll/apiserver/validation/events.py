@@ -1,0 +1,138 @@
+"""Events: the old rules for core/v1, the strict ones for events.k8s.io/v1.
+
+All rules speak of the shape of core/v1, in which events are kept (`event_shapes.py`); an event that says when
+it happened (`eventTime`) is one of the new kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.api.names import byte_length, dns_subdomain, label_key
+from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.event_shapes import event_to_core, event_to_events
+from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, required
+from plimsoll.apiserver.validation.metadata import IMMUTABLE, check_metadata, check_metadata_update
+from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.timestamps import MICRO_ZERO, ZERO
+from plimsoll.apiserver.validation.views import Event
+from plimsoll.apiserver.validation.write_job import Endpoint, Job
+
+SHORT_MAX = 128
+NOTE_MAX = 1024
+
+_NO_MATCH = "does not match event.namespace"
+_UNSET = (None, ZERO, MICRO_ZERO)
+
+
+def _prepare(job: Job[Event]) -> None:
+    """Nothing of an event belongs to the server."""
+
+
+def _is_strict(job: Job[Event]) -> bool:
+    return job.api_version == "events.k8s.io/v1"
+
+
+def _check_create(job: Job[Event]) -> Problems:
+    event = job.decode()
+    yield from _check_any(event, strict=_is_strict(job))
+    if not _is_strict(job):
+        return
+    yield from check_metadata(job.metadata(), namespaced=True)
+    yield from _check_series(event)
+    if event.event_time in _UNSET:
+        yield required(Path("eventTime"))
+    if event.type not in ("Normal", "Warning"):
+        yield invalid(Path("type"), "", f"has invalid value: {event.type}")
+    for name, is_set in (
+        ("firstTimestamp", event.first_timestamp not in _UNSET),
+        ("lastTimestamp", event.last_timestamp not in _UNSET),
+        ("count", event.count != 0),
+        ("source", bool(event.source.component or event.source.host)),
+    ):
+        if is_set:
+            yield invalid(Path(name), "", "needs to be unset")
+
+
+def _check_update(job: Job[Event]) -> Problems:
+    event, old = job.decode(), job.old
+    yield from _check_any(event, strict=_is_strict(job))
+    if not _is_strict(job):
+        return
+    yield from check_metadata_update(job.metadata(), job.old_metadata())
+    if not same(old.series, event.series):
+        yield from _check_series(event)
+    for name, before, now in (
+        ("involvedObject", old.involved_object, event.involved_object),
+        ("reason", old.reason, event.reason),
+        ("message", old.message, event.message),
+        ("source", old.source, event.source),
+        ("firstTimestamp", _moment(old.first_timestamp), _moment(event.first_timestamp)),
+        ("lastTimestamp", _moment(old.last_timestamp), _moment(event.last_timestamp)),
+        ("count", old.count, event.count),
+        ("reason", old.reason, event.reason),  # twice, as in Kubernetes 1.36
+        ("type", old.type, event.type),
+        ("eventTime", _moment(old.event_time), _moment(event.event_time)),
+        ("action", old.action, event.action),
+        ("related", old.related, event.related),
+        ("reportingController", old.reporting_component, event.reporting_component),
+        ("reportingInstance", old.reporting_instance, event.reporting_instance),
+    ):
+        if not same(before, now):
+            yield invalid(Path(name), now if isinstance(now, (str, int)) else None, IMMUTABLE)
+
+
+def _moment(time: str | None) -> str | None:
+    return None if time in _UNSET else time
+
+
+def _check_series(event: Event) -> Problems:
+    if event.series is None:
+        return
+    if event.series.count < 2:
+        yield invalid(Path("series.count"), "", "should be at least 2")
+    if event.series.last_observed_time in _UNSET:
+        yield required(Path("series.lastObservedTime"))
+
+
+def _check_any(event: Event, *, strict: bool) -> Problems:
+    """What every event must be like, whichever way it comes."""
+    namespace, about = event.metadata.namespace, event.involved_object.namespace
+    mismatch = invalid(Path("involvedObject").child("namespace"), about, _NO_MATCH)
+    if event.event_time in _UNSET:
+        if namespace not in ((about,) if about else ("", "default")):
+            yield mismatch
+    else:
+        if not about and namespace not in ("default", "kube-system"):
+            yield mismatch
+        yield from _check_reporter(event, Path("reportingController" if strict else "reportingComponent"))
+        for name, text, limit in (
+            ("reportingInstance", event.reporting_instance, SHORT_MAX),
+            ("action", event.action, SHORT_MAX),
+            ("reason", event.reason, SHORT_MAX),
+        ):
+            if not text:
+                yield required(Path(name))
+            yield from _check_length(name, text, limit)
+        yield from _check_length("message", event.message, NOTE_MAX)
+    yield from check_format(namespace, Path("namespace"), dns_subdomain)
+
+
+def _check_reporter(event: Event, path: Path) -> Problems:
+    if not event.reporting_component:
+        yield required(path)
+    yield from check_format(event.reporting_component, path, label_key)
+
+
+def _check_length(name: str, text: str, limit: int) -> Problems:
+    if byte_length(text) > limit:
+        yield invalid(Path(name), "", f"can have at most {limit} characters")
+
+
+_IN = event_to_core
+_OUT = event_to_events
+
+EVENT_ENDPOINTS: Mapping[tuple[str, str, str], Endpoint] = {
+    ("create", "Event", ""): Endpoint(Event, _prepare, _check_create, inward=_IN, outward=_OUT),
+    ("update", "Event", ""): Endpoint(Event, _prepare, _check_update, inward=_IN, outward=_OUT),
+}

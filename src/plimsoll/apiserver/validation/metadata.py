@@ -1,0 +1,255 @@
+"""Object metadata: names, labels, owners, finalizers, and what may change of them.
+
+Implements the end of section 6 of the API semantics. Owns the checks of `metadata` for every kind, on
+create and on update, and of the metadata inside a claim template. Some kinds run both sets of checks on
+an update, so that one fault can be reported twice, as upstream does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plimsoll.api.codec import split_api_version
+from plimsoll.api.meta import OwnerReference
+from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    forbidden,
+    internal,
+    invalid,
+    required,
+    too_long,
+)
+from plimsoll.apiserver.validation.metadata_view import ManagedFields, WholeObjectMeta
+from plimsoll.apiserver.validation.names import (
+    Format,
+    check_format,
+    check_label,
+    check_label_key,
+    check_label_value,
+)
+from plimsoll.apiserver.validation.trees import Tree
+
+ANNOTATIONS_MAX = 256 * 1024
+MANAGER_MAX = 128
+SUBRESOURCE_MAX = 256
+
+_PATH = Path("metadata")
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+IMMUTABLE = "field is immutable"  # clients look for these very words
+
+
+def check_metadata(
+    meta: WholeObjectMeta,
+    *,
+    namespaced: bool,
+    generated_name_is_final: bool = False,
+    names: Format = dns_subdomain,
+    free_finalizers: bool = False,
+) -> Problems:
+    """Metadata of a new object, whose name has been generated already if it is to be.
+
+    `generated_name_is_final` is for kinds that look only at the name that came out of generateName, `names`
+    is the format of names of the kind, and `free_finalizers` lets finalizers have any name without a domain.
+    """
+    if meta.generate_name and generated_name_is_final:
+        if not meta.name:
+            yield internal(_PATH.child("name"), "no name was generated from generateName")
+    elif meta.generate_name:
+        yield from check_format(mask_dash(meta.generate_name), _PATH.child("generateName"), names)
+    if not meta.name:
+        yield required(_PATH.child("name"), "name or generateName is required")
+    else:
+        yield from check_format(meta.name, _PATH.child("name"), names)
+    yield from _check_namespace(meta.namespace, namespaced)
+    if meta.generation < 0:
+        yield invalid(_PATH.child("generation"), meta.generation, "must not be negative")
+    yield from _check_common(meta)
+    yield from _check_finalizers(meta.finalizers)
+    if not free_finalizers:
+        yield from _check_finalizer_owners(meta.finalizers)
+
+
+def check_metadata_update(
+    meta: WholeObjectMeta, old: WholeObjectMeta, *, free_finalizers: bool = False
+) -> Problems:
+    """What an update may do to metadata."""
+    if old.deletion_timestamp is not None and not set(meta.finalizers) <= set(old.finalizers):
+        yield forbidden(
+            _PATH.child("finalizers"), "no finalizer can be added while the object is being deleted"
+        )
+    if not meta.resource_version:
+        yield invalid(_PATH.child("resourceVersion"), "", "must be specified for an update")
+    if meta.generation < old.generation:
+        yield invalid(_PATH.child("generation"), meta.generation, "must not get smaller")
+    for field, now, before in (
+        ("name", meta.name, old.name),
+        ("namespace", meta.namespace, old.namespace),
+        ("uid", meta.uid, old.uid),
+        ("creationTimestamp", meta.creation_timestamp, old.creation_timestamp),
+        ("deletionTimestamp", meta.deletion_timestamp, old.deletion_timestamp),
+        ("deletionGracePeriodSeconds", meta.deletion_grace_period_seconds, old.deletion_grace_period_seconds),
+    ):
+        if now != before:
+            yield invalid(_PATH.child(field), now, IMMUTABLE)
+    yield from _check_common(meta)
+    if not free_finalizers:
+        yield from _check_finalizer_owners(meta.finalizers)
+
+
+def reset_for_status(meta: Tree, old: Tree) -> None:
+    """Undo what a status write may not do to metadata; both are trees, `meta` is changed."""
+    for name in (
+        "annotations",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "labels",
+        "ownerReferences",
+        "selfLink",
+    ):
+        meta.pop(name, None)
+        if name in old:
+            meta[name] = old[name]
+
+
+def check_template_metadata(meta: Tree, path: Path) -> Problems:
+    """Metadata that a template hands on to its claims: labels and annotations, nothing else.
+
+    Takes the tree, because here an empty list is something given.
+    """
+    yield from check_annotations(meta.get("annotations", {}), path.child("annotations"))
+    yield from check_labels(meta.get("labels", {}), path.child("labels"))
+    for name, shown in _NOT_IN_TEMPLATES:
+        value = meta.get(name)
+        if value or isinstance(value, list) or (value is not None and name == "deletionGracePeriodSeconds"):
+            yield forbidden(path.child(shown), "cannot be set in a template; only labels and annotations can")
+
+
+#: Wire name, and the name in messages, which for `uid` has a spelling of its own.
+_NOT_IN_TEMPLATES = tuple(
+    (name, "uID" if name == "uid" else name)
+    for name in (
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    )
+)
+
+
+# -- the parts
+
+
+def check_labels(labels: Mapping[str, str], path: Path) -> Problems:
+    for key, value in labels.items():
+        yield from check_label_key(key, path)
+        yield from check_label_value(value, path)
+
+
+def check_annotations(annotations: Mapping[str, str], path: Path) -> Problems:
+    size = 0
+    for key, value in annotations.items():
+        size += byte_length(key) + byte_length(value)
+        yield from check_label_key(key.lower(), path)
+    if size > ANNOTATIONS_MAX:
+        yield too_long(path, ANNOTATIONS_MAX)
+
+
+def _check_namespace(namespace: str, namespaced: bool) -> Problems:
+    path = _PATH.child("namespace")
+    if not namespaced:
+        if namespace:
+            yield forbidden(path, "objects of this kind are in no namespace")
+    elif not namespace:
+        yield required(path, "must be the namespace of the object")
+    else:
+        yield from check_label(namespace, path)
+
+
+def _check_common(meta: WholeObjectMeta) -> Problems:
+    if meta.labels:
+        yield from check_labels(meta.labels, _PATH.child("labels"))
+    if meta.annotations:
+        yield from check_annotations(meta.annotations, _PATH.child("annotations"))
+    if meta.owner_references:
+        yield from _check_owners(meta.owner_references)
+    for place, entry in enumerate(meta.managed_fields):
+        if not _is_usual(entry):
+            yield from _check_managed_fields(entry, _PATH.child("managedFields").index(place))
+
+
+def _check_owners(owners: Sequence[OwnerReference]) -> Problems:
+    """Owners have no index in the paths of their problems."""
+    path = _PATH.child("ownerReferences")
+    controllers = 0
+    for owner in owners:
+        version = owner.api_version
+        if not version or version.count("/") > 1:
+            yield invalid(path.child("apiVersion"), version, "must be a version, or group/version")
+        elif not split_api_version(version)[1]:
+            yield invalid(path.child("apiVersion"), version, "must have a version")
+        for name, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+            if not value:
+                yield invalid(path.child(name), value, "must not be empty")
+        if (version, owner.kind) == ("v1", "Event"):
+            yield invalid(path, owner.name, "an Event cannot own anything")
+        controllers += bool(owner.controller)
+        if owner.controller and controllers > 1:
+            yield invalid(path, owner.name, "only one owner can be the controller")
+
+
+def _check_finalizers(finalizers: Sequence[str]) -> Problems:
+    path = _PATH.child("finalizers")
+    for finalizer in finalizers:
+        yield from check_label_key(finalizer, path)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        yield invalid(path, None, "orphan and foregroundDeletion exclude each other")
+
+
+def _check_finalizer_owners(finalizers: Sequence[str]) -> Problems:
+    for place, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            detail = f"must be domain/name, or one of {', '.join(STANDARD_FINALIZERS)}"
+            yield invalid(_PATH.child("finalizers").index(place), finalizer, detail)
+
+
+def _is_usual(entry: ManagedFields) -> bool:
+    """Whether an entry has no problems, at a glance: the same few writers are in every object."""
+    return (
+        entry.operation in ("Apply", "Update")
+        and entry.fields_type in ("", "FieldsV1")
+        and entry.manager.isascii()
+        and len(entry.manager) <= MANAGER_MAX
+        and entry.manager.isprintable()
+        and len(entry.subresource) * 4 <= SUBRESOURCE_MAX
+    )
+
+
+def _check_managed_fields(entry: ManagedFields, path: Path) -> Problems:
+    if entry.operation not in ("Apply", "Update"):
+        yield invalid(path.child("operation"), entry.operation, "must be Apply or Update")
+    if entry.fields_type not in ("", "FieldsV1"):
+        yield invalid(path.child("fieldsType"), entry.fields_type, "must be FieldsV1")
+    if byte_length(entry.manager) > MANAGER_MAX:
+        yield too_long(path.child("manager"), MANAGER_MAX)
+    for letter in entry.manager[: 8 * MANAGER_MAX]:  # enough of a hostile name
+        if not letter.isprintable():
+            yield invalid(path.child("manager"), entry.manager, "must have printable characters only")
+    if byte_length(entry.subresource) > SUBRESOURCE_MAX:
+        yield too_long(path.child("subresource"), SUBRESOURCE_MAX)
+
+
+def mask_dash(prefix: str) -> str:
+    """A prefix may end in a dash, because more comes after it."""
+    return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix

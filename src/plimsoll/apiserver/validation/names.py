@@ -1,0 +1,293 @@
+"""The formats of names and other short texts (section 4 of the API semantics).
+
+Owns every format check that is not about one field, beside those of `api.names`, and what turns a format's
+complaints into problems. Lengths count bytes. All checks are linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_interface
+from typing import TypeAlias
+
+from plimsoll.api.names import (
+    SUBDOMAIN_MAX,
+    byte_length,
+    dns_label,
+    dns_subdomain,
+    label_key,
+    label_value,
+)
+from plimsoll.apiserver.validation.field_errors import (
+    NONE,
+    Path,
+    Problem,
+    Problems,
+    invalid,
+    required,
+    too_long,
+)
+
+Format: TypeAlias = Callable[[str], list[str]]
+
+DRIVER_NAME_MAX = 63
+IDENTIFIER_MAX = 32
+POOL_NAME_MAX = 253
+ATTRIBUTE_VALUE_MAX = 64
+
+_REMEMBERED = 320  # a prefix, a slash and a name
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_VERSION_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_VERSION_WORD = re.compile(r"[0-9A-Za-z-]+")
+_PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}")
+_LONGEST_ADDRESS = 64
+_NOWHERE = Path("")
+
+
+# -- formats
+
+
+def condition_reason(text: str) -> list[str]:
+    if _REASON.fullmatch(text):
+        return []
+    return ["must start with a letter, go on with letters, digits and '_,:', and not end with ',' or ':'"]
+
+
+def normal_uuid(text: str) -> list[str]:
+    """A UUID in the one spelling that is stored; other spellings of a UUID are refused."""
+    if _UUID.fullmatch(text):
+        return []
+    return ["must be a UUID in lower case: 8, 4, 4, 4 and 12 hexadecimal digits joined with '-'"]
+
+
+def semantic_version(text: str) -> list[str]:
+    """A strict semver 2.0.0: three numbers, no `v`, optional pre-release and build parts."""
+    rest, plus, build = text.partition("+")
+    core, dash, release = rest.partition("-")
+    numbers = core.split(".")
+    fine = (
+        len(numbers) == 3
+        and all(_VERSION_NUMBER.fullmatch(number) for number in numbers)
+        and (not dash or all(_is_release_word(word) for word in release.split(".")))
+        and (not plus or all(_VERSION_WORD.fullmatch(word) for word in build.split(".")))
+    )
+    return [] if fine else ["must be a semantic version 2.0.0 such as 1.2.3 or 1.2.3-rc.1+build"]
+
+
+def _is_release_word(word: str) -> bool:
+    if not _VERSION_WORD.fullmatch(word):
+        return False
+    return not word.isdecimal() or bool(_VERSION_NUMBER.fullmatch(word))
+
+
+def interface_address(text: str) -> list[str]:
+    """An IP address with the length of its network, in the canonical spelling; host bits may be set."""
+    complaint = [
+        "must be an IP address and prefix length in canonical form, such as 10.9.8.7/24 or fd00::1/64"
+    ]
+    address, slash, length = text.partition("/")
+    if len(text) > _LONGEST_ADDRESS or not slash or not _PREFIX_LENGTH.fullmatch(length) or "%" in address:
+        return complaint
+    try:
+        parsed = ip_interface(text)
+    except ValueError:
+        return complaint
+    ip = parsed.ip
+    mapped = isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None
+    return complaint if mapped or str(ip) != address else []
+
+
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_LETTER = re.compile(r"[a-z]")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_UNDERSCORE_PART = re.compile(r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?")
+_SYSCTL_PART = re.compile(r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+PORT_NAME_MAX = 15
+
+
+def port_name(text: str) -> list[str]:
+    found = [f"must be no more than {PORT_NAME_MAX} characters"] if byte_length(text) > PORT_NAME_MAX else []
+    if not _PORT_NAME.fullmatch(text):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not _LETTER.search(text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def port_number(port: int) -> list[str]:
+    return [] if 1 <= port <= 65535 else ["must be between 1 and 65535, inclusive"]
+
+
+def variable_name(text: str) -> list[str]:
+    """A name of an environment variable: anything that can be printed in ASCII, but `=`."""
+    if not text:
+        return ["environment variable name must be non-empty"]
+    if text.isascii() and text.isprintable() and "=" not in text:
+        return []
+    return ["must consist only of printable ASCII characters other than '='"]
+
+
+def data_key(text: str) -> list[str]:
+    """A key of a config map or secret."""
+    found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
+    if not _KEY.fullmatch(text):
+        found.append("must be letters, digits, '-', '_' and '.'")
+    if text.startswith(".."):
+        found.append("must not start with '..'" if text != ".." else "must not be '..'")
+    elif text == ".":
+        found.append("must not be '.'")
+    return found
+
+
+def header_name(text: str) -> list[str]:
+    return [] if _HEADER.fullmatch(text) else ["must be letters, digits and '-', such as X-Header-Name"]
+
+
+def search_domain(text: str) -> list[str]:
+    """A DNS subdomain in which `_` may stand too."""
+    found = [f"must be no more than {SUBDOMAIN_MAX} characters"] if byte_length(text) > SUBDOMAIN_MAX else []
+    if not all(_UNDERSCORE_PART.fullmatch(part) for part in text.split(".")):
+        found.append("must be lower case letters, digits, '-', '_' and '.', such as example.com")
+    return found
+
+
+def sysctl_name(text: str) -> list[str]:
+    if byte_length(text) <= SUBDOMAIN_MAX and all(
+        _SYSCTL_PART.fullmatch(part) for part in text.replace("/", ".").split(".")
+    ):
+        return []
+    return [f"must have at most {SUBDOMAIN_MAX} characters: words joined with '.' or '/'"]
+
+
+def decimal_integer(text: str) -> list[str]:
+    """A whole number as it is written; not one that has more than 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        return ["must be a valid decimal integer in canonical form"]
+    return []
+
+
+# -- resource names
+
+
+def is_node_allocatable(name: str) -> bool:
+    """A resource a node itself has: no slash, or of `kubernetes.io/`."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended_resource(name: str) -> bool:
+    """A resource of somebody else, `example.com/gpu`, whose name also works in a quota."""
+    if is_node_allocatable(name) or name.startswith("requests."):
+        return False
+    return not label_key(f"requests.{name}")
+
+
+# -- checks of one field
+
+
+def check_format(text: str, path: Path, format: Format) -> Problems:
+    for complaint in format(text):
+        yield invalid(path, text, complaint)
+
+
+def check_label(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_labels(text) else check_format(text, path, dns_label)
+
+
+def check_subdomain(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_subdomains(text) else check_format(text, path, dns_subdomain)
+
+
+def check_label_key(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_keys(text) else check_format(text, path, label_key)
+
+
+def check_label_value(text: str, path: Path) -> Iterable[Problem]:
+    return NONE if _fine_values(text) else check_format(text, path, label_value)
+
+
+def _remember(format: Format) -> Callable[[str], bool]:
+    """Whether a text is in a format; the same names come again and again. No long text is kept."""
+    known = lru_cache(maxsize=8192)(lambda text: not format(text))
+    return lambda text: len(text) <= _REMEMBERED and known(text)
+
+
+_fine_labels, _fine_subdomains, _fine_keys, _fine_values = map(
+    _remember, (dns_label, dns_subdomain, label_key, label_value)
+)
+
+
+def check_driver(name: str, path: Path) -> Problems:
+    """A driver name: a subdomain of at most 63 bytes in which upper case is let through."""
+    if not name:
+        yield required(path, "must be the name of a driver, such as gpu.example.com")
+        return
+    if byte_length(name) > DRIVER_NAME_MAX:
+        yield too_long(path, DRIVER_NAME_MAX)
+    for complaint in dns_subdomain(name.lower()):
+        yield invalid(path, name, complaint)
+
+
+def check_pool(name: str, path: Path) -> Problems:
+    """A pool name: subdomains joined with slashes."""
+    if not name:
+        yield required(path, "must be the name of a pool")
+        return
+    if byte_length(name) > POOL_NAME_MAX:
+        yield too_long(path, POOL_NAME_MAX)
+    # No name within the limit has more parts than bytes, so a hostile one is not taken apart any further.
+    for part in name.split("/", POOL_NAME_MAX)[:POOL_NAME_MAX]:
+        for complaint in dns_subdomain(part):
+            yield invalid(path, name, f"each part between slashes {complaint}")
+
+
+def check_qualified_name(name: str, path: Path) -> Iterable[Problem]:
+    """The name of an attribute or capacity: `identifier` or `domain/identifier`.
+
+    With two or more slashes nothing is checked, as in Kubernetes 1.36.
+    """
+    return NONE if _is_qualified_name(name) else _check_qualified_name(name, path)
+
+
+@lru_cache(maxsize=4096)
+def _is_qualified_name(name: str) -> bool:
+    """The devices of a slice have the same few names."""
+    return not any(True for _ in _check_qualified_name(name, _NOWHERE))
+
+
+def _check_qualified_name(name: str, path: Path) -> Problems:
+    parts = name.split("/")
+    if len(parts) > 2:
+        return
+    if len(parts) == 2:
+        if parts[0]:
+            yield from check_driver(parts[0], path)
+        else:
+            yield invalid(path, name, "must have a domain before the '/'")
+        if not parts[1]:
+            yield invalid(path, name, "must have an identifier after the '/'")
+            return
+    yield from _check_identifier(parts[-1], path)
+
+
+def check_fully_qualified_name(name: str, path: Path) -> Problems:
+    yield from check_qualified_name(name, path)
+    if "/" not in name:
+        yield invalid(path, name, "must name the domain too: domain/identifier")
+
+
+def _check_identifier(text: str, path: Path) -> Problems:
+    if byte_length(text) > IDENTIFIER_MAX:
+        yield too_long(path, IDENTIFIER_MAX)
+    if not _IDENTIFIER.fullmatch(text):
+        yield invalid(path, text, "must be an identifier: letters, digits and '_', no digit first")

@@ -1,0 +1,98 @@
+"""Who may write which part of a claim's status (end of section 7 of the API semantics).
+
+Owns the rights a status write needs beyond writing the claim at all, with the gate
+DRAResourceClaimGranularStatusAuthorization. The rights are synthetic: `resourceclaims/binding` for
+allocation and reservations, `resourceclaims/driver` named after the driver for what drivers report.
+Asking for them is left to a function that the caller brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from plimsoll.api.gates import Gates
+from plimsoll.api.names import dns_subdomain
+from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
+from plimsoll.apiserver.validation.equality import same
+from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden
+
+_GATE = "DRAResourceClaimGranularStatusAuthorization"
+_STATUS = Path("status")
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A right to ask for: a verb on a subresource of claims, for one name or (empty) for all."""
+
+    verb: str
+    subresource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} on resourceclaims/{self.subresource}" + (f" {self.name}" if self.name else "")
+
+
+Permit: TypeAlias = Callable[[Permission], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who writes: how (update or patch), from which node (of a bound service account), and with what
+    rights."""
+
+    permits: Permit
+    verb: str = "update"
+    node: str = ""
+
+
+def check_permissions(claim: ResourceClaim, old: ResourceClaim, caller: Caller, gates: Gates) -> Problems:
+    """The parts of the status that this caller may not change."""
+    if not gates.enabled(_GATE):
+        return
+    status, before = claim.status, old.status
+    if not same(before.allocation, status.allocation) or not same(before.reserved_for, status.reserved_for):
+        binding = Permission(caller.verb, "binding")
+        if not caller.permits(binding):
+            detail = f"changing status.allocation or status.reservedFor needs the right to {binding}"
+            yield forbidden(_STATUS.child("allocation"), detail)
+    if gates.enabled("DRAResourceClaimDeviceStatus") and status.allocation is not None:
+        prefixes = (
+            ["associated-node", "arbitrary-node"]
+            if _is_local(caller, status.allocation)
+            else ["arbitrary-node"]
+        )
+        for driver in sorted(_touched_drivers(status, before)):
+            rights = [
+                Permission(f"{prefix}:{caller.verb}", "driver", claim.metadata.namespace, driver)
+                for prefix in prefixes
+            ]
+            if not any(map(caller.permits, rights)):
+                detail = f"changing status.devices needs the right to {' or '.join(map(str, rights))}"
+                yield forbidden(_STATUS.child("devices"), detail)
+
+
+def _touched_drivers(status: ResourceClaimStatus, old: ResourceClaimStatus) -> set[str]:
+    """The drivers of entries that were added, removed or changed."""
+
+    def entries(of: ResourceClaimStatus) -> dict[tuple[str, ...], object]:
+        return {(d.driver, d.pool, d.device, d.share_id or ""): d for d in of.devices}
+
+    now, before = entries(status), entries(old)
+    return {key[0] for key in now.keys() | before.keys() if not same(before.get(key), now.get(key))}
+
+
+def _is_local(caller: Caller, allocation: AllocationResult) -> bool:
+    """Whether the caller is bound to the very node the claim is allocated for."""
+    selector = allocation.node_selector
+    if not caller.node or dns_subdomain(caller.node) or selector is None:
+        return False
+    if len(selector.node_selector_terms) != 1:
+        return False
+    term = selector.node_selector_terms[0]
+    if term.match_expressions or len(term.match_fields) != 1:
+        return False
+    field = term.match_fields[0]
+    return field.key == "metadata.name" and field.operator == "In" and field.values == (caller.node,)

@@ -1,0 +1,127 @@
+"""Annotations of pods that mean something: profiles as they were given long ago, the cost of deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod, Toleration
+from plimsoll.api.meta import Wire
+from plimsoll.apiserver.validation.field_errors import Path, Problems, forbidden, invalid
+from plimsoll.apiserver.validation.paths import check_descending
+from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
+from plimsoll.apiserver.validation.pod.view import Profile, WholePod
+from plimsoll.apiserver.validation.pod.windows import containers_with_paths
+from plimsoll.errors import DecodeError
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
+SECCOMP_OF_POD = "seccomp.security.alpha.kubernetes.io/pod"
+SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
+APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+_PATH = Path("metadata").child("annotations")
+_DEFAULTS = ("runtime/default", "docker/default")
+
+
+class _Tolerations(Wire, frozen=True):
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def is_deletion_cost(text: str) -> bool:
+    """A whole number of 32 bits without a plus or zeros in front."""
+    if text[:1] not in "-123456789" and text != "0":
+        return False
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 32:
+        return False
+    return -(2**31) <= int(text) < 2**31
+
+
+def check_annotations(pod: WholePod, stored: Stored, *, any_cost: bool) -> Problems:
+    """What annotations say beside being well formed; the mark of mirror pods is in `claims.py`."""
+    annotations = pod.metadata.annotations
+    if annotations.get(TOLERATIONS):
+        yield from _check_tolerations(annotations[TOLERATIONS], stored)
+    cost = annotations.get(DELETION_COST)
+    if cost is not None and not any_cost and not is_deletion_cost(cost):
+        yield invalid(_PATH.key(DELETION_COST), cost, "must be a 32bit integer")
+    for name, value in annotations.items():
+        if name == SECCOMP_OF_POD or name.startswith(SECCOMP):
+            yield from _check_seccomp(value, _PATH.child(name))
+    names = {container.name for container, _ in containers_with_paths(pod.spec, Path(""))}
+    for name, value in annotations.items():
+        if name.startswith(APP_ARMOR):
+            container = name.removeprefix(APP_ARMOR)
+            if container not in names:
+                yield invalid(_PATH.key(name), container, "container not found")
+            if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
+                yield invalid(_PATH.key(name), value, "invalid AppArmor profile name")
+
+
+def _check_tolerations(text: str, stored: Stored) -> Problems:
+    try:
+        tolerations = codec.decode(f'{{"tolerations":{text}}}', _Tolerations).tolerations
+    except DecodeError as error:
+        yield invalid(_PATH, TOLERATIONS, str(error))
+        return
+    yield from check_tolerations(tolerations, _PATH.child(TOLERATIONS), stored)
+
+
+def _check_seccomp(profile: str, path: Path) -> Problems:
+    if profile.startswith("localhost/"):
+        yield from check_descending(profile.removeprefix("localhost/"), path)
+    elif profile not in (*_DEFAULTS, "unconfined"):
+        yield invalid(path, profile, "must be a valid seccomp profile")
+
+
+def check_annotation_changes(pod: Pod, old: Pod) -> Problems:
+    """AppArmor profiles come with the pod and stay."""
+    now, before = pod.metadata.annotations, old.metadata.annotations
+    for name in before:
+        if name.startswith(APP_ARMOR) and now.get(name) != before[name]:
+            yield forbidden(_PATH.key(name), "may not remove or update AppArmor annotations")
+    for name in now:
+        if name.startswith(APP_ARMOR) and name not in before:
+            yield forbidden(_PATH.key(name), "may not add AppArmor annotations")
+
+
+# -- the same thing said in an annotation and in a field
+
+
+def check_agreement(pod: WholePod, path: Path) -> Problems:
+    """A new pod that gives a profile both ways must mean the same."""
+    annotations, context = pod.metadata.annotations, pod.spec.security_context
+    of_pod = None if context is None else context.seccomp_profile
+    if of_pod is not None and SECCOMP_OF_POD in annotations:
+        at = path.child("securityContext", "seccompProfile")
+        yield from _check_same(annotations[SECCOMP_OF_POD], of_pod, "seccomp", at)
+    for container, where in containers_with_paths(pod.spec, path):
+        inner = container.security_context
+        own = None if inner is None else inner.seccomp_profile
+        if own is not None and SECCOMP + container.name in annotations:
+            at = where.child("securityContext", "seccompProfile")
+            yield from _check_same(annotations[SECCOMP + container.name], own, "seccomp", at)
+    if pod.spec.os is not None and pod.spec.os.name == "windows":
+        return
+    for container, where in containers_with_paths(pod.spec, path):
+        inner = container.security_context
+        profile = None if context is None else context.app_armor_profile
+        if inner is not None and inner.app_armor_profile is not None:
+            profile = inner.app_armor_profile
+        if profile is not None and APP_ARMOR + container.name in annotations:
+            at = where.child("securityContext", "appArmorProfile")
+            yield from _check_same(annotations[APP_ARMOR + container.name], profile, "apparmor", at)
+
+
+def _check_same(value: str, profile: Profile, kind: str, path: Path) -> Problems:
+    defaults = _DEFAULTS if kind == "seccomp" else _DEFAULTS[:1]
+    expected: Mapping[str, tuple[str, ...]] = {"Unconfined": ("unconfined",), "RuntimeDefault": defaults}
+    if profile.type == "Localhost":
+        if not value.startswith("localhost/"):
+            yield forbidden(path.child("type"), f"{kind} type in annotation and field must match")
+        elif value.removeprefix("localhost/") != profile.localhost_profile:
+            detail = f"{kind} profile in annotation and field must match"
+            yield forbidden(path.child("localhostProfile"), detail)
+    elif profile.type in expected and value not in expected[profile.type]:
+        yield forbidden(path.child("type"), f"{kind} type in annotation and field must match")

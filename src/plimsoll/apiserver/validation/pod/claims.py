@@ -1,0 +1,159 @@
+"""Claims in pod specs (section 9 of the API semantics).
+
+Owns the DRA parts of a pod's spec, and the rules about pods of other origin (mirror pods, ephemeral
+containers) that claims bring with them. The rest of the pod is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from plimsoll.api.core import ContainerClaim, Pod, PodResourceClaim
+from plimsoll.apiserver.validation.field_errors import (
+    WHOLE,
+    Path,
+    Problems,
+    duplicate,
+    forbidden,
+    invalid,
+    name_some,
+    not_found,
+    required,
+)
+from plimsoll.apiserver.validation.names import check_label, check_subdomain
+from plimsoll.apiserver.validation.trees import Tree, part
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+_SPEC = Path("spec")
+_ANNOTATIONS = Path("metadata").child("annotations")
+
+
+def check_pod_create(pod: Pod, tree: Tree) -> Problems:
+    yield from check_pod_spec(pod, tree)
+    if pod.spec.ephemeral_containers:
+        yield forbidden(_SPEC.child("ephemeralContainers"), "cannot be given on create, only added later")
+
+
+def check_pod_spec(pod: Pod, tree: Tree) -> Problems:
+    """The claims of a pod and who refers to them; `tree` is the same pod, canonical."""
+    mirror = is_mirror(pod)
+    yield from _check_mirror_node(pod)
+    spec = pod.spec
+    if mirror:
+        for _ in spec.resource_claims:
+            yield forbidden(WHOLE, "a static pod cannot have resource claims")
+    else:
+        yield from _check_pod_claims(spec.resource_claims)
+    names = frozenset(claim.name for claim in spec.resource_claims if claim.name)
+    known = name_some(names) or "there are none"
+    for group, containers in (
+        ("containers", spec.containers),
+        ("initContainers", spec.init_containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for place, container in enumerate(containers):
+            path = _SPEC.child(group).index(place).child("resources")
+            claims = container.resources.claims
+            yield from _check_container_claims(claims, names, known, path.child("claims"))
+    yield from _check_ephemeral(part(tree, "spec"))
+    if spec.resources is not None and spec.resources.claims:
+        path = _SPEC.child("resources", "claims")
+        yield forbidden(path, "claims belong to containers, not to the resources of the pod")
+        yield from _check_container_claims(spec.resources.claims, names, known, path)
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Whether the pod stands for one that the kubelet runs from a file."""
+    return MIRROR_ANNOTATION in pod.metadata.annotations
+
+
+def _check_mirror_node(pod: Pod) -> Problems:
+    if is_mirror(pod) and not pod.spec.node_name:
+        value = pod.metadata.annotations[MIRROR_ANNOTATION]
+        yield invalid(_ANNOTATIONS.key(MIRROR_ANNOTATION), value, "needs spec.nodeName")
+
+
+def check_mirror_update(pod: Pod, old: Pod) -> Problems:
+    """The mark of a mirror pod comes with the pod and stays."""
+    path = _ANNOTATIONS.key(MIRROR_ANNOTATION)
+    now, before = pod.metadata.annotations, old.metadata.annotations
+    if MIRROR_ANNOTATION in before and now.get(MIRROR_ANNOTATION) != before[MIRROR_ANNOTATION]:
+        yield forbidden(path, "cannot be removed or changed")
+    elif MIRROR_ANNOTATION in now and MIRROR_ANNOTATION not in before:
+        yield forbidden(path, "cannot be added")
+    yield from _check_mirror_node(pod)
+
+
+def _check_pod_claims(claims: Sequence[PodResourceClaim]) -> Problems:
+    seen: set[str] = set()
+    for place, claim in enumerate(claims):
+        path = _SPEC.child("resourceClaims").index(place)
+        if not claim.name:
+            yield required(path.child("name"), "must be a name for the claim inside the pod")
+        elif claim.name in seen:
+            yield duplicate(path.child("name"), claim.name)
+        else:
+            yield from check_label(claim.name, path.child("name"))
+            seen.add(claim.name)
+        named, templated = claim.resource_claim_name, claim.resource_claim_template_name
+        if (named is None) == (templated is None):
+            detail = "must have exactly one of resourceClaimName and resourceClaimTemplateName"
+            yield invalid(path, claim.name, detail)
+        if named is not None:
+            yield from check_subdomain(named, path.child("resourceClaimName"))
+        if templated is not None:
+            yield from check_subdomain(templated, path.child("resourceClaimTemplateName"))
+
+
+def _check_container_claims(
+    claims: Sequence[ContainerClaim], names: frozenset[str], known: str, path: Path
+) -> Problems:
+    """References of one container: a claim as a whole or some of its requests, nothing twice."""
+    seen: set[str] = set()  # `claim` and `claim/request`
+    requests: Counter[str] = Counter()  # how many of the latter each claim has
+    for place, claim in enumerate(claims):
+        at = path.index(place)
+        if not claim.name:
+            yield required(at, "must name one of spec.resourceClaims")
+            continue
+        if claim.name in seen:
+            yield duplicate(at, claim.name)
+        else:
+            key = f"{claim.name}/{claim.request}" if claim.request else claim.name
+            if claim.request:
+                yield from check_label(claim.request, at.child("request"))
+                if key in seen:
+                    yield duplicate(at, key)
+            else:
+                for _ in range(requests[claim.name]):
+                    yield duplicate(at, claim.name)
+            if key not in seen and "/" in key:
+                requests[key.partition("/")[0]] += 1
+            seen.add(key)
+        if claim.name not in names:
+            yield not_found(at, claim.name, f"must be one of spec.resourceClaims: {known}")
+
+
+def _check_ephemeral(spec: Tree) -> Problems:
+    """An empty list or map counts as given here, which only the tree can tell."""
+    for place, container in enumerate(spec.get("ephemeralContainers", ())):
+        if part(container, "resources").keys() & {"claims", "requests", "limits"}:
+            path = _SPEC.child("ephemeralContainers").index(place).child("resources")
+            yield forbidden(path, "an ephemeral container cannot have resources")
+
+
+def gather_claim_names(pod: Pod) -> Mapping[str, str]:
+    """The claims of a pod by the name of the ResourceClaim, each with its name inside the pod.
+
+    Claims given by name are in the spec, those made from templates in the status.
+    """
+    found: dict[str, str] = {}
+    for status in pod.status.resource_claim_statuses:
+        if status.resource_claim_name is not None:
+            found[status.resource_claim_name] = status.name
+    for claim in pod.spec.resource_claims:
+        if claim.resource_claim_name is not None:
+            found[claim.resource_claim_name] = claim.name
+    return found

@@ -1,0 +1,259 @@
+"""Containers of a pod: regular ones, init containers and sidecars, ephemeral ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+    too_many,
+)
+from plimsoll.apiserver.validation.names import check_format, check_label, port_name, port_number
+from plimsoll.apiserver.validation.pod.env import check_environment
+from plimsoll.apiserver.validation.pod.network import check_port_conflicts
+from plimsoll.apiserver.validation.pod.probes import check_lifecycle, check_probes
+from plimsoll.apiserver.validation.pod.resources import check_requirements
+from plimsoll.apiserver.validation.pod.security import check_container_security
+from plimsoll.apiserver.validation.pod.view import WholeContainer, WholeContainerPort, WholePodSpec
+from plimsoll.apiserver.validation.pod.volume_sources import check_pull_policy
+from plimsoll.apiserver.validation.pod.volume_view import Volume
+from plimsoll.apiserver.validation.pod.volumes import check_mounts
+
+RULES_MAX = 20
+EXIT_CODES_MAX = 255
+
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_RESIZABLE = ("cpu", "memory")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_ACTIONS = ("Restart", "RestartAllContainers")
+_OPERATORS = ("In", "NotIn")
+_SIDECARS_ONLY = "may not be set for init containers without restartPolicy=Always"
+_NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
+
+#: Fields that an ephemeral container cannot have: name on the wire, field of the view. Resources are in
+#: `claims.py`.
+_NO_EPHEMERAL = (
+    ("ports", "ports"),
+    ("resizePolicy", "resize_policy"),
+    ("restartPolicyRules", "restart_policy_rules"),
+    ("livenessProbe", "liveness_probe"),
+    ("readinessProbe", "readiness_probe"),
+    ("startupProbe", "startup_probe"),
+    ("lifecycle", "lifecycle"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rules of containers need to know of their pod."""
+
+    spec: WholePodSpec
+    volumes: Mapping[str, Volume]
+    any_pages: bool
+    any_init_resize: bool
+
+    @property
+    def grace(self) -> int | None:
+        return self.spec.termination_grace_period_seconds
+
+    @property
+    def os(self) -> str | None:
+        return None if self.spec.os is None else self.spec.os.name
+
+
+def is_sidecar(container: WholeContainer) -> bool:
+    return container.restart_policy == "Always"
+
+
+def check_containers(around: Surroundings, path: Path) -> Problems:
+    containers, at = around.spec.containers, path.child("containers")
+    if not containers:
+        yield required(at)
+    taken: set[str] = set()
+    for place, container in enumerate(containers):
+        where = at.index(place)
+        yield from _check_common(container, around, where)
+        if container.name in taken:
+            yield duplicate(where.child("name"), container.name)
+        taken.add(container.name)
+        yield from _check_hooks(container, around, where)
+        yield from _check_restarts(container, where)
+    yield from check_port_conflicts(enumerate(containers), at)
+    yield from _check_init_containers(around, set(taken), path.child("initContainers"))
+    names = {container.name for container in (*containers, *around.spec.init_containers)}
+    yield from _check_ephemeral(around, names, path.child("ephemeralContainers"))
+
+
+def _check_init_containers(around: Surroundings, taken: set[str], path: Path) -> Problems:
+    for place, container in enumerate(around.spec.init_containers):
+        at = path.index(place)
+        yield from _check_common(container, around, at)
+        yield from _check_restarts(container, at)
+        if container.name in taken:
+            yield duplicate(at.child("name"), container.name)
+        elif container.name:
+            taken.add(container.name)
+        # Ports are compared within one container only, which is always reported as the first.
+        yield from check_port_conflicts([(0, container)], path)
+        if is_sidecar(container):
+            yield from _check_hooks(container, around, at)
+            continue
+        for name, given in (
+            ("lifecycle", container.lifecycle),
+            ("livenessProbe", container.liveness_probe),
+            ("readinessProbe", container.readiness_probe),
+            ("startupProbe", container.startup_probe),
+        ):
+            if given is not None:
+                yield forbidden(at.child(name), _SIDECARS_ONLY)
+        if not around.any_init_resize:
+            for position, policy in enumerate(container.resize_policy):
+                if policy.restart_policy == "RestartContainer":
+                    detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+                    where = at.child("resizePolicy").index(position).child("restartPolicy")
+                    yield invalid(where, policy.restart_policy, detail)
+
+
+def _check_ephemeral(around: Surroundings, others: set[str], path: Path) -> Problems:
+    taken = set(others)
+    for place, container in enumerate(around.spec.ephemeral_containers):
+        at = path.index(place)
+        yield from _check_common(container, around, at)
+        yield from check_image_blanks(container, at)
+        if container.name in taken:
+            yield duplicate(at.child("name"), container.name)
+        taken.add(container.name)
+        if container.target_container_name and container.target_container_name not in others:
+            where = at.child("targetContainerName")
+            yield not_found(where, container.target_container_name, "must be the name of a container")
+        for name, field in _NO_EPHEMERAL:
+            if getattr(container, field):
+                yield forbidden(at.child(name), _NOT_EPHEMERAL)
+        if container.restart_policy is not None:
+            yield forbidden(at.child("restartPolicy"), _NOT_EPHEMERAL)
+        for position, mount in enumerate(container.volume_mounts):
+            where = at.child("volumeMounts").index(position)
+            if mount.sub_path:
+                yield forbidden(where.child("subPath"), _NOT_EPHEMERAL)
+            if mount.sub_path_expr:
+                yield forbidden(where.child("subPathExpr"), _NOT_EPHEMERAL)
+
+
+def check_image_blanks(container: WholeContainer, path: Path) -> Problems:
+    if container.image != container.image.strip():
+        detail = "must not have leading or trailing whitespace"
+        yield invalid(path.child("image"), container.image, detail)
+
+
+# -- what all containers have
+
+
+def _check_common(container: WholeContainer, around: Surroundings, path: Path) -> Problems:
+    if not container.name:
+        yield required(path.child("name"))
+    else:
+        yield from check_label(container.name, path.child("name"))
+    if not container.image:
+        yield required(path.child("image"))
+    policy, at = container.termination_message_policy, path.child("terminationMessagePolicy")
+    if not policy:
+        yield required(at)
+    elif policy not in _MESSAGE_POLICIES:
+        yield not_supported(at, policy, _MESSAGE_POLICIES)
+    yield from _check_ports(container.ports, path.child("ports"))
+    yield from check_environment(container, path)
+    yield from check_mounts(container, around.volumes, path)
+    yield from check_pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
+    yield from check_requirements(container.resources, path.child("resources"), any_pages=around.any_pages)
+    yield from _check_resize(container, around.spec.restart_policy, path.child("resizePolicy"))
+    yield from check_container_security(
+        container.security_context,
+        path.child("securityContext"),
+        host_users=around.spec.host_users is not False,
+    )
+
+
+def _check_ports(ports: Sequence[WholeContainerPort], path: Path) -> Problems:
+    taken: set[str] = set()
+    for place, port in enumerate(ports):
+        at = path.index(place)
+        if port.name:
+            complaints = port_name(port.name)
+            if complaints:
+                yield from check_format(port.name, at.child("name"), port_name)
+            elif port.name in taken:
+                yield duplicate(at.child("name"), port.name)
+            else:
+                taken.add(port.name)
+        if not port.container_port:
+            yield required(at.child("containerPort"))
+        for name, number in (("containerPort", port.container_port), ("hostPort", port.host_port)):
+            if number:
+                for complaint in port_number(number):
+                    yield invalid(at.child(name), number, complaint)
+        if not port.protocol:
+            yield required(at.child("protocol"))
+        elif port.protocol not in _PROTOCOLS:
+            yield not_supported(at.child("protocol"), port.protocol, _PROTOCOLS)
+
+
+def _check_resize(container: WholeContainer, restart_policy: str, path: Path) -> Problems:
+    taken: set[str] = set()
+    for place, policy in enumerate(container.resize_policy):
+        if policy.resource_name in taken:
+            yield duplicate(path.index(place), policy.resource_name)
+        taken.add(policy.resource_name)
+        for value, allowed in (
+            (policy.resource_name, _RESIZABLE),
+            (policy.restart_policy, _RESIZE_POLICIES),
+        ):
+            if not value:
+                yield required(path)
+            elif value not in allowed:
+                yield not_supported(path, value, allowed)
+        if restart_policy == "Never" and policy.restart_policy != "NotRequired":
+            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            yield invalid(path, policy.restart_policy, detail)
+
+
+def _check_hooks(container: WholeContainer, around: Surroundings, path: Path) -> Problems:
+    if container.lifecycle is not None:
+        yield from check_lifecycle(container.lifecycle, around.grace, around.os, path.child("lifecycle"))
+    probes = (container.liveness_probe, container.readiness_probe, container.startup_probe)
+    yield from check_probes(*probes, around.grace, path)
+
+
+def _check_restarts(container: WholeContainer, path: Path) -> Problems:
+    """When a container of its own accord starts again."""
+    policy, rules = container.restart_policy, container.restart_policy_rules
+    if policy is None:
+        if rules:
+            detail = "must specify restartPolicy when restart rules are used"
+            yield required(path.child("restartPolicy"), detail)
+    elif policy not in _RESTART_POLICIES:
+        yield not_supported(path.child("restartPolicy"), policy, _RESTART_POLICIES)
+    at = path.child("restartPolicyRules")
+    if len(rules) > RULES_MAX:
+        yield too_many(at, len(rules), RULES_MAX)
+    for place, rule in enumerate(rules):
+        where = at.index(place)
+        if rule.action not in _ACTIONS:
+            yield not_supported(where.child("action"), rule.action, _ACTIONS)
+        if rule.exit_codes is None:
+            yield required(where.child("exitCodes"), "must be specified")
+            continue
+        if rule.exit_codes.operator not in _OPERATORS:
+            yield not_supported(where.child("exitCodes", "operator"), rule.exit_codes.operator, _OPERATORS)
+        count = len(rule.exit_codes.values)
+        if count > EXIT_CODES_MAX:
+            yield too_many(where.child("exitCodes", "values"), count, EXIT_CODES_MAX)

@@ -1,0 +1,202 @@
+"""What is filled into a pod where its author said nothing.
+
+Works on canonical trees and fills in place. Some of it is no default but an old way of saying things that is
+turned into the one stored: a negative grace period, one address for the list, an alias of the account's name.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.validation.pod.images import default_pull_policy
+from plimsoll.apiserver.validation.pod.volume_defaults import fill_volume
+from plimsoll.apiserver.validation.quantities import round_amounts
+from plimsoll.apiserver.validation.resource_names import is_huge_page
+from plimsoll.apiserver.validation.trees import Tree, part
+from plimsoll.apiserver.validation.write_job import look
+from plimsoll.errors import DecodeError
+from plimsoll.ledger.requests import container_limits_sum, container_requests_sum, is_pod_level_resource
+
+GROUPS = ("initContainers", "containers", "ephemeralContainers")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_PROBE_DEFAULTS = (
+    ("timeoutSeconds", 1),
+    ("periodSeconds", 10),
+    ("successThreshold", 1),
+    ("failureThreshold", 3),
+)
+
+#: Annotations by which init containers were given before they had a field.
+_OLD_ANNOTATIONS = tuple(
+    f"pod.{stage}.kubernetes.io/init-container{what}"
+    for stage in ("alpha", "beta")
+    for what in ("s", "-statuses")
+)
+
+
+def fill_pod(tree: Tree, gates: Gates) -> None:
+    spec, status = tree.setdefault("spec", {}), part(tree, "status")
+    for group in ("containers", "initContainers"):
+        for container in spec.get(group, ()):
+            _copy_limits(container)
+            if spec.get("hostNetwork"):
+                open_on_host(container)
+    if "resources" in spec and gates.enabled("PodLevelResources"):
+        _fill_pod_level(tree, spec["resources"])
+    spec.setdefault("enableServiceLinks", True)
+    fill_template(tree)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    _fill_status(status)
+
+
+def fill_template(template: Tree) -> None:
+    """Fill in a template from which pods are made: what is left open here is up to each pod."""
+    annotations, spec = part(template, "metadata", "annotations"), template.setdefault("spec", {})
+    for name in _OLD_ANNOTATIONS:
+        annotations.pop(name, None)
+    _fill_spec(spec)
+    _round_resources(part(spec, "resources"))
+    for volume in spec.get("volumes", ()):
+        fill_volume(volume)
+    for group in GROUPS:
+        for container in spec.get(group, ()):
+            fill_container(container)
+
+
+def _fill_spec(spec: Tree) -> None:
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for name, value in (
+        ("dnsPolicy", "ClusterFirst"),
+        ("restartPolicy", "Always"),
+        ("schedulerName", "default-scheduler"),
+    ):
+        if not spec.get(name):
+            spec[name] = value
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    round_amounts(spec.get("overhead"))
+
+
+# -- resources
+
+
+def _copy_limits(container: Tree) -> None:
+    """Where nothing is requested of a resource, its limit is."""
+    resources = part(container, "resources")
+    if "limits" in resources:
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+
+
+def _round_resources(resources: Tree) -> None:
+    for name in ("limits", "requests"):
+        round_amounts(resources.get(name))
+
+
+def _fill_pod_level(tree: Tree, resources: Tree) -> None:
+    """A pod that limits itself as a whole requests what its containers do, or else what it is limited to."""
+    if not resources.get("limits") and not resources.get("requests"):
+        return
+    pod = look(tree, Pod)
+    limits, requests = dict(resources.get("limits", {})), dict(resources.get("requests", {}))
+    for name, amount in container_limits_sum(pod).items():
+        if is_huge_page(name) and name not in requests and name not in limits:
+            limits[name] = str(amount)
+    if limits:
+        resources["limits"] = limits
+        for name, amount in container_requests_sum(pod).items():
+            if is_pod_level_resource(name) and not is_huge_page(name):
+                requests.setdefault(name, str(amount))
+        for name, text in limits.items():
+            if is_pod_level_resource(name):
+                requests.setdefault(name, text)
+    if requests:
+        resources["requests"] = requests
+
+
+# -- containers
+
+
+def fill_container(container: Tree) -> None:
+    for name, value in (
+        ("terminationMessagePath", "/dev/termination-log"),
+        ("terminationMessagePolicy", "File"),
+    ):
+        if not container.get(name):
+            container[name] = value
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = default_pull_policy(container.get("image", ""))
+    for port in container.get("ports", ()):
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+    for variable in container.get("env", ()):
+        _fill_source(part(variable, "valueFrom"))
+    _round_resources(container.setdefault("resources", {}))
+    for name in _PROBES:
+        if name in container:
+            _fill_probe(container[name])
+    for name in ("postStart", "preStop"):
+        _fill_handler(part(container, "lifecycle", name))
+
+
+def open_on_host(container: Tree) -> None:
+    """On the network of the node a port is the port of the node."""
+    for port in container.get("ports", ()):
+        if not port.get("hostPort") and port.get("containerPort"):
+            port["hostPort"] = port["containerPort"]
+
+
+def _fill_source(source: Tree) -> None:
+    if "fieldRef" in source and not source["fieldRef"].get("apiVersion"):
+        source["fieldRef"]["apiVersion"] = "v1"
+    if "resourceFieldRef" in source:
+        source["resourceFieldRef"].setdefault("divisor", "0")
+    if "fileKeyRef" in source:
+        source["fileKeyRef"].setdefault("optional", False)
+
+
+def _fill_probe(probe: Tree) -> None:
+    for name, value in _PROBE_DEFAULTS:
+        if not probe.get(name):
+            probe[name] = value
+    _fill_handler(probe)
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _fill_handler(handler: Tree) -> None:
+    if "httpGet" in handler:
+        request = handler["httpGet"]
+        for name, value in (("path", "/"), ("scheme", "HTTP")):
+            if not request.get(name):
+                request[name] = value
+        _expect_port(request)
+    if "tcpSocket" in handler:
+        _expect_port(handler["tcpSocket"])
+
+
+def _expect_port(holder: Tree) -> None:
+    """A port is a number of 32 bits or a name, which no view can say."""
+    port = holder.get("port", 0)
+    if type(port) is not str and (type(port) is not int or not -(2**31) <= port < 2**31):
+        raise DecodeError("must be a number or the name of a port", "port")
+
+
+# -- status
+
+
+def _fill_status(status: Tree) -> None:
+    single, several = status.get("podIP"), status.get("podIPs")
+    if single and (not several or several[0].get("ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif several and several[0].get("ip"):
+        status["podIP"] = several[0]["ip"]
+    for group in _STATUSES:
+        for container in status.get(group, ()):
+            round_amounts(container.get("allocatedResources"))
+            _round_resources(part(container, "resources"))
+    round_amounts(status.get("allocatedResources"))
+    _round_resources(part(status, "resources"))

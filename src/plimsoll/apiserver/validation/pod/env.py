@@ -1,0 +1,131 @@
+"""Environment variables of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.api.containers import EnvFrom, EnvVar, FileKey, KeySelector
+from plimsoll.api.names import dns_subdomain
+from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid, not_found, required
+from plimsoll.apiserver.validation.metadata import mask_dash
+from plimsoll.apiserver.validation.names import check_format, check_label, data_key, variable_name
+from plimsoll.apiserver.validation.paths import check_no_backsteps
+from plimsoll.apiserver.validation.pod.fields import check_object_field, check_resource_field
+from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.pod.volume_view import Volume
+
+_SOURCES = ("field_ref", "resource_field_ref", "config_map_key_ref", "secret_key_ref", "file_key_ref")
+_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+
+
+def check_environment(container: WholeContainer, path: Path) -> Problems:
+    for place, variable in enumerate(container.env):
+        at = path.child("env").index(place)
+        if not variable.name:
+            yield required(at.child("name"))
+        else:
+            yield from check_format(variable.name, at.child("name"), variable_name)
+        yield from _check_value(variable, at.child("valueFrom"))
+    for place, source in enumerate(container.env_from):
+        yield from _check_source(source, path.child("envFrom"), path.child("envFrom").index(place))
+
+
+def _check_value(variable: EnvVar, path: Path) -> Problems:
+    source = variable.value_from
+    if source is None:
+        return
+    if source.field_ref is not None:
+        yield from check_object_field(source.field_ref, _FIELDS, path.child("fieldRef"))
+    if source.resource_field_ref is not None:
+        at = path.child("resourceFieldRef")
+        yield from check_resource_field(source.resource_field_ref, at, of_volume=False)
+    if source.config_map_key_ref is not None:
+        yield from _check_key(source.config_map_key_ref, path.child("configMapKeyRef"))
+    if source.secret_key_ref is not None:
+        yield from _check_key(source.secret_key_ref, path.child("secretKeyRef"))
+    if source.file_key_ref is not None:
+        yield from _check_file_key(source.file_key_ref, path.child("fileKeyRef"))
+    sources = sum(getattr(source, name) is not None for name in _SOURCES)
+    if not sources:
+        detail = (
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` "
+            "or `fileKeyRef`"
+        )
+        yield invalid(path, "", detail)
+    elif variable.value:
+        yield invalid(path, "", "may not be specified when `value` is not empty")
+    elif sources > 1:
+        yield invalid(path, "", "may not have more than one field specified at a time")
+
+
+def _check_key(selector: KeySelector, path: Path) -> Problems:
+    yield from check_format(selector.name, path.child("name"), dns_subdomain)
+    if not selector.key:
+        yield required(path.child("key"))
+    else:
+        yield from check_format(selector.key, path.child("key"), data_key)
+
+
+def _check_file_key(selector: FileKey, path: Path) -> Problems:
+    if not selector.key:
+        yield required(path.child("key"))
+    else:
+        yield from check_format(selector.key, path.child("key"), variable_name)
+    if not selector.volume_name:
+        yield required(path.child("volumeName"))
+    else:
+        yield from check_label(selector.volume_name, path.child("volumeName"))
+    if not selector.path:
+        yield required(path.child("path"))
+    else:
+        yield from check_no_backsteps(selector.path, path.child("path"))
+
+
+def _check_source(source: EnvFrom, path: Path, item: Path) -> Problems:
+    if source.prefix:
+        yield from check_format(source.prefix, item.child("prefix"), variable_name)
+    for name, reference in (("configMapRef", source.config_map_ref), ("secretRef", source.secret_ref)):
+        if reference is None:
+            continue
+        at = item.child(name, "name")
+        if not reference.name:
+            yield required(at)
+        else:
+            # Judged as if it were the beginning of a name, as in Kubernetes 1.36.
+            yield from check_format(mask_dash(reference.name), at, dns_subdomain)
+    if source.config_map_ref is None and source.secret_ref is None:
+        yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+    elif source.config_map_ref is not None and source.secret_ref is not None:
+        yield invalid(path, "", "may not have more than one field specified at a time")
+
+
+def check_files_of_variables(spec: WholePodSpec, path: Path) -> Problems:
+    """Variables that are read from a file need the volume it is in, an empty directory."""
+    volumes: Mapping[str, Volume] = {volume.name: volume for volume in spec.volumes}
+    for group, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for place, container in enumerate(containers):
+            for position, variable in enumerate(container.env):
+                source = variable.value_from
+                if source is None or source.file_key_ref is None:
+                    continue
+                name = source.file_key_ref.volume_name
+                at = path.child(group).index(place).child("env").index(position)
+                at = at.child("valueFrom", "fileKeyRef", "volumeName")
+                if name not in volumes:
+                    yield not_found(at, name, "must be the name of a volume of the pod")
+                elif volumes[name].empty_dir is None:
+                    yield invalid(at, name, "referenced volume must be of type emptyDir")

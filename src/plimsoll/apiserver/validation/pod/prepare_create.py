@@ -1,0 +1,77 @@
+"""What a new pod is given beside defaults: its gates noted in its status, label keys merged into selectors,
+profiles of old annotations turned into fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from plimsoll.api.names import byte_length
+from plimsoll.apiserver.validation.pod.annotations import APP_ARMOR
+from plimsoll.apiserver.validation.pod.conditions import set_condition
+from plimsoll.apiserver.validation.pod.defaults import GROUPS
+from plimsoll.apiserver.validation.trees import Tree, part
+
+_PATH_MAX = 4095
+
+
+def begin(tree: Tree, now: str) -> None:
+    """Finish a new pod whose status was just made; changes the tree."""
+    spec, labels = part(tree, "spec"), part(tree, "metadata", "labels")
+    if spec.get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        tree["status"]["conditions"] = set_condition([], condition, now)
+    for term in _affinity_terms(part(spec, "affinity")):
+        _merge_keys(term, "matchLabelKeys", "In", labels)
+        _merge_keys(term, "mismatchLabelKeys", "NotIn", labels)
+    for constraint in spec.get("topologySpreadConstraints", ()):
+        _merge_keys(constraint, "matchLabelKeys", "In", labels)
+    if part(spec, "os").get("name") != "windows":
+        _copy_profiles(spec, part(tree, "metadata", "annotations"))
+
+
+def _affinity_terms(affinity: Tree) -> Iterator[Tree]:
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = part(affinity, side)
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+            yield part(weighted, "podAffinityTerm")
+
+
+def _merge_keys(holder: Tree, name: str, operator: str, labels: Mapping[str, str]) -> None:
+    """The pod's own values of the keys become part of the selector, if there is one."""
+    if not holder.get(name) or "labelSelector" not in holder:
+        return
+    for key in holder[name]:
+        if key in labels:
+            requirement = {"key": key, "operator": operator, "values": [labels[key]]}
+            holder["labelSelector"].setdefault("matchExpressions", []).append(requirement)
+
+
+def _copy_profiles(spec: Tree, annotations: Mapping[str, str]) -> None:
+    of_pod = part(spec, "securityContext").get("appArmorProfile")
+    for group in GROUPS:
+        for container in spec.get(group, ()):
+            value = annotations.get(APP_ARMOR + container.get("name", ""))
+            if value is None or "appArmorProfile" in part(container, "securityContext"):
+                continue
+            profile = _read_profile(value)
+            if profile is not None and profile != of_pod:
+                container.setdefault("securityContext", {})["appArmorProfile"] = profile
+
+
+def _read_profile(value: str) -> Tree | None:
+    if value == "unconfined":
+        return {"type": "Unconfined"}
+    if value == "runtime/default":
+        return {"type": "RuntimeDefault"}
+    if value.startswith("localhost/"):
+        name = value.removeprefix("localhost/")
+        if name and name == name.strip() and byte_length(name) <= _PATH_MAX:
+            return {"type": "Localhost", "localhostProfile": name}
+    return None

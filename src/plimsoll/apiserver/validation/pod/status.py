@@ -1,0 +1,253 @@
+"""The status of a pod apart from claims: conditions, addresses, and how containers go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from plimsoll.api.names import byte_length, dns_subdomain, label_key
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from plimsoll.apiserver.validation.metadata import IMMUTABLE
+from plimsoll.apiserver.validation.names import check_format
+from plimsoll.apiserver.validation.pod.network import check_addresses
+from plimsoll.apiserver.validation.pod.view import (
+    ResourceStatus,
+    WholeContainer,
+    WholeContainerStatus,
+    WholePod,
+    WholePodSpec,
+)
+from plimsoll.apiserver.validation.trees import Tree
+
+HEALTH_MESSAGE_MAX = 1024
+
+_STATUS = Path("status")
+_OWN_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+_NOT_NEGATIVE = "must be a non-negative integer"
+_BACK = "may not be transitioned to non-terminated state"
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+_ID_MAX = 2**31 - 1
+
+
+def keep_generations(status: Tree, old: Tree) -> None:
+    """A status that does not say which generation it is about is about the same as before."""
+    if not status.get("observedGeneration") and old.get("observedGeneration"):
+        status["observedGeneration"] = old["observedGeneration"]
+    before: dict[str, deque[int]] = {}
+    for condition in old.get("conditions", ()):
+        before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions", ()):
+        known = before.get(condition.get("type", ""))
+        generation = known.popleft() if known else 0
+        if not condition.get("observedGeneration") and generation:
+            condition["observedGeneration"] = generation
+
+
+def check_state(pod: WholePod, old: WholePod) -> Problems:
+    status, before = pod.status, old.status
+    for place, condition in enumerate(status.conditions):
+        at = _STATUS.child("conditions").index(place)
+        if condition.observed_generation < 0:
+            yield invalid(at.child("observedGeneration"), condition.observed_generation, _NOT_NEGATIVE)
+        if condition.type not in _OWN_CONDITIONS:
+            yield from check_format(condition.type, at.child("Type"), label_key)
+    yield from _check_nomination(pod, old)
+    if status.observed_generation < 0:
+        yield invalid(_STATUS.child("observedGeneration"), status.observed_generation, _NOT_NEGATIVE)
+    if status.qos_class != before.qos_class:
+        yield invalid(_STATUS.child("qosClass"), status.qos_class, IMMUTABLE)
+    yield from _check_transitions(pod, old)
+    yield from _check_addresses(pod, old)
+    yield from _check_users(pod)
+    yield from _check_health(pod)
+
+
+def _check_nomination(pod: WholePod, old: WholePod) -> Problems:
+    name, path = pod.status.nominated_node_name, _STATUS.child("nominatedNodeName")
+    if not name or name == old.status.nominated_node_name:
+        return
+    yield from check_format(name, path, dns_subdomain)
+    if old.spec.node_name:
+        yield forbidden(path, "may not be set on pods that are already bound to a node")
+
+
+# -- containers that ended
+
+
+def _check_transitions(pod: WholePod, old: WholePod) -> Problems:
+    """A container that ended stays so, unless it is to be started again."""
+    for field, statuses, before, containers in (
+        (
+            "containerStatuses",
+            pod.status.container_statuses,
+            old.status.container_statuses,
+            old.spec.containers,
+        ),
+        (
+            "initContainerStatuses",
+            pod.status.init_container_statuses,
+            old.status.init_container_statuses,
+            old.spec.init_containers,
+        ),
+    ):
+        if not _all_may_restart(old.spec):
+            yield from _check_ended(statuses, before, containers, old.spec, _STATUS.child(field))
+    at = _STATUS.child("ephemeralContainerStatuses")
+    going = _going_on(pod.status.ephemeral_container_statuses)
+    for place, status in enumerate(old.status.ephemeral_container_statuses):
+        if status.state.terminated is not None and status.name in going:
+            yield forbidden(at.index(place).child("state"), _BACK)
+
+
+def _going_on(statuses: Sequence[WholeContainerStatus]) -> frozenset[str]:
+    """The names of the containers that have not ended."""
+    return frozenset(status.name for status in statuses if status.state.terminated is None)
+
+
+def _check_ended(
+    statuses: Sequence[WholeContainerStatus],
+    before: Sequence[WholeContainerStatus],
+    containers: Sequence[WholeContainer],
+    spec: WholePodSpec,
+    path: Path,
+) -> Problems:
+    going, by_name = _going_on(statuses), {c.name: c for c in reversed(containers)}
+    for place, status in enumerate(before):
+        ended = status.state.terminated
+        if ended is None or status.name not in going:
+            continue
+        container = by_name.get(status.name)
+        if container is None or not _restarts(container, spec, ended.exit_code):
+            yield forbidden(path.index(place).child("state"), _BACK)
+
+
+def _all_may_restart(spec: WholePodSpec) -> bool:
+    return any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.init_containers, *spec.containers)
+        for rule in container.restart_policy_rules
+    )
+
+
+def _restarts(container: WholeContainer, spec: WholePodSpec, exit_code: int) -> bool:
+    """Whether a container is started again after it ended with this code."""
+    policy = spec.restart_policy
+    if container.restart_policy is not None:
+        for rule in container.restart_policy_rules:
+            codes = rule.exit_codes
+            if codes is None:
+                continue
+            listed = exit_code in codes.values
+            if (codes.operator == "In" and listed) or (codes.operator == "NotIn" and not listed):
+                if rule.action in ("Restart", "RestartAllContainers"):
+                    return True
+                break
+        if container.restart_policy in ("Always", "OnFailure", "Never"):
+            policy = container.restart_policy
+    return exit_code != 0 if policy == "OnFailure" else policy != "Never"
+
+
+# -- addresses, users and health
+
+
+def _check_addresses(pod: WholePod, old: WholePod) -> Problems:
+    now, before = pod.status, old.status
+    yield from check_addresses(
+        [address.ip for address in now.pod_ips],
+        [address.ip for address in before.pod_ips],
+        _STATUS.child("podIPs"),
+    )
+    if not now.host_ips:
+        return
+    path = _STATUS.child("hostIPs")
+    if now.host_ip != now.host_ips[0].ip:
+        yield invalid(path.index(0).child("ip"), now.host_ips[0].ip, "must be equal to `hostIP`")
+    yield from check_addresses(
+        [address.ip for address in now.host_ips], [address.ip for address in before.host_ips], path
+    )
+
+
+def _all_statuses(pod: WholePod) -> Sequence[tuple[str, Sequence[WholeContainerStatus]]]:
+    return (
+        ("containerStatuses", pod.status.container_statuses),
+        ("initContainerStatuses", pod.status.init_container_statuses),
+        ("ephemeralContainerStatuses", pod.status.ephemeral_container_statuses),
+    )
+
+
+def _check_users(pod: WholePod) -> Problems:
+    os = "linux" if pod.spec.os is None else pod.spec.os.name
+    for field, statuses in _all_statuses(pod):
+        for place, status in enumerate(statuses):
+            if status.user is None or status.user.linux is None:
+                continue
+            at, user = _STATUS.child(field).index(place).child("user", "linux"), status.user.linux
+            if os == "windows":
+                yield forbidden(at, "cannot be set for a windows pod")
+            elif os == "linux":
+                groups = at.child("supplementalGroups")
+                for path, number in (
+                    (at.child("uid"), user.uid),
+                    (at.child("gid"), user.gid),
+                    *((groups.index(i), group) for i, group in enumerate(user.supplemental_groups)),
+                ):
+                    if not 0 <= number <= _ID_MAX:
+                        yield invalid(path, number, f"must be between 0 and {_ID_MAX}, inclusive")
+
+
+def _check_health(pod: WholePod) -> Problems:
+    containers = {
+        "containerStatuses": {c.name: c for c in reversed(pod.spec.containers)},
+        "initContainerStatuses": {c.name: c for c in reversed(pod.spec.init_containers)},
+    }
+    for field, statuses in _all_statuses(pod):
+        for place, status in enumerate(statuses):
+            at = _STATUS.child(field).index(place).child("allocatedResourcesStatus")
+            if field not in containers:
+                if status.allocated_resources_status:
+                    yield forbidden(at, "must not be specified in container status")
+                continue
+            container = containers[field].get(status.name)
+            for position, resource in enumerate(status.allocated_resources_status):
+                yield from _check_resource(resource, container, at.index(position))
+
+
+def _check_resource(resource: ResourceStatus, container: WholeContainer | None, path: Path) -> Problems:
+    """The health of what a container was given; it must be something the container asked for."""
+    if container is not None:
+        claims = {
+            f"claim:{claim.name}/{claim.request}" if claim.request else f"claim:{claim.name}"
+            for claim in container.resources.claims
+        }
+        if resource.name.startswith("claim:"):
+            if resource.name not in claims:
+                detail = (
+                    "must match one of the container's resource claims in a format "
+                    "'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
+                )
+                yield invalid(path.child("name"), resource.name, detail)
+        elif resource.name not in container.resources.requests:
+            detail = "must match one of the container's resource requests"
+            yield invalid(path.child("name"), resource.name, detail)
+    seen: set[str] = set()
+    for place, unit in enumerate(resource.resources):
+        at = path.child("resources").index(place)
+        if unit.health not in _HEALTH:
+            yield not_supported(at.child("health"), unit.health, _HEALTH)
+        if unit.message is not None:
+            if not unit.message:
+                yield required(at.child("message"), "must be non-empty if specified")
+            elif byte_length(unit.message) > HEALTH_MESSAGE_MAX:
+                yield too_long(at.child("message"), HEALTH_MESSAGE_MAX)
+        if unit.resource_id in seen:
+            yield duplicate(at.child("resourceID"), unit.resource_id)
+        seen.add(unit.resource_id)

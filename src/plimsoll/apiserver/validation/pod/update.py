@@ -1,0 +1,201 @@
+"""What an update may change in a pod (section 9 of the API semantics).
+
+Owns the rule that a pod's spec is fixed apart from a few fields, which covers its claims. Works on
+canonical trees, because the rule is about every field, known or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.api.core import NodeAffinity, NodeSelectorRequirement, Toleration
+from plimsoll.apiserver.validation.equality import same_under
+from plimsoll.apiserver.validation.field_errors import (
+    WHOLE,
+    Path,
+    Problem,
+    Problems,
+    forbidden,
+    invalid,
+    required,
+)
+from plimsoll.apiserver.validation.pod.placement import Stored, check_tolerations
+from plimsoll.apiserver.validation.pod.view import WholeContainer, WholePod, WholePodSpec
+from plimsoll.apiserver.validation.trees import Tree, part
+
+_SPEC = Path("spec")
+_DEADLINE_MAX = 2**31 - 1
+
+
+def check_pod_update(tree: Tree, old_tree: Tree, pod: WholePod, old: WholePod, stored: Stored) -> Problems:
+    """The fields of the spec that may change, and that no other did."""
+    for group, now, before in (
+        ("containers", pod.spec.containers, old.spec.containers),
+        ("initContainers", pod.spec.init_containers, old.spec.init_containers),
+    ):
+        if len(now) != len(before):
+            yield forbidden(_SPEC.child(group), "pod updates may not add or remove containers")
+            return
+        for place, container in enumerate(now):
+            yield from _check_image(container.image, _SPEC.child(group).index(place).child("image"))
+    problem, goes_on = _find_late_deadline(pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds)
+    if problem is not None:
+        yield problem
+    if not goes_on:
+        return
+    yield from _check_tolerations(pod, old, stored)
+    gates = {gate.name for gate in old.spec.scheduling_gates}
+    added = {
+        gate.name: place for place, gate in enumerate(pod.spec.scheduling_gates) if gate.name not in gates
+    }
+    for name, place in added.items():
+        at = _SPEC.child("schedulingGates").index(place).child("name")
+        yield forbidden(at, f"only deletion is allowed, but found new scheduling gate '{name}'")
+    yield from _check_rest(part(tree, "spec"), part(old_tree, "spec"), gated=bool(gates))
+
+
+def _check_image(image: str, path: Path) -> Problems:
+    if not image:
+        yield required(path)
+    elif image != image.strip():
+        yield invalid(path, image, "must not have leading or trailing whitespace")
+
+
+def _find_late_deadline(now: int | None, before: int | None) -> tuple[Problem | None, bool]:
+    """A deadline can be set, and then only be brought forward; also whether to look any further."""
+    path = _SPEC.child("activeDeadlineSeconds")
+    if now is None:
+        if before is None:
+            return None, True
+        return invalid(path, None, "must not update from a positive integer to nil value"), True
+    if not 0 <= now <= _DEADLINE_MAX:
+        return invalid(path, now, f"must be between 0 and {_DEADLINE_MAX}, inclusive"), False
+    if before is not None and before < now:
+        return invalid(path, now, "must be less than or equal to previous value"), False
+    return None, True
+
+
+def _check_tolerations(pod: WholePod, old: WholePod, stored: Stored) -> Problems:
+    """Tolerations can be added; of those that are there only the seconds may change."""
+
+    def key(toleration: Toleration) -> tuple[str, ...]:
+        return toleration.key, toleration.operator, toleration.value, toleration.effect
+
+    path, kept = _SPEC.child("tolerations"), set(map(key, pod.spec.tolerations))
+    if any(key(toleration) not in kept for toleration in old.spec.tolerations):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden(path, detail)
+    else:
+        yield from check_tolerations(pod.spec.tolerations, path, stored)
+
+
+def _check_rest(spec: Tree, old: Tree, *, gated: bool) -> Problems:
+    """Nothing but the fields above may differ."""
+    if same_spec(spec, old):
+        return
+    masked = dict(spec)
+    for group in ("containers", "initContainers"):
+        masked[group] = [
+            {**container, "image": before.get("image", "")}
+            for container, before in zip(spec.get(group, ()), old.get(group, ()), strict=True)
+        ]
+    may_change: Sequence[str] = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
+    if _grace(old) < 0 and _grace(spec) == 1:
+        may_change = (*may_change, "terminationGracePeriodSeconds")
+    if gated:
+        yield from _check_gated(spec, old)
+        may_change = (*may_change, "nodeSelector")
+        masked["affinity"] = _with_node_affinity(spec.get("affinity"), old.get("affinity"))
+    for name in may_change:
+        masked[name] = old.get(name)
+    if not same_spec(masked, old):
+        detail = (
+            "pod updates may not change fields other than `spec.containers[*].image`,"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+            "`spec.tolerations` (only additions to existing tolerations),"
+            "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+        )
+        yield forbidden(_SPEC, detail)
+
+
+def _grace(spec: Tree) -> int:
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return seconds if isinstance(seconds, int) else 0
+
+
+def _check_gated(spec: Tree, old: Tree) -> Problems:
+    """A pod that waits at a gate may still be told more exactly which nodes it can go to."""
+    now, before = spec.get("nodeSelector", {}), old.get("nodeSelector", {})
+    if any(now.get(key) != value for key, value in before.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid(_SPEC.child("nodeSelector"), None, detail)
+    path = _SPEC.child("affinity", "nodeAffinity", _REQUIRED)
+    terms, old_terms = _required_terms(spec), _required_terms(old)
+    if not old_terms:
+        return
+    if terms is None or len(terms) != len(old_terms):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        yield invalid(path.child("nodeSelectorTerms"), None, detail)
+    else:
+        for place, (term, before_term) in enumerate(zip(terms, old_terms, strict=True)):
+            if not _has_only_more(term, before_term):
+                detail = "only additions are allowed (no mutations or deletions)"
+                yield invalid(path.child("nodeSelectorTerms").index(place), None, detail)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _required_terms(spec: Tree) -> list[Tree] | None:
+    required_affinity = part(spec, "affinity", "nodeAffinity").get(_REQUIRED)
+    return None if required_affinity is None else required_affinity.get("nodeSelectorTerms", [])
+
+
+def _has_only_more(term: Tree, old: Tree) -> bool:
+    if not old.get("matchExpressions") and not old.get("matchFields"):
+        # Such a term matches nothing, and must go on doing so.
+        return not term.get("matchExpressions") and not term.get("matchFields")
+    return all(
+        same_under(tuple[NodeSelectorRequirement, ...], before, term.get(name, [])[: len(before)])
+        for name in ("matchExpressions", "matchFields")
+        if (before := old.get(name, []))
+    )
+
+
+def _with_node_affinity(affinity: Tree | None, old: Tree | None) -> Tree | None:
+    """The new affinity with the old node affinity, which is checked on its own."""
+    now, before = (affinity or {}).get("nodeAffinity"), (old or {}).get("nodeAffinity")
+    if same_under(NodeAffinity | None, before, now):
+        return affinity
+    kept = {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity"}
+    if old is None and not kept.get("podAffinity") and not kept.get("podAntiAffinity"):
+        return None
+    return kept if before is None else {**kept, "nodeAffinity": before}
+
+
+# -- ephemeral containers
+
+
+def check_ephemeral_update(tree: Tree, old_tree: Tree) -> Problems:
+    """Ephemeral containers can be added, and then stay as they are."""
+    path = _SPEC.child("ephemeralContainers")
+    now = {c.get("name", ""): c for c in part(tree, "spec").get("ephemeralContainers", ())}
+    for before in part(old_tree, "spec").get("ephemeralContainers", ()):
+        name = before.get("name", "")
+        if name not in now:
+            yield forbidden(path, f"existing ephemeral containers {name!r} may not be removed")
+        elif not same_under(WholeContainer, before, now[name]):
+            yield forbidden(path, f"existing ephemeral containers {name!r} may not be changed")
+
+
+def refuse_ephemeral(mirror: bool) -> Problem | None:
+    """Pods that cannot have ephemeral containers, whatever else is wrong."""
+    return forbidden(WHOLE, "static pods do not support ephemeral containers") if mirror else None
+
+
+# -- comparing
+
+
+def same_spec(spec: Tree, old: Tree) -> bool:
+    """Whether two pod specs say the same, amounts compared by value."""
+    return same_under(WholePodSpec, old, spec)

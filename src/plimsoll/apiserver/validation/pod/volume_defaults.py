@@ -1,0 +1,78 @@
+"""What is filled into a volume where its author said nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.api.shape import wire_types
+from plimsoll.apiserver.validation.pod.images import default_pull_policy
+from plimsoll.apiserver.validation.pod.volume_view import Volume
+from plimsoll.apiserver.validation.quantities import round_amounts
+from plimsoll.apiserver.validation.trees import Tree, part
+
+_MODE = 0o644
+_HOUR = 3600
+
+SOURCES = frozenset(wire_types(Volume)) - {"name"}
+
+#: Source -> fields that are never missing.
+_IF_MISSING: Mapping[str, Mapping[str, Any]] = {
+    "hostPath": {"type": ""},
+    "secret": {"defaultMode": _MODE},
+    "configMap": {"defaultMode": _MODE},
+    "downwardAPI": {"defaultMode": _MODE},
+    "projected": {"defaultMode": _MODE},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+}
+
+#: Source -> fields that are neither missing nor empty.
+_IF_EMPTY: Mapping[str, Mapping[str, str]] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def fill_volume(volume: Tree) -> None:
+    """A volume without a source is an empty directory."""
+    kinds = SOURCES & volume.keys()
+    if not kinds:
+        volume["emptyDir"] = {}
+    for kind in kinds:
+        fill_source(kind, volume[kind])
+    if "image" in volume and not volume["image"].get("pullPolicy"):
+        volume["image"]["pullPolicy"] = default_pull_policy(volume["image"].get("reference", ""))
+    _fill_files(part(volume, "downwardAPI"))
+    for projection in part(volume, "projected").get("sources", ()):
+        _fill_files(part(projection, "downwardAPI"))
+        if "serviceAccountToken" in projection:
+            projection["serviceAccountToken"].setdefault("expirationSeconds", _HOUR)
+    template = part(volume, "ephemeral").get("volumeClaimTemplate")
+    if template is not None:
+        template.setdefault("metadata", {})
+        fill_claim_spec(template.setdefault("spec", {}))
+
+
+def fill_claim_spec(spec: Tree) -> None:
+    """Fill in a claim for storage, wherever it stands."""
+    spec.setdefault("volumeMode", "Filesystem")
+    for name in ("limits", "requests"):
+        round_amounts(part(spec, "resources").get(name))
+
+
+def fill_source(kind: str, source: Tree) -> None:
+    """Fill in what a source of this kind is never without, in a pod or in a persistent volume."""
+    for name, value in _IF_MISSING.get(kind, {}).items():
+        source.setdefault(name, value)
+    for name, value in _IF_EMPTY.get(kind, {}).items():
+        if not source.get(name):
+            source[name] = value
+
+
+def _fill_files(source: Tree) -> None:
+    for file in source.get("items", ()):
+        if "fieldRef" in file and not file["fieldRef"].get("apiVersion"):
+            file["fieldRef"]["apiVersion"] = "v1"
+        if "resourceFieldRef" in file:
+            file["resourceFieldRef"].setdefault("divisor", "0")

@@ -1,0 +1,377 @@
+"""What each kind of volume must say.
+
+Owns one check for each source of a volume, in a table. Spellings of fields in the paths of problems are those
+of Kubernetes 1.36, including the odd ones (`persistentDisk`, `downwarAPI`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.names import check_driver, check_format, check_label
+from plimsoll.apiserver.validation.paths import check_descending, check_no_backsteps, check_projected
+from plimsoll.apiserver.validation.pod.fields import check_object_field, check_resource_field
+from plimsoll.apiserver.validation.pod.volume_claims import check_claim_template
+from plimsoll.apiserver.validation.pod.volume_view import (
+    AzureDisk,
+    CsiVolume,
+    DownwardFile,
+    DownwardVolume,
+    EmptyDir,
+    EphemeralVolume,
+    FibreChannel,
+    FlexVolume,
+    Flocker,
+    GitRepo,
+    HostPath,
+    ImageVolume,
+    Iscsi,
+    KeyToPath,
+    Nfs,
+    Quobyte,
+    StorageOs,
+)
+
+_MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
+_PARTITION_RULE = "must be between 1 and 255, inclusive"
+_LUN_RULE = "must be between 0 and 255, inclusive"
+_HOST_PATHS = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
+_DISK_KINDS = ("Dedicated", "Managed", "Shared")
+_QUALIFIED_NAMES = {
+    "iqn": re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+$"),
+    "eui": re.compile(r"^eui.[A-Za-z0-9]{16}$"),
+    "naa": re.compile(r"^naa.[A-Za-z0-9]{32}$"),
+}
+_VOLUME_FIELDS = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
+
+
+def check_mode(mode: int | None, path: Path) -> Problems:
+    if mode is not None and not 0 <= mode <= 0o777:
+        yield invalid(path, mode, _MODE_RULE)
+
+
+def check_key_to_path(item: KeyToPath, path: Path) -> Problems:
+    if not item.key:
+        yield required(path.child("key"))
+    if not item.path:
+        yield required(path.child("path"))
+    yield from check_projected(item.path, path.child("path"))
+    yield from check_mode(item.mode, path.child("mode"))
+
+
+def check_downward_file(file: DownwardFile, path: Path) -> Problems:
+    """A file with a field of the pod in it; it has no index in the paths of its problems."""
+    if not file.path:
+        yield required(path.child("path"))
+    yield from check_projected(file.path, path.child("path"))
+    if file.field_ref is not None:
+        yield from check_object_field(file.field_ref, _VOLUME_FIELDS, path.child("fieldRef"))
+        if file.resource_field_ref is not None:
+            detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            yield invalid(path, "resource", detail)
+    elif file.resource_field_ref is not None:
+        at = path.child("resourceFieldRef")
+        yield from check_resource_field(file.resource_field_ref, at, of_volume=True)
+    else:
+        yield required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from check_mode(file.mode, path.child("mode"))
+
+
+def check_pull_policy(policy: str, path: Path) -> Problems:
+    if not policy:
+        yield required(path)
+    elif policy not in _PULL_POLICIES:
+        yield not_supported(path, policy, _PULL_POLICIES)
+
+
+# -- one check for each source
+
+
+def _check_empty_dir(source: EmptyDir, path: Path) -> Problems:
+    if source.size_limit is not None and source.size_limit.sign() < 0:
+        yield forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
+
+
+def _check_host_path(source: HostPath, path: Path) -> Problems:
+    if not source.path:
+        yield required(path.child("path"))
+        return
+    yield from check_no_backsteps(source.path, path.child("path"))
+    if source.type is not None and source.type not in _HOST_PATHS:
+        yield not_supported(path.child("type"), source.type, _HOST_PATHS)
+
+
+def _check_git_repo(source: GitRepo, path: Path) -> Problems:
+    if not source.repository:
+        yield required(path.child("repository"))
+    yield from check_descending(source.directory, path.child("directory"))
+
+
+def _check_files(source: Any, path: Path) -> Problems:
+    """A secret or a config map."""
+    yield from check_mode(source.default_mode, path.child("defaultMode"))
+    for place, item in enumerate(source.items):
+        yield from check_key_to_path(item, path.child("items").index(place))
+
+
+def _check_secret(source: Any, path: Path) -> Problems:
+    if not source.secret_name:
+        yield required(path.child("secretName"))
+    yield from _check_files(source, path)
+
+
+def _check_config_map(source: Any, path: Path) -> Problems:
+    if not source.name:
+        yield required(path.child("name"))
+    yield from _check_files(source, path)
+
+
+def _check_downward(source: DownwardVolume, path: Path) -> Problems:
+    yield from check_mode(source.default_mode, path.child("defaultMode"))
+    for file in source.items:
+        yield from check_downward_file(file, path)
+
+
+def _check_nfs(source: Nfs, path: Path) -> Problems:
+    yield from _need(source, path, ("server", "path"))
+    if not source.path.startswith("/"):
+        yield invalid(path.child("path"), source.path, "must be an absolute path")
+
+
+def _need(source: Any, path: Path, names: Sequence[str]) -> Problems:
+    for name in names:
+        if not getattr(source, _SPELLED.get(name, name)):
+            yield required(path.child(name))
+
+
+#: Names on the wire of the fields that `_need` is asked for, where they differ.
+_SPELLED: Mapping[str, str] = {
+    "claimName": "claim_name",
+    "diskName": "disk_name",
+    "diskURI": "disk_uri",
+    "pdID": "pd_id",
+    "pdName": "pd_name",
+    "secretName": "secret_name",
+    "shareName": "share_name",
+    "volumeID": "volume_id",
+    "volumeName": "volume_name",
+    "volumePath": "volume_path",
+}
+
+
+def _needs(*names: str) -> Callable[[Any, Path], Problems]:
+    """The check of a source that must only have some fields."""
+    return lambda source, path: _need(source, path, names)
+
+
+def _check_cloud_disk(name: str) -> Callable[[Any, Path], Problems]:
+    def check(source: Any, path: Path) -> Problems:
+        yield from _need(source, path, (name,))
+        if not 0 <= source.partition <= 255:
+            yield invalid(path.child("partition"), source.partition, _PARTITION_RULE)
+
+    return check
+
+
+def _check_cinder(source: Any, path: Path) -> Problems:
+    yield from _need(source, path, ("volumeID",))
+    yield from _check_secret_ref(source, path)
+
+
+def _check_secret_ref(source: Any, path: Path) -> Problems:
+    if source.secret_ref is not None and not source.secret_ref.name:
+        yield required(path.child("secretRef", "name"))
+
+
+def _check_iscsi(source: Iscsi, path: Path) -> Problems:
+    if not source.target_portal:
+        yield required(path.child("targetPortal"))
+    if not source.iqn:
+        yield required(path.child("iqn"))
+    else:
+        yield from _check_qualified_name(source.iqn, path.child("iqn"))
+    if not 0 <= source.lun <= 255:
+        yield invalid(path.child("lun"), source.lun, _LUN_RULE)
+    if (source.chap_auth_discovery or source.chap_auth_session) and source.secret_ref is None:
+        yield required(path.child("secretRef"))
+    if source.initiator_name is not None:
+        yield from _check_qualified_name(source.initiator_name, path.child("initiatorname"))
+
+
+def _check_qualified_name(name: str, path: Path) -> Problems:
+    pattern = _QUALIFIED_NAMES.get(name[:3])
+    if pattern is None:
+        yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+    elif not pattern.search(name[:4096]):
+        yield invalid(path, name, "must be valid format")
+
+
+def _check_flocker(source: Flocker, path: Path) -> Problems:
+    if not source.dataset_name and not source.dataset_uuid:
+        yield required(path, "one of datasetName and datasetUUID is required")
+    if source.dataset_name and source.dataset_uuid:
+        detail = "datasetName and datasetUUID can not be specified simultaneously"
+        yield invalid(path, "resource", detail)
+    if "/" in source.dataset_name:
+        yield invalid(path.child("datasetName"), source.dataset_name, "must not contain '/'")
+
+
+def _check_quobyte(source: Quobyte, path: Path) -> Problems:
+    detail = "must be a host:port pair or multiple pairs separated by commas"
+    if not source.registry:
+        yield required(path.child("registry"), detail)
+    elif byte_length(source.tenant) > 64:
+        yield required(path.child("tenant"), "must be a UUID and may not exceed a length of 64 characters")
+    else:
+        for pair in source.registry.split(","):
+            if not _is_host_and_port(pair):
+                yield invalid(path.child("registry"), source.registry, detail)
+    if not source.volume:
+        yield required(path.child("volume"))
+
+
+def _is_host_and_port(pair: str) -> bool:
+    host, colon, port = pair.rpartition(":")
+    if not colon or any(letter in port for letter in "[]"):
+        return False
+    if host.startswith("["):
+        return host.endswith("]") and not any(letter in host[1:-1] for letter in "[]")
+    return not any(letter in host for letter in ":[]")
+
+
+def _check_fibre_channel(source: FibreChannel, path: Path) -> Problems:
+    names = path.child("targetWWNs")
+    if not source.target_wwns and not source.wwids:
+        yield required(names, "must specify either targetWWNs or wwids, but not both")
+    if source.target_wwns and source.wwids:
+        detail = "targetWWNs and wwids can not be specified simultaneously"
+        yield invalid(names, ", ".join(source.target_wwns), detail)
+    if source.target_wwns:
+        if source.lun is None:
+            yield required(path.child("lun"), "lun is required if targetWWNs is specified")
+        elif not 0 <= source.lun <= 255:
+            yield invalid(path.child("lun"), source.lun, _LUN_RULE)
+
+
+def _check_flex(source: FlexVolume, path: Path) -> Problems:
+    if not source.driver:
+        yield required(path.child("driver"))
+    for name in source.options:
+        domain = "." + name.partition("/")[0].lower()
+        if domain.endswith((".kubernetes.io", ".k8s.io")):
+            detail = "kubernetes.io and k8s.io namespaces are reserved"
+            yield invalid(path.child("options").key(name), name, detail)
+
+
+def _check_azure_disk(source: AzureDisk, path: Path) -> Problems:
+    yield from _need(source, path, ("diskName", "diskURI"))
+    if source.caching_mode is not None and source.caching_mode not in _CACHING_MODES:
+        yield not_supported(path.child("cachingMode"), source.caching_mode, _CACHING_MODES)
+    if source.kind is None:
+        return
+    if source.kind not in _DISK_KINDS:
+        yield not_supported(path.child("kind"), source.kind, _DISK_KINDS)
+    start = "/subscriptions/" if source.kind == "Managed" else "https://"
+    if not source.disk_uri.startswith(start):
+        yield not_supported(path.child("diskURI"), source.disk_uri, (f"{start}...",))
+
+
+def _check_storage_os(source: StorageOs, path: Path) -> Problems:
+    if not source.volume_name:
+        yield required(path.child("volumeName"))
+    else:
+        yield from check_label(source.volume_name, path.child("volumeName"))
+    if source.volume_namespace:
+        yield from check_label(source.volume_namespace, path.child("volumeNamespace"))
+    yield from _check_secret_ref(source, path)
+
+
+def _check_csi(source: CsiVolume, path: Path) -> Problems:
+    yield from check_driver(source.driver, path.child("driver"))
+    secret = source.node_publish_secret_ref
+    if secret is not None:
+        if not secret.name:
+            yield required(path.child("nodePublishSecretRef", "name"))
+        else:
+            yield from check_format(secret.name, path.child("name"), dns_subdomain)
+
+
+def _check_ephemeral(source: EphemeralVolume, path: Path) -> Problems:
+    if source.volume_claim_template is None:
+        yield required(path.child("volumeClaimTemplate"))
+    else:
+        yield from check_claim_template(source.volume_claim_template, path.child("volumeClaimTemplate"))
+
+
+def _check_image(source: ImageVolume, path: Path) -> Problems:
+    if not source.reference:
+        yield required(path.child("reference"))
+    yield from check_pull_policy(source.pull_policy, path.child("pullPolicy"))
+
+
+#: Field of the view -> the names in paths (of problems inside, of a second source) and the check; in the
+#: order in which sources are looked at. Projected volumes have a module of their own.
+CHECKS: Mapping[str, tuple[str, str, Callable[[Any, Path], Problems]]] = {
+    "empty_dir": ("emptyDir", "emptyDir", _check_empty_dir),
+    "host_path": ("hostPath", "hostPath", _check_host_path),
+    "git_repo": ("gitRepo", "gitRepo", _check_git_repo),
+    "gce_persistent_disk": ("persistentDisk", "gcePersistentDisk", _check_cloud_disk("pdName")),
+    "aws_elastic_block_store": (
+        "awsElasticBlockStore",
+        "awsElasticBlockStore",
+        _check_cloud_disk("volumeID"),
+    ),
+    "secret": ("secret", "secret", _check_secret),
+    "nfs": ("nfs", "nfs", _check_nfs),
+    "iscsi": ("iscsi", "iscsi", _check_iscsi),
+    "glusterfs": ("glusterfs", "glusterfs", _needs("endpoints", "path")),
+    "flocker": ("flocker", "flocker", _check_flocker),
+    "persistent_volume_claim": ("persistentVolumeClaim", "persistentVolumeClaim", _needs("claimName")),
+    "rbd": ("rbd", "rbd", _needs("monitors", "image")),
+    "cinder": ("cinder", "cinder", _check_cinder),
+    "cephfs": ("cephfs", "cephFS", _needs("monitors")),
+    "quobyte": ("quobyte", "quobyte", _check_quobyte),
+    "downward_api": ("downwardAPI", "downwarAPI", _check_downward),
+    "fc": ("fc", "fc", _check_fibre_channel),
+    "flex_volume": ("flexVolume", "flexVolume", _check_flex),
+    "config_map": ("configMap", "configMap", _check_config_map),
+    "azure_file": ("azureFile", "azureFile", _needs("secretName", "shareName")),
+    "vsphere_volume": ("vsphereVolume", "vsphereVolume", _needs("volumePath")),
+    "photon_persistent_disk": ("photonPersistentDisk", "photonPersistentDisk", _needs("pdID")),
+    "portworx_volume": ("portworxVolume", "portworxVolume", _needs("volumeID")),
+    "azure_disk": ("azureDisk", "azureDisk", _check_azure_disk),
+    "storageos": ("storageos", "storageos", _check_storage_os),
+    "projected": ("projected", "projected", lambda source, path: iter(())),
+    "scale_io": ("scaleIO", "scaleIO", _needs("gateway", "system", "volumeName")),
+    "csi": ("csi", "csi", _check_csi),
+    "ephemeral": ("ephemeral", "ephemeral", _check_ephemeral),
+    "image": ("image", "image", _check_image),
+}

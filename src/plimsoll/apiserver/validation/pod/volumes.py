@@ -1,0 +1,206 @@
+"""The volumes of a pod, and how its containers mount them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problem,
+    Problems,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
+from plimsoll.apiserver.validation.names import check_label
+from plimsoll.apiserver.validation.paths import check_descending, is_projected
+from plimsoll.apiserver.validation.pod.projections import check_projection
+from plimsoll.apiserver.validation.pod.view import VolumeDevice, VolumeMount, WholeContainer, WholePodSpec
+from plimsoll.apiserver.validation.pod.volume_sources import CHECKS
+from plimsoll.apiserver.validation.pod.volume_view import Volume
+
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE = ("Disabled", "Enabled", "IfPossible")
+_ISCSI_NAME_MAX = 64
+
+
+def check_volumes(
+    spec: WholePodSpec, pod_name: str, path: Path, *, any_token_path: bool
+) -> tuple[Mapping[str, Volume], list[Problem]]:
+    """The volumes that can be mounted, by name, and what is wrong with the others."""
+    made = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
+    known: dict[str, Volume] = {}
+    problems: list[Problem] = []
+    for place, volume in enumerate(spec.volumes):
+        at = path.index(place)
+        found = [
+            *_check_source(volume, pod_name, at, any_token_path),
+            *_check_name(volume.name, known, at.child("name")),
+        ]
+        if not found:
+            known[volume.name] = volume
+        claim = volume.persistent_volume_claim
+        if claim is not None and pod_name and claim.claim_name in made:
+            detail = "must not reference a PVC that gets created for an ephemeral volume"
+            found.append(invalid(at.child("persistentVolumeClaim", "claimName"), claim.claim_name, detail))
+        problems += found
+    return known, problems
+
+
+def _check_name(name: str, known: Mapping[str, Volume], path: Path) -> Problems:
+    if not name:
+        yield required(path)
+    else:
+        yield from check_label(name, path)
+    if name in known:
+        yield duplicate(path, name)
+
+
+def _check_source(volume: Volume, pod_name: str, path: Path, any_token_path: bool) -> Problems:
+    first = ""
+    for field, (inside, doubled, check) in CHECKS.items():
+        source = getattr(volume, field)
+        if source is None:
+            continue
+        if first:
+            yield forbidden(path.child(doubled), "may not specify more than 1 volume type")
+            continue
+        first = field
+        yield from check(source, path.child(inside))
+        if field == "projected":
+            yield from check_projection(source, path.child(inside), any_token_path=any_token_path)
+        elif field == "ephemeral" and pod_name and volume.name:
+            for complaint in dns_subdomain(f"{pod_name}-{volume.name}"):
+                yield invalid(path.child("name"), volume.name, f"PVC name: {complaint}")
+    iscsi = volume.iscsi
+    if iscsi is not None and iscsi.initiator_name is not None:
+        length = byte_length(volume.name) + 1 + byte_length(iscsi.target_portal)
+        if length > _ISCSI_NAME_MAX:
+            detail = "volume name and iscsi.targetPortal must be under 64 characters with an initiator name"
+            yield invalid(path.child("name"), volume.name, detail)
+    if not first:
+        yield required(path, "must specify a volume type")
+
+
+def has_outside_token(spec: WholePodSpec) -> bool:
+    """Whether some token is put at a path that is not allowed any more."""
+    return any(
+        source.service_account_token is not None and not is_projected(source.service_account_token.path)
+        for volume in spec.volumes
+        if volume.projected is not None
+        for source in volume.projected.sources
+    )
+
+
+# -- in a container
+
+
+def check_mounts(container: WholeContainer, volumes: Mapping[str, Volume], path: Path) -> Problems:
+    mounts, devices = container.volume_mounts, container.volume_devices
+    yield from _check_mounts(container, mounts, devices, volumes, path.child("volumeMounts"))
+    yield from _check_devices(devices, mounts, volumes, path.child("volumeDevices"))
+
+
+def _check_mounts(
+    container: WholeContainer,
+    mounts: Sequence[VolumeMount],
+    devices: Sequence[VolumeDevice],
+    volumes: Mapping[str, Volume],
+    path: Path,
+) -> Problems:
+    """Some problems are reported without the index of the mount, as in Kubernetes 1.36."""
+    device_paths = {device.name: device.device_path for device in devices}
+    taken_by_devices = frozenset(device_paths.values())
+    taken: set[str] = set()
+    for place, mount in enumerate(mounts):
+        name, target = path.index(place).child("name"), path.index(place).child("mountPath")
+        if not mount.name:
+            yield required(name)
+        if mount.name not in volumes:
+            yield not_found(name, mount.name, "must be the name of a volume of the pod")
+        if not mount.mount_path:
+            yield required(target)
+        if mount.mount_path in taken:
+            yield invalid(target, mount.mount_path, "must be unique")
+        taken.add(mount.mount_path)
+        if mount.name in device_paths:
+            yield invalid(name, mount.name, "must not already exist in volumeDevices")
+        if mount.mount_path in taken_by_devices:
+            yield invalid(target, mount.mount_path, "must not already exist as a path in volumeDevices")
+        if mount.sub_path:
+            yield from check_descending(mount.sub_path, path.child("subPath"))
+        if mount.sub_path_expr:
+            if mount.sub_path:
+                detail = "subPathExpr and subPath are mutually exclusive"
+                yield invalid(path.index(place).child("subPathExpr"), mount.sub_path_expr, detail)
+            yield from check_descending(mount.sub_path_expr, path.child("subPathExpr"))
+        yield from _check_propagation(mount, container, path.child("mountPropagation"))
+        yield from _check_recursion(mount, path.child("recursiveReadOnly"))
+
+
+def _check_propagation(mount: VolumeMount, container: WholeContainer, path: Path) -> Problems:
+    mode = mount.mount_propagation
+    if mode is None:
+        return
+    if mode not in _PROPAGATIONS:
+        yield not_supported(path, mode, _PROPAGATIONS)
+    security = container.security_context
+    if mode == "Bidirectional" and (security is None or not security.privileged):
+        detail = "Bidirectional mount propagation is available only to privileged containers"
+        yield forbidden(path, detail)
+
+
+def _check_recursion(mount: VolumeMount, path: Path) -> Problems:
+    mode = mount.recursive_read_only
+    if mode is None or mode == "Disabled":
+        return
+    if mode not in _RECURSIVE:
+        yield not_supported(path, mode, _RECURSIVE)
+        return
+    if not mount.read_only:
+        yield forbidden(path, "may only be specified when readOnly is true")
+    if mount.mount_propagation not in (None, "None"):
+        detail = "may only be specified when mountPropagation is None or not specified"
+        yield forbidden(path, detail)
+
+
+def _check_devices(
+    devices: Sequence[VolumeDevice],
+    mounts: Sequence[VolumeMount],
+    volumes: Mapping[str, Volume],
+    path: Path,
+) -> Problems:
+    mount_paths = {mount.name: mount.mount_path for mount in mounts}
+    taken_by_mounts = frozenset(mount_paths.values())
+    names: set[str] = set()
+    paths: set[str] = set()
+    for place, device in enumerate(devices):
+        name, target = path.index(place).child("name"), path.index(place).child("devicePath")
+        volume = volumes.get(device.name)
+        if not device.name:
+            yield required(name)
+        if device.name in names:
+            yield invalid(name, device.name, "must be unique")
+        if volume is None:
+            yield not_found(name, device.name, "must be the name of a volume of the pod")
+        elif volume.persistent_volume_claim is None and volume.ephemeral is None:
+            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield invalid(name, device.name, detail)
+        if not device.device_path:
+            yield required(target)
+        if device.device_path in paths:
+            yield invalid(target, device.device_path, "must be unique")
+        if ".." in device.device_path.split("/"):
+            yield invalid(target, device.device_path, "can not contain backsteps ('..')")
+        else:
+            paths.add(device.device_path)
+        if device.name in mount_paths:
+            yield invalid(name, device.name, "must not already exist in volumeMounts")
+        if device.device_path in taken_by_mounts:
+            yield invalid(target, device.device_path, "must not already exist as a path in volumeMounts")
+        if device.name:
+            names.add(device.name)

@@ -1,0 +1,16 @@
+"""Amounts of resources in trees: how they are rounded before they are stored."""
+
+from __future__ import annotations
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.validation.trees import Tree
+
+_MILLI = -3
+
+
+def round_amounts(amounts: Tree | None) -> None:
+    """Round a canonical resource list up to thousandths in place, as the core API stores all of them."""
+    for name, text in (amounts or {}).items():
+        amount = Quantity.parse(text)
+        if amount.scale is None or amount.scale < _MILLI:
+            amounts[name] = str(amount.round_up(_MILLI)[0])  # type: ignore[index]

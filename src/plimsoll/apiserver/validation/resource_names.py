@@ -1,0 +1,88 @@
+"""Resource names and amounts in nodes, quotas and pods.
+
+Owns which names stand for a resource without a domain, where each may be used, and which amounts must be
+whole.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.names import label_key
+from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.validation.field_errors import Path, Problems, invalid
+from plimsoll.apiserver.validation.names import check_label_key, is_extended_resource
+from plimsoll.errors import QuantityError
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+NOT_WHOLE = "must be an integer"
+
+_COMPUTE = frozenset(("cpu", "memory", "ephemeral-storage"))
+_COUNTED = frozenset(
+    (
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
+_QUOTA = (
+    _COMPUTE
+    | _COUNTED
+    | {f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE}
+    | {"requests.storage"}
+)
+_STANDARD = _QUOTA | {"storage"}
+
+
+def is_huge_page(name: str) -> bool:
+    return name.startswith("hugepages-")
+
+
+def is_container_resource(name: str) -> bool:
+    return name in _COMPUTE or is_huge_page(name)
+
+
+def is_quota_resource(name: str) -> bool:
+    """A name without a domain that a quota can limit."""
+    return name in _QUOTA or name.startswith(("hugepages-", "requests.hugepages-"))
+
+
+def is_counted_whole(name: str) -> bool:
+    return name in _COUNTED or is_extended_resource(name)
+
+
+def check_resource(name: str, path: Path) -> Problems:
+    """Any resource name: one of the standard ones, or with a domain."""
+    if label_key(name):
+        yield from check_label_key(name, path)
+    elif "/" not in name and not (name in _STANDARD or is_quota_resource(name)):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def check_quota_resource(name: str, path: Path) -> Problems:
+    yield from check_resource(name, path)
+    if "/" not in name and not is_quota_resource(name):
+        yield invalid(path, name, "must be a standard resource for quota")
+
+
+def check_amount(name: str, amount: Quantity, path: Path) -> Problems:
+    """An amount that is not negative and, where things are counted, whole."""
+    if amount.sign() < 0:
+        yield invalid(path, amount, NOT_NEGATIVE)
+    if is_counted_whole(name) and amount.milli() % 1000:
+        yield invalid(path, amount, NOT_WHOLE)
+
+
+def fits_pages(name: str, amount: Quantity) -> bool:
+    """Whether an amount of huge pages is a whole number of pages of the size in the name."""
+    try:
+        size = Quantity.parse(name.removeprefix("hugepages-"))
+    except QuantityError:
+        return False
+    if size.sign() <= 0 or size.milli() % 1000:
+        return False
+    return amount.value() % size.value() == 0

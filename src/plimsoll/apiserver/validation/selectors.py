@@ -1,0 +1,72 @@
+"""Device selectors: CEL expressions of requests and classes (section 6 of the API semantics).
+
+Owns the limits on length and estimated cost. The language itself is in `plimsoll.cel`; `check_expression` is
+the only place where validation meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from plimsoll.api.gates import Gates
+from plimsoll.api.names import byte_length
+from plimsoll.api.resource import DeviceSelector
+from plimsoll.apiserver.validation.field_errors import (
+    Path,
+    Problems,
+    check_list,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from plimsoll.cel.check import check
+from plimsoll.cel.static.environment import Environment
+from plimsoll.errors import CelCompileError
+
+SELECTORS_MAX = 32
+EXPRESSION_MAX = 10 * 1024
+COST_MAX = 1_000_000
+
+
+def check_selectors(
+    selectors: Sequence[DeviceSelector], path: Path, gates: Gates, *, stored: bool = False
+) -> Problems:
+    """A list of selectors; `stored` ones are taken as they were when they were written."""
+
+    def check_selector(selector: DeviceSelector, at: Path) -> Problems:
+        if selector.cel is None:
+            yield required(at.child("cel"), "must be a CEL expression about a device")
+        else:
+            yield from check_expression(
+                selector.cel.expression, at.child("cel", "expression"), gates, stored=stored
+            )
+
+    return check_list(selectors, SELECTORS_MAX, check_selector, path)
+
+
+def check_expression(source: str, path: Path, gates: Gates, *, stored: bool) -> Problems:
+    """One expression: it must compile, give a truth value, and not be able to cost too much."""
+    if byte_length(source) > EXPRESSION_MAX:
+        yield too_long(path, EXPRESSION_MAX)
+        return
+    environment = Environment(
+        kind="stored" if stored else "new",
+        consumable_capacity=gates.enabled("DRAConsumableCapacity"),
+        list_attributes=gates.enabled("DRAListTypeAttributes"),
+    )
+    error, cost = _judge(source, environment)
+    if error:
+        yield invalid(path, source, error)
+    elif cost > COST_MAX:
+        yield forbidden(path, f"too complex: may cost {cost}, at most {COST_MAX} is allowed")
+
+
+@lru_cache(maxsize=1024)
+def _judge(source: str, environment: Environment) -> tuple[str, int]:
+    """Why an expression does not compile (or nothing), and its estimated cost; equal ones are judged once."""
+    try:
+        return "", check(source, environment).estimated_cost
+    except CelCompileError as error:
+        return str(error), 0

@@ -1,0 +1,79 @@
+"""Views of the storage kinds: volumes, claims for them, and the classes and drivers behind both.
+
+Owns their fields as far as a default, a rule or a stored spelling depends on them; what is left out is kept
+as it came.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.core import NodeSelector
+from plimsoll.api.meta import ObjectMeta, Wire
+from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.validation.pod.volume_view import Volume, VolumeClaimSpec
+
+
+class ClaimStatus(Wire, frozen=True):
+    phase: str = ""
+    capacity: dict[str, Quantity] = {}
+    allocated_resources: dict[str, Quantity] = {}
+
+
+class VolumeClaim(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Volume, frozen=True):
+    """Has the sources of a pod's volume, and some of its own that need no default."""
+
+    capacity: dict[str, Quantity] = {}
+    access_modes: tuple[str, ...] = ()
+    persistent_volume_reclaim_policy: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolumeStatus(Wire, frozen=True):
+    phase: str = ""
+    last_phase_transition_time: str | None = None
+
+
+class PersistentVolume(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class StorageClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    parameters: dict[str, str] = {}
+    reclaim_policy: str | None = None
+    volume_binding_mode: str | None = None
+
+
+class CsiDriverSpec(Wire, frozen=True):
+    attach_required: bool | None = None
+    pod_info_on_mount: bool | None = None
+    storage_capacity: bool | None = None
+    fs_group_policy: str | None = None
+    volume_lifecycle_modes: tuple[str, ...] = ()
+    requires_republish: bool | None = None
+    se_linux_mount: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CsiDriver(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class CsiStorageCapacity(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None

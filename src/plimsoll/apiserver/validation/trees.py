@@ -1,0 +1,221 @@
+"""The JSON tree of an object on its way into storage.
+
+Owns the copy that a write works on, made the plain way (`intake.py` has the fast one): `canonicalise` gives a
+fresh tree in which quantities and times have their stored spelling and null stands nowhere a view knows the
+field, so that defaulting and dropping need not ask. What no view knows is copied as it is. Promises that the
+caller's tree is never changed, and that a tree which is no JSON (cycles, foreign objects, depth without end)
+is a DecodeError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, TypeAlias, get_args, get_origin
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.quantity import Number, Quantity
+from plimsoll.api.resource import Counter, DeviceCapacity
+from plimsoll.api.shape import strip_optional, wire_types, zero
+from plimsoll.apiserver.validation.metadata_view import WholeObjectMeta
+from plimsoll.apiserver.validation.timestamps import normalise_micro_time, normalise_time
+from plimsoll.errors import DecodeError, QuantityError
+
+Tree: TypeAlias = "dict[str, Any]"
+
+#: DIFF: deeper objects are refused; upstream goes down to 10,000 levels (test_depth_is_limited).
+MAX_DEPTH = 150
+_LONGEST_NUMBER = 4096  # bits
+
+#: Fields that hold a timestamp.
+TIMES = frozenset(
+    (
+        "allocationTimestamp",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "finishedAt",
+        "firstTimestamp",
+        "lastHeartbeatTime",
+        "lastProbeTime",
+        "lastTimestamp",
+        "lastTransitionTime",
+        "startTime",
+        "startedAt",
+        "time",
+        "timeAdded",
+    )
+)
+
+#: Fields that hold a timestamp with microseconds.
+MICRO_TIMES = frozenset(("acquireTime", "eventTime", "lastObservedTime", "renewTime"))
+
+#: Amounts that are always stored, "0" where none was given.
+ALWAYS_STORED: frozenset[type] = frozenset((Counter, DeviceCapacity))
+
+
+def canonicalise(tree: Any, view: type[msgspec.Struct]) -> Tree:
+    """A copy of an object in its stored spelling; raises DecodeError where it is not what the view says."""
+    if not isinstance(tree, dict):
+        raise DecodeError("must be an object")
+    return _copy_struct(tree, view, "", 0)
+
+
+def copy_tree(value: Any) -> Any:
+    """A deep copy of JSON that was taken in before; by way of its text where that tells all of it."""
+    copied = codec.decode_tree(codec.encode(value))
+    return copied if copied == value else _copy_plain(value, "", 0)
+
+
+def _copy(value: Any, wanted: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DecodeError("is nested too deeply", path)
+    wanted = strip_optional(wanted)
+    if wanted is Any:
+        return _copy_plain(value, path, depth)
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        return _copy_struct({} if value is None else value, wanted, path, depth)
+    origin = get_origin(wanted)
+    if origin is tuple:
+        item = get_args(wanted)[0]
+        value = [] if value is None else value
+        _expect(isinstance(value, (list, tuple)), "a list", path)
+        return [_copy(v, item, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]
+    if origin is dict:
+        item = get_args(wanted)[1]
+        value = {} if value is None else value
+        _expect(isinstance(value, dict), "an object", path)
+        return {_key(k, path): _copy(v, item, f"{path}[{k}]", depth + 1) for k, v in value.items()}
+    if wanted is Quantity:
+        return _copy_quantity(value, path)
+    if value is None:
+        return zero(wanted)
+    return _copy_plain(value, path, depth)
+
+
+def _copy_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) -> Tree:
+    _expect(isinstance(value, dict), "an object", path)
+    if view is ObjectMeta:
+        view = WholeObjectMeta
+    known = wire_types(view)
+    copied: Tree = {}
+    for key, item in value.items():
+        place = f"{path}.{_key(key, path)}" if path else _key(key, path)
+        wanted = known.get(key)
+        if wanted is None:
+            copied[key] = _copy_plain(item, place, depth + 1)
+        elif item is not None:
+            if key in TIMES and isinstance(item, str) and strip_optional(wanted) is str:
+                copied[key] = normalise_time(item, place)
+            elif key in MICRO_TIMES and isinstance(item, str) and strip_optional(wanted) is str:
+                copied[key] = normalise_micro_time(item, place)
+            else:
+                copied[key] = _copy(item, wanted, place, depth + 1)
+    if view in ALWAYS_STORED:
+        copied.setdefault("value", "0")
+    return copied
+
+
+def _copy_quantity(value: Any, path: str) -> str:
+    try:
+        return str(Quantity.from_json(value))
+    except QuantityError as error:
+        raise DecodeError(str(error), path) from None
+
+
+def _copy_plain(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DecodeError("is nested too deeply", path)
+    if type(value) is str:
+        return _text(value, path)
+    if value is None or isinstance(value, (bool, Number)):
+        return value
+    if isinstance(value, dict):
+        return {_key(k, path): _copy_plain(v, path, depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copy_plain(v, path, depth + 1) for v in value]
+    if isinstance(value, int):
+        if value.bit_length() <= _LONGEST_NUMBER:
+            return value
+    elif isinstance(value, float) and math.isfinite(value):
+        return value
+    raise DecodeError("must be JSON", path)
+
+
+def _key(key: Any, path: str) -> str:
+    _expect(type(key) is str, "an object with text keys", path)
+    return _text(key, path)
+
+
+def _text(text: str, path: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DecodeError("must be Unicode text", path) from None
+    return text
+
+
+def _expect(ok: bool, what: str, path: str) -> None:
+    if not ok:
+        raise DecodeError(f"must be {what}", path)
+
+
+# -- finding fields by a written path: `spec.devices[].capacity{}.requestPolicy`
+
+
+def find(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
+    """Each object that holds the field at the end of the path, with the field's name.
+
+    `[]` goes into each item of a list and `{}` into each value of a map. Paths end in a field.
+    """
+    return _find(tree, _steps(path), 0)
+
+
+def holds(tree: Any, path: str) -> bool:
+    """Whether `find` would find something; asked of every write, mostly in vain."""
+    return _holds(tree, _steps(path), 0)
+
+
+def _holds(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> bool:
+    last = len(steps) - 1
+    while True:
+        name, into = steps[place]
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        if place == last:
+            return True
+        tree, place = tree[name], place + 1
+        if into:
+            items = tree if into == "[]" else tree.values()
+            return any(_holds(item, steps, place) for item in items)
+
+
+@lru_cache(maxsize=256)
+def _steps(path: str) -> tuple[tuple[str, str], ...]:
+    """`a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""
+    return tuple((step.rstrip("[]{}"), step[len(step.rstrip("[]{}")) :]) for step in path.split("."))
+
+
+def _find(tree: Any, steps: tuple[tuple[str, str], ...], place: int) -> Iterator[tuple[Tree, str]]:
+    name, into = steps[place]
+    if not isinstance(tree, dict) or name not in tree:
+        return
+    place += 1
+    if place == len(steps):
+        yield tree, name
+    elif not into:
+        yield from _find(tree[name], steps, place)
+    else:
+        for item in tree[name] if into == "[]" else tree[name].values():
+            yield from _find(item, steps, place)
+
+
+def part(tree: Tree, *names: str) -> Tree:
+    """The object inside the object, or an empty one where it is missing."""
+    for name in names:
+        tree = tree.get(name) or {}
+    return tree

@@ -1,0 +1,167 @@
+"""The worker process: handles one expensive request after another, read from standard input.
+
+    python -m plimsoll.apiserver.worker_process
+
+Runs the same `Api` as the server, over a store that asks the server (`remote.py`). It has no credentials and
+opens no file but its own status in /proc. The server ends it at the request's deadline; limits on memory and
+CPU time that it sets for itself hold even if the server is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from plimsoll.api import codec
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.request import Answer
+from plimsoll.apiserver.status import MODIFIED, to_status
+from plimsoll.apiserver.workers.messages import (
+    HEADER_BYTES,
+    Finish,
+    FromWorker,
+    Job,
+    Question,
+    Ready,
+    Reply,
+    Setup,
+    ToWorker,
+    decode_to_worker,
+    encode_frame,
+)
+from plimsoll.apiserver.workers.remote import ObjectChanged, RemoteAdmission, RemoteAuthorizer, RemoteStore
+from plimsoll.errors import ApiError
+
+#: How often a request is worked out again because others changed the object meanwhile; kube-apiserver gives
+#: up on a patch after as many conflicts.
+ATTEMPTS = 6
+#: A worker that has grown beyond this is replaced after the job.
+_RETIRE_KIB = 256 << 10
+_TOO_MUCH_MEMORY = "the request needs more memory than a request may use; send a smaller object"
+#: Below the server, so that it always gets the CPU first.
+_NICENESS = 5
+
+
+class Channel:
+    """Frames to and from the server."""
+
+    def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
+        self._source, self._sink = source, sink
+
+    def send(self, message: FromWorker) -> None:
+        self._sink.write(encode_frame(message))
+        self._sink.flush()
+
+    def receive(self) -> ToWorker:
+        """The next message; SystemExit when the server has closed the pipe."""
+        header = self._source.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            raise SystemExit(0)
+        return decode_to_worker(self._source.read(int.from_bytes(header, "big")))
+
+    def ask(self, question: Question) -> Reply:
+        self.send(question)
+        reply = self.receive()
+        assert not isinstance(reply, Setup | Job)
+        return reply
+
+
+class Worker:
+    """Handles jobs over one channel."""
+
+    def __init__(self, channel: Channel, gates: Gates) -> None:
+        self._store = RemoteStore(channel.ask)
+        self._job: Job | None = None
+        context = Context.over(self._store, gates=gates, now=lambda: self._current.now, new_uid=self._new_uid)
+        context = replace(context, authorizer=RemoteAuthorizer(channel.ask))
+        self._api = Api(context, admission=RemoteAdmission(context, self._store))
+
+    def handle(self, job: Job) -> Finish:
+        """The response to a request; the write behind it, if any, is committed."""
+        self._job = job
+        for _ in range(ATTEMPTS):
+            try:
+                return self._attempt(job)
+            except ObjectChanged:
+                continue
+            except MemoryError:
+                return _refusal(ApiError(413, "RequestEntityTooLarge", _TOO_MUCH_MEMORY), retire=True)
+        return _refusal(ApiError(409, "Conflict", MODIFIED))
+
+    def _attempt(self, job: Job) -> Finish:
+        store = self._store
+        store.reset()
+        answer = _complete(self._api.handle_authorized(job.call()))
+        assert isinstance(answer.body, bytes)
+        retire = peak_memory_kib() > _RETIRE_KIB
+        return Finish(answer.status, answer.body, answer.content_type, answer.headers, store.awaited, retire)
+
+    @property
+    def _current(self) -> Job:
+        assert self._job is not None
+        return self._job
+
+    def _new_uid(self) -> str:
+        return self._current.uid
+
+
+def _complete(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine that never has to wait: the store of a worker answers at once."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    raise RuntimeError("a request in a worker waited for something")
+
+
+def peak_memory_kib() -> int:
+    """Return the largest resident size of this process so far.
+
+    Not by getrusage(): its maximum is handed on by the process that started this one, so that the workers of
+    a large server would all be replaced after their first job.
+    """
+    try:
+        with open("/proc/self/status") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
+
+
+def _refusal(error: ApiError, *, retire: bool = False) -> Finish:
+    return Finish(error.code, codec.encode(to_status(error)), "application/json", {}, 0, retire)
+
+
+def main() -> None:
+    """Handle jobs until the server closes the pipe."""
+    channel = Channel(sys.stdin.buffer, sys.stdout.buffer)
+    setup = channel.receive()
+    assert isinstance(setup, Setup)
+    os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (setup.memory_bytes, setup.memory_bytes))
+    gc.freeze()
+    worker = Worker(channel, Gates(setup.gates))
+    channel.send(Ready())
+    while True:
+        job = channel.receive()
+        assert isinstance(job, Job)
+        _limit_cpu(setup.cpu_seconds)
+        channel.send(worker.handle(job))
+
+
+def _limit_cpu(seconds: int) -> None:
+    """Have the kernel end this process should one job take more CPU time than this."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used = int(usage.ru_utime + usage.ru_stime)
+    resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Messages between the server and its worker processes.
+
+Owns the frames (four bytes of length, then msgpack) and their types. The server sends a `Setup` and then
+`Job` after `Job`; while a worker handles one it asks questions, each of which gets exactly one reply; `Done`
+ends the job. Nothing in a message is code: a worker is handed data only.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from plimsoll.apiserver.auth.attributes import Attributes
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.request import Call
+from plimsoll.apiserver.storage import Key, Stored
+from plimsoll.errors import ApiError
+
+HEADER_BYTES = 4
+
+
+class Setup(msgspec.Struct, tag=True, array_like=True):
+    """The first message to a worker: settings that hold for all its jobs."""
+
+    gates: frozenset[str]
+    #: Address space and CPU time the worker limits itself to, should the server not end it in time.
+    memory_bytes: int
+    cpu_seconds: int
+
+
+class Person(msgspec.Struct, array_like=True):
+    """A `User` on the wire."""
+
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, user: User) -> Person:
+        return cls(user.name, user.uid, user.groups, dict(user.extra))
+
+    def user(self) -> User:
+        return User(self.name, self.uid, self.groups, self.extra)
+
+
+class Job(msgspec.Struct, tag=True, array_like=True):
+    """One authorized request, with the time and the UID a new object gets."""
+
+    method: str
+    path: str
+    user: Person
+    query: list[tuple[str, str]]
+    headers: dict[str, str]
+    body: bytes
+    now: datetime
+    uid: str
+
+    @classmethod
+    def of(cls, call: Call, now: datetime, uid: str) -> Job:
+        """A job for a request; headers that `Api` does not read (credentials among them) stay behind."""
+        headers = {name: call.headers[name] for name in _HEADERS if name in call.headers}
+        user = Person.of(call.user)
+        return cls(call.method, call.path, user, list(call.query), headers, call.body, now, uid)
+
+    def call(self) -> Call:
+        return Call(self.method, self.path, self.user.user(), self.query, self.headers, self.body)
+
+
+_HEADERS = ("accept", "content-type", "user-agent")
+
+
+# -- questions of a worker
+
+
+class GetObject(msgspec.Struct, tag=True, array_like=True):
+    """The current state of an object."""
+
+    key: Key
+
+
+class ListObjects(msgspec.Struct, tag=True, array_like=True):
+    """All objects of a resource, in one namespace or in all."""
+
+    resource: str
+    namespace: str | None
+
+
+class Authorize(msgspec.Struct, tag=True, array_like=True):
+    """A decision of the authorizer about the user of the job, on a resource."""
+
+    verb: str
+    group: str
+    version: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, asked: Attributes) -> Authorize:
+        return cls(*asked[1:8])
+
+    def attributes(self, user: User) -> Attributes:
+        return Attributes(
+            user,
+            self.verb,
+            self.group,
+            self.version,
+            self.resource,
+            self.subresource,
+            self.namespace,
+            self.name,
+        )
+
+
+class RulesOfUser(msgspec.Struct, tag=True, array_like=True):
+    """The RBAC rules that the user of the job has in a namespace."""
+
+    namespace: str
+
+
+class RulesOfRole(msgspec.Struct, tag=True, array_like=True):
+    """The rules of a role that a binding names."""
+
+    kind: str
+    name: str
+    namespace: str
+
+
+class WriteObject(msgspec.Struct, tag=True, array_like=True):
+    """Commit a write: atomic with the check that the object is still at `expected` (None: absent)."""
+
+    key: Key
+    raw: bytes
+    expected: int | None
+    deletes: bool = False
+    #: Charge it to the quotas of its namespace in the same step.
+    charges: bool = False
+
+
+class Finish(msgspec.Struct, tag=True, array_like=True):
+    """The end of a job: the response, and the revision that must be durable before it is sent."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: dict[str, str]
+    revision: int
+    #: The worker has grown too large to be used again.
+    retire: bool = False
+
+
+class Ready(msgspec.Struct, tag=True, array_like=True):
+    """The worker has started and waits for jobs."""
+
+
+Question: TypeAlias = GetObject | ListObjects | Authorize | RulesOfUser | RulesOfRole | WriteObject
+FromWorker: TypeAlias = Question | Finish | Ready
+
+
+# -- replies to them
+
+
+class Objects(msgspec.Struct, tag=True, array_like=True):
+    """Objects as they are stored, at the server's current revision; none where there are none."""
+
+    items: list[Stored]
+    revision: int
+
+
+class Decided(msgspec.Struct, tag=True, array_like=True):
+    """An authorizer's decision."""
+
+    allowed: bool
+    reason: str
+
+
+class Rules(msgspec.Struct, tag=True, array_like=True):
+    """RBAC rules: verbs, groups, resources, names, paths; None where there is no such role."""
+
+    rules: list[tuple[tuple[str, ...], ...]] | None
+
+
+class Changed(msgspec.Struct, tag=True, array_like=True):
+    """The object has changed since it was read: the request has to be worked out again."""
+
+
+class Refused(msgspec.Struct, tag=True, array_like=True):
+    """The write was refused: the fields of an `ApiError`."""
+
+    code: int
+    reason: str
+    message: str
+    details: dict[str, Any]
+    headers: dict[str, str]
+
+    @classmethod
+    def of(cls, error: ApiError) -> Refused:
+        return cls(error.code, error.reason, error.message, error.details, error.headers)
+
+    def error(self) -> ApiError:
+        return ApiError(self.code, self.reason, self.message, self.details, self.headers)
+
+
+Reply: TypeAlias = Objects | Decided | Rules | Changed | Refused
+ToWorker: TypeAlias = Setup | Job | Reply
+
+_encoder = msgspec.msgpack.Encoder()
+_from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+_to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+
+
+def encode_frame(message: FromWorker | ToWorker) -> bytes:
+    """A message with its length before it."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def decode_from_worker(body: bytes) -> FromWorker:
+    return _from_worker.decode(body)
+
+
+def decode_to_worker(body: bytes) -> ToWorker:
+    return _to_worker.decode(body)

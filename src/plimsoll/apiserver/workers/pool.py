@@ -1,0 +1,266 @@
+"""Worker processes: started when needed, stopped at the deadline.
+
+Owns their life. A worker handles one request at a time; one that does not finish in time, whose client goes
+away, or that fails is killed and replaced by a fresh one, so that the work really ends and no memory is kept.
+Idle workers end after a while. Workers are separate interpreters, not forks: they share no socket, file or
+key with the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.fair_queue import FairQueue
+from plimsoll.apiserver.status import timeout, unavailable
+from plimsoll.apiserver.workers.messages import (
+    HEADER_BYTES,
+    Finish,
+    FromWorker,
+    Job,
+    Question,
+    Ready,
+    Reply,
+    Setup,
+    ToWorker,
+    decode_from_worker,
+    encode_frame,
+)
+
+_log = logging.getLogger("plimsoll.server")
+
+_MODULE = "plimsoll.apiserver.worker_process"
+_START_SECONDS = 60.0
+_DRAIN = 1 << 20
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """Limits on expensive requests; counts, seconds and bytes.
+
+    DIFF: the work of a request ends at the request timeout, as upstream, but is slower than there: a claim
+    with megabytes of different CEL expressions may come near it (test_the_deadline_stops_the_work). It may
+    use 1 GiB of memory, three times of what the most expensive request known takes
+    (test_a_request_that_needs_too_much_memory_is_refused).
+    """
+
+    #: Worker processes, and how many of them one user may keep busy.
+    workers: int = 4
+    workers_per_user: int = 2
+    #: Requests that wait for a worker.
+    waiting: int = 64
+    waiting_per_user: int = 8
+    #: kube-apiserver's default for a request (--request-timeout); applies to waiting and to the work.
+    request_timeout: float = 60.0
+    idle_timeout: float = 120.0
+    memory_bytes: int = 1 << 30
+
+
+class _Process:
+    """One worker process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._sink, self._source = process.stdin, process.stdout
+        self.idle: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def send(self, message: ToWorker) -> None:
+        """Send a message; ConnectionError if the process has ended."""
+        self._sink.write(encode_frame(message))
+        await self._sink.drain()
+
+    async def receive(self) -> FromWorker:
+        """The next message; ConnectionError if the process has ended."""
+        try:
+            header = await self._source.readexactly(HEADER_BYTES)
+            body = await self._source.readexactly(int.from_bytes(header, "big"))
+        except asyncio.IncompleteReadError:
+            raise ConnectionError("the worker process ended") from None
+        return decode_from_worker(body)
+
+    def kill(self) -> None:
+        if self.idle is not None:
+            self.idle.cancel()
+        if self.alive:
+            self._process.kill()
+
+    async def ended(self) -> None:
+        """Wait until a killed process and its pipes are gone."""
+        self._sink.close()
+        with suppress(ConnectionError):
+            while await self._source.read(_DRAIN):
+                pass
+        await self._process.wait()
+
+
+class WorkerPool:
+    """The workers of one server."""
+
+    def __init__(self, limits: WorkerLimits | None = None, gates: Gates | None = None) -> None:
+        self.limits = limits or WorkerLimits()
+        self._gates = gates or Gates.all_on()
+        self._queue = FairQueue(
+            self.limits.workers,
+            per_user=self.limits.workers_per_user,
+            waiting=self.limits.waiting,
+            waiting_per_user=self.limits.waiting_per_user,
+        )
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closed = False
+        #: Jobs handled so far, and workers killed because of them; for metrics and tests.
+        self.jobs = 0
+        self.kills = 0
+
+    @property
+    def processes(self) -> list[int]:
+        """Process IDs of the workers there are."""
+        return [worker.pid for worker in self._all if worker.alive]
+
+    async def run(self, user: str, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+        """Have a worker handle a job; `answer` replies to its questions.
+
+        Raises ApiError 429 if too many jobs wait, 504 if it takes too long, 503 if the worker fails.
+        """
+        await self._queue.enter(user, self.limits.request_timeout)
+        try:
+            self.jobs += 1
+            return await self._run(job, answer)
+        finally:
+            self._queue.leave(user)
+
+    async def close(self) -> None:
+        """End all workers, and with them the jobs they have."""
+        self._closed = True
+        for worker in self._idle:
+            self._discard(worker)
+        self._idle = []
+        for worker in self._all:
+            worker.kill()
+        while self._all:  # those who wait for an answer of a killed worker discard it
+            await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.gather(*self._endings)
+
+    async def _run(self, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+        try:
+            worker = await self._obtain()
+        except OSError as error:  # TimeoutError and ConnectionError among them
+            _log.error("cannot start a worker process: %s", error or "it did not answer in time")
+            raise unavailable("the server cannot start a worker process for this request") from None
+        try:
+            async with asyncio.timeout(self.limits.request_timeout):
+                finish = await self._converse(worker, job, answer)
+        except TimeoutError:
+            self._kill(worker)
+            raise timeout(
+                f"request did not complete within {self.limits.request_timeout:g} seconds; "
+                "split the object or send fewer changes at once"
+            ) from None
+        except ConnectionError:
+            self._kill(worker)
+            raise unavailable("the worker process that handled the request failed") from None
+        except BaseException:  # the client has gone away, or the server stops
+            self._kill(worker)
+            raise
+        if finish.retire or self._closed:
+            self._discard(worker)
+        else:
+            self._put_back(worker)
+        return finish
+
+    async def _converse(self, worker: _Process, job: Job, answer: Callable[[Question], Reply]) -> Finish:
+        await worker.send(job)
+        while True:
+            message = await worker.receive()
+            if isinstance(message, Finish):
+                return message
+            assert not isinstance(message, Ready)
+            await worker.send(answer(message))
+
+    # -- processes
+
+    async def _obtain(self) -> _Process:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.idle is not None:
+                worker.idle.cancel()
+            if worker.alive:
+                return worker
+            self._discard(worker)
+        return await self._start()
+
+    async def _start(self) -> _Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # nothing is imported from the working directory
+            "-m",
+            _MODULE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C in the server's terminal is the server's business
+        )
+        worker = _Process(process)
+        self._all.add(worker)
+        if self._closed:
+            self._discard(worker)
+            raise ConnectionError("the server stops")
+        limits = self.limits
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker.send(Setup(self._gates.on, limits.memory_bytes, int(limits.request_timeout) + 5))
+                ready = await worker.receive()
+            assert isinstance(ready, Ready)
+        except BaseException:
+            self._kill(worker)
+            raise
+        return worker
+
+    def _put_back(self, worker: _Process) -> None:
+        loop = asyncio.get_running_loop()
+        worker.idle = loop.call_later(self.limits.idle_timeout, self._expire, worker)
+        self._idle.append(worker)
+
+    def _expire(self, worker: _Process) -> None:
+        if worker in self._idle:
+            self._idle.remove(worker)
+            self._discard(worker)
+
+    def _kill(self, worker: _Process) -> None:
+        self.kills += 1
+        self._discard(worker)
+
+    def _discard(self, worker: _Process) -> None:
+        if worker not in self._all:
+            return
+        worker.kill()
+        self._all.discard(worker)
+        ending = asyncio.create_task(worker.ended())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+
+def _environment() -> dict[str, str]:
+    """The server's environment, with the folder this package was imported from."""
+    folder = str(Path(__file__).parents[3])
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{path}" if path else folder}

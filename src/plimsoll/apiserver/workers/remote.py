@@ -1,0 +1,169 @@
+"""The server's store and authorizer, as a worker process sees them.
+
+Owns the worker's end of the questions in `messages.py`. The classes here stand in for `Store`, `Authorizer`
+and `Admission`, so that `Api` runs in a worker unchanged. A write is committed by the server, only if the
+object is still the one that was read; otherwise `ObjectChanged` ends the attempt, and `worker.py` starts
+another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from plimsoll.api import codec
+from plimsoll.apiserver.admission.admission import Admission
+from plimsoll.apiserver.auth.attributes import Attributes, Decision
+from plimsoll.apiserver.auth.authorization import Authorizer
+from plimsoll.apiserver.auth.rbac_rules import Rule
+from plimsoll.apiserver.auth.role_index import Policy
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.storage import Key, Page, Store, Stored
+from plimsoll.apiserver.storage.refusals import object_too_large
+from plimsoll.apiserver.storage.store import LARGEST_OBJECT, Observer
+from plimsoll.apiserver.workers import messages
+from plimsoll.apiserver.workers.messages import Changed, Decided, Objects, Question, Refused, Reply, Rules
+
+#: Puts a question to the server and waits for the reply.
+Ask = Callable[[Question], Reply]
+Tree = dict[str, Any]
+Items: TypeAlias = list[Stored]
+
+
+class ObjectChanged(Exception):
+    """The object was changed by somebody else between reading and writing it."""
+
+
+class RemoteStore(Store):
+    """A store whose objects live in the server process; only what handling a request needs."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._seen = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an attempt."""
+        #: The revision that must be durable before the response is sent.
+        self.awaited = 0
+        #: Whether the next write is charged to quotas; set by `RemoteAdmission`.
+        self.charges = False
+
+    @property
+    def revision(self) -> int:
+        """The newest revision the server has told of."""
+        return self._seen
+
+    @property
+    def durable(self) -> int:
+        """Waiting for the disk is left to the server, see `Finish.revision`."""
+        return self._seen
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    def get(self, key: Key) -> Stored | None:
+        items = self._objects(messages.GetObject(key))
+        return items[0] if items else None
+
+    def list(self, resource: str, namespace: str | None = None, **paging: Any) -> Page:
+        """All objects of a resource; a worker never pages."""
+        assert not paging
+        return Page(self._objects(messages.ListObjects(resource, namespace)), self._seen, 0)
+
+    def observe(self, observer: Observer) -> None:
+        """Changes are observed in the server."""
+
+    def create(self, key: Key, tree: Tree) -> Stored:
+        return self._commit(key, tree, None)
+
+    def update(self, key: Key, tree: Tree, expected: int) -> Stored:
+        return self._commit(key, tree, expected)
+
+    def delete(self, key: Key, tree: Tree, expected: int) -> Stored:
+        return self._commit(key, tree, expected, deletes=True)
+
+    async def settled(self, revision: int) -> None:
+        """Have the server wait for the disk."""
+        self.awaited = max(self.awaited, revision)
+
+    def _objects(self, question: Question) -> Items:
+        reply = self._ask(question)
+        assert isinstance(reply, Objects)
+        self._seen = reply.revision
+        return reply.items
+
+    def _commit(self, key: Key, tree: Tree, expected: int | None, *, deletes: bool = False) -> Stored:
+        tree["metadata"]["resourceVersion"] = str(
+            self._seen + 1
+        )  # its likely size; the server sets the real one
+        raw = codec.encode(tree)
+        if len(raw) > LARGEST_OBJECT and not deletes:
+            raise object_too_large(len(raw), LARGEST_OBJECT)
+        charges, self.charges = self.charges, False
+        reply = self._ask(messages.WriteObject(key, raw, expected, deletes, charges))
+        if isinstance(reply, Changed):
+            raise ObjectChanged
+        if isinstance(reply, Refused):
+            raise reply.error()
+        assert isinstance(reply, Objects)
+        return reply.items[0]
+
+
+class RemotePolicy(Policy):
+    """The roles of the server."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def has_role(self, kind: str, name: str, namespace: str) -> bool:
+        return self._rules(kind, name, namespace) is not None
+
+    def rules_of(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+        return _read_rules(self._rules(kind, name, namespace))
+
+    def _rules(self, kind: str, name: str, namespace: str) -> list[tuple[tuple[str, ...], ...]] | None:
+        reply = self._ask(messages.RulesOfRole(kind, name, namespace))
+        assert isinstance(reply, Rules)
+        return reply.rules
+
+
+class RemoteAuthorizer(Authorizer):
+    """The server's authorizer; it is asked about the user of the job only."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.policy = RemotePolicy(ask)
+
+    def authorize(self, asked: Attributes) -> Decision:
+        reply = self._ask(messages.Authorize.of(asked))
+        assert isinstance(reply, Decided)
+        return Decision(reply.allowed, reply.reason)
+
+    def rules_for(self, user: User, namespace: str) -> tuple[Rule, ...]:
+        reply = self._ask(messages.RulesOfUser(namespace))
+        assert isinstance(reply, Rules)
+        return _read_rules(reply.rules)
+
+    def observe(self, key: Key, tree: Any) -> None:
+        """Changes are observed in the server."""
+
+
+class RemoteAdmission(Admission):
+    """Admission whose quota charge is committed by the server, in the same step as the write."""
+
+    def __init__(self, context: Context, store: RemoteStore) -> None:
+        super().__init__(context)
+        self._remote = store
+
+    def charge(self, route: Route, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
+        """Refuse early what exceeds a quota now; the server decides again when it commits."""
+        super().charge(route, tree, old, dry_run=True)
+        self._remote.charges = not dry_run
+
+
+def _read_rules(rules: list[tuple[tuple[str, ...], ...]] | None) -> tuple[Rule, ...]:
+    return tuple(Rule(*fields) for fields in rules or ())

@@ -1,0 +1,86 @@
+"""The server's side of one job in a worker process: it answers questions and commits the write.
+
+Owns atomicity. A worker reads, validates and patches while other requests are served, so what it read may be
+outdated; `WriteObject` therefore checks the object's revision, charges quotas and writes in one step of the
+event loop. Rights and the other objects a write depends on are as of the moment they were read, as in
+kube-apiserver.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api import codec
+from plimsoll.apiserver.admission.admission import Admission
+from plimsoll.apiserver.auth.rbac_rules import Rule
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.route import Route
+from plimsoll.apiserver.storage import Stored
+from plimsoll.apiserver.workers.messages import (
+    Authorize,
+    Changed,
+    Decided,
+    GetObject,
+    ListObjects,
+    Objects,
+    Question,
+    Refused,
+    Reply,
+    Rules,
+    RulesOfRole,
+    RulesOfUser,
+    WriteObject,
+)
+from plimsoll.errors import ApiError
+
+
+class Session:
+    """One job's view of the server."""
+
+    def __init__(self, context: Context, admission: Admission, route: Route, user: User) -> None:
+        self._store = context.store
+        self._authorizer = context.authorizer
+        self._admission = admission
+        self._route = route
+        self._user = user
+
+    def answer(self, question: Question) -> Reply:
+        """Answer a question of the worker, without giving up the event loop."""
+        if isinstance(question, GetObject):
+            stored = self._store.get(question.key)
+            return self._objects([] if stored is None else [stored])
+        if isinstance(question, ListObjects):
+            return self._objects(self._store.list(question.resource, question.namespace).items)
+        if isinstance(question, Authorize):
+            return Decided(*self._authorizer.authorize(question.attributes(self._user)))
+        if isinstance(question, RulesOfUser):
+            return _rules(self._authorizer.rules_for(self._user, question.namespace))
+        if isinstance(question, RulesOfRole):
+            role, policy = (question.kind, question.name, question.namespace), self._authorizer.policy
+            return _rules(policy.rules_of(*role)) if policy.has_role(*role) else Rules(None)
+        try:
+            return self._commit(question)
+        except ApiError as error:
+            return Refused.of(error)
+
+    def _objects(self, items: list[Stored]) -> Objects:
+        return Objects(items, self._store.revision)
+
+    def _commit(self, write: WriteObject) -> Reply:
+        """Write the object if it is still the one the worker read."""
+        stored = self._store.get(write.key)
+        if (None if stored is None else stored.revision) != write.expected:
+            return Changed()
+        if stored is None:
+            self._admission.admit_namespace(self._route)  # it may have been deleted meanwhile
+        tree = codec.decode_tree(write.raw)
+        if write.charges:
+            old = None if stored is None else codec.decode_tree(stored.raw)
+            self._admission.charge(self._route, tree, old, dry_run=False)
+        if stored is None:
+            return self._objects([self._store.create(write.key, tree)])
+        commit = self._store.delete if write.deletes else self._store.update
+        return self._objects([commit(write.key, tree, stored.revision)])
+
+
+def _rules(rules: tuple[Rule, ...]) -> Rules:
+    return Rules([(rule.verbs, rule.groups, rule.resources, rule.names, rule.paths) for rule in rules])

@@ -1,0 +1,443 @@
+"""The Kubernetes API as Python calls: get, list, watch, create, update, patch, delete.
+
+Owns `Client`, which speaks alike to a kube-apiserver, to Plimsoll's own server over HTTP and to that server
+in the same process. Promises: what is read is the server's own bytes (or plain trees of them), what is
+written are plain trees and patches, never a typed view encoded anew, so that no field is lost; a refused call
+raises ApiError with the code and reason of its Status; what may be repeated safely is, with back-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from copy import copy
+from random import Random
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.client import responses as answers
+from plimsoll.client import retries
+from plimsoll.client.config import ClientConfig
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.http import HttpTransport
+from plimsoll.client.responses import Listing, Page, WatchEvent
+from plimsoll.client.transport import Reply, Request, Stream, Transport
+from plimsoll.common.rate_limit import Bucket
+from plimsoll.errors import ApiError, InputError
+
+R = TypeVar("R")
+PatchType = Literal["merge", "json", "strategic", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+_PATCH_TYPES: dict[str, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+#: How many objects a page of a list holds.
+PAGE = 500
+#: A watch that is silent for longer is taken for dead. Bookmarks come about once a minute.
+IDLE_SECONDS = 150.0
+_RETRY_AFTER_MOST = 60.0
+
+
+class Client:
+    """Calls to one API as one user; `async with` closes its connections."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        namespace: str = "default",
+        user_agent: str = "",
+        timeout: float = 30.0,
+        silence: float = 0.0,
+        attempts: int = 6,
+        patience: float = 0.0,
+        bucket: Bucket | None = None,
+        backoff: retries.Backoff | None = None,
+        dice: Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.namespace = namespace
+        self._transport = transport
+        self._agent = user_agent or "plimsoll"
+        self._timeout = timeout
+        self._silence = silence
+        self._attempts = max(1, attempts)
+        self._patience = patience
+        self._bucket = bucket
+        self._backoff = backoff or retries.Backoff()
+        self._dice = dice or Random()
+        self._sleep = sleep
+        self._guard: Callable[[], None] | None = None
+        self._clock = clock
+
+    @classmethod
+    def connect(cls, config: ClientConfig) -> Client:
+        """A client over HTTP; the first call opens the first connection."""
+        return cls(
+            HttpTransport(config),
+            namespace=config.namespace,
+            user_agent=config.user_agent,
+            timeout=config.timeout,
+            silence=config.silence,
+            attempts=config.attempts,
+            patience=config.patience,
+            bucket=Bucket(config.qps, config.burst) if config.qps > 0 else None,
+        )
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    def guarded(self, guard: Callable[[], None]) -> Client:
+        """The same client, on the same connections, with a check right before each write is sent.
+
+        What `guard` raises keeps the write from being sent; it is not retried unless it is an ApiError.
+        """
+        client = copy(self)
+        client._guard = guard
+        return client
+
+    # -- reading
+
+    async def get(
+        self, endpoint: Endpoint, name: str, namespace: str = "", *, resource_version: str = ""
+    ) -> dict[str, Any]:
+        """One object as a plain tree."""
+        raw = await self.get_raw(endpoint, name, namespace, resource_version=resource_version)
+        return answers.read_tree(raw)
+
+    async def get_raw(
+        self, endpoint: Endpoint, name: str, namespace: str = "", *, resource_version: str = ""
+    ) -> bytes:
+        """One object as the bytes the server keeps."""
+        query = _query(resourceVersion=resource_version)
+        return (await self.call("GET", self._path(endpoint, namespace, name), query=query)).body
+
+    async def list(
+        self,
+        endpoint: Endpoint,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = PAGE,
+        resource_version: str = "",
+    ) -> Listing:
+        """All objects of a namespace (None: of all namespaces), fetched in pages of `limit` (0: in one)."""
+        items: list[bytes] = []
+        revision = ""
+        pages = self.pages(
+            endpoint, namespace, labels=labels, fields=fields, limit=limit, resource_version=resource_version
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                if page.revision != revision:
+                    # Only a listing begun anew changes its revision; what came before is out of date.
+                    items, revision = [], page.revision
+                items += page.items
+        return Listing(items, revision)
+
+    async def pages(
+        self,
+        endpoint: Endpoint,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = PAGE,
+        resource_version: str = "",
+    ) -> AsyncGenerator[Page, None]:
+        """A listing page by page; if it expires half way it begins anew, in one piece, at a new revision."""
+        more = ""
+        while True:
+            query = _query(labelSelector=labels, fieldSelector=fields, limit=str(limit) if limit else "")
+            query += _query(**{"continue": more} if more else {"resourceVersion": resource_version})
+            try:
+                reply = await self.call("GET", endpoint.path(namespace), query=query)
+            except ApiError as error:
+                if error.code != 410 or not more:
+                    raise
+                more, limit = "", 0
+                continue
+            page = answers.read_page(reply.body, endpoint)
+            more = page.more
+            yield page
+            if not more:
+                return
+
+    async def watch(
+        self,
+        endpoint: Endpoint,
+        namespace: str | None = None,
+        *,
+        since: str = "",
+        labels: str = "",
+        fields: str = "",
+        bookmarks: bool = True,
+        initial: bool = False,
+        seconds: int = 0,
+        idle: float = IDLE_SECONDS,
+        opened: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Events after `since`, until the server ends the watch; an ERROR event is raised as ApiError.
+
+        `initial` asks for what there is now as ADDED events, closed by a bookmark (sendInitialEvents).
+        `opened` is called as soon as the server has agreed to tell, which may be long before it does.
+        """
+        query = _query(
+            watch="true",
+            resourceVersion=since,
+            labelSelector=labels,
+            fieldSelector=fields,
+            allowWatchBookmarks="true" if bookmarks else "",
+            sendInitialEvents="true" if initial else "",
+            resourceVersionMatch="NotOlderThan" if initial else "",
+            timeoutSeconds=str(seconds) if seconds else "",
+        )
+        request = Request("GET", endpoint.path(namespace), query, self._headers(), None, idle)
+        async with AsyncExitStack() as stack:
+
+            async def open_stream() -> Stream:
+                async with AsyncExitStack() as opened:
+                    stream = await opened.enter_async_context(self._transport.stream(request))
+                    if stream.status >= 300:
+                        body = b"".join([chunk async for chunk in stream.chunks])
+                        raise answers.read_error(stream.status, stream.headers, body)
+                    stack.push_async_exit(opened.pop_all())
+                    return stream
+
+            # Whoever follows a watch has to deal with its failures anyway; only what is cheap is tried again.
+            stream = await self._patiently(open_stream, False)
+            opened()
+            async for line in answers.split_lines(stream.chunks):
+                yield answers.read_frame(line)
+
+    # -- writing
+
+    async def create(
+        self,
+        endpoint: Endpoint,
+        tree: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> dict[str, Any]:
+        path = self._path(endpoint, namespace or _namespace_of(_plain(tree)))
+        query = _query(
+            dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
+        )
+        return answers.read_tree((await self.call("POST", path, query=query, tree=tree)).body)
+
+    async def post(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        subresource: str,
+        tree: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Create a subresource of an object: a pod's binding or eviction, a service account's token."""
+        path = self._path(endpoint, namespace, name, subresource)
+        query = _query(dryRun="All" if dry_run else "")
+        return answers.read_tree((await self.call("POST", path, query=query, tree=_plain(tree))).body)
+
+    async def update(
+        self,
+        endpoint: Endpoint,
+        tree: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> dict[str, Any]:
+        """Replace an object by a whole tree, as it was read and then changed."""
+        metadata = _plain(tree).get("metadata")
+        name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+        if not name:
+            raise InputError("metadata.name: an update must name its object")
+        path = self._path(endpoint, namespace or _namespace_of(tree), name, subresource)
+        query = _query(
+            dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
+        )
+        return answers.read_tree((await self.call("PUT", path, query=query, tree=tree)).body)
+
+    async def patch(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        type: PatchType = "merge",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Change parts of an object; with `apply` (server-side apply), `force` takes contested fields."""
+        path = self._path(endpoint, namespace, name, subresource)
+        if type == "apply":
+            field_manager = field_manager or self._agent.partition("/")[0]
+        query = _query(
+            dryRun="All" if dry_run else "",
+            fieldManager=field_manager,
+            fieldValidation=field_validation,
+            force="true" if force else "",
+        )
+        reply = await self.call("PATCH", path, query=query, tree=patch, content_type=_PATCH_TYPES[type])
+        return answers.read_tree(reply.body)
+
+    async def delete(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str | None = None,
+        revision: str | None = None,
+        grace: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Delete one object; what comes back is the object, if it is still there, or a Status."""
+        tree = _delete_options(uid, revision, grace, propagation, dry_run)
+        reply = await self.call("DELETE", self._path(endpoint, namespace, name), tree=tree)
+        return answers.read_tree(reply.body)
+
+    async def delete_collection(
+        self,
+        endpoint: Endpoint,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        grace: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Delete every object that the selectors match."""
+        query = _query(labelSelector=labels, fieldSelector=fields)
+        tree = _delete_options(None, None, grace, propagation, dry_run)
+        reply = await self.call("DELETE", endpoint.path(namespace), query=query, tree=tree)
+        return answers.read_tree(reply.body)
+
+    # -- any call
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Iterable[tuple[str, str]] = (),
+        tree: Any = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = None,
+        harmless: bool | None = None,
+    ) -> Reply:
+        """Any request; refusals raise ApiError. `harmless` overrides whether it may be repeated."""
+        query = tuple(query)
+        headers = self._headers(accept)
+        if tree is not None:
+            body = codec.encode(tree)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if harmless is None:
+            harmless = retries.is_harmless(method, tree, dict(query), content_type)
+        guard = None if method == "GET" else self._guard
+        request = Request(method, path, query, headers, body, timeout or self._timeout, self._silence, guard)
+
+        async def send() -> Reply:
+            reply = await self._transport.send(request)
+            if reply.status >= 300:
+                raise answers.read_error(reply.status, reply.headers, reply.body)
+            return reply
+
+        return await self._patiently(send, harmless)
+
+    async def _patiently(self, attempt_once: Callable[[], Awaitable[R]], harmless: bool) -> R:
+        """Try, and try again where that is safe and may help."""
+        renewed = False
+        attempt = 0
+        begun = self._clock()
+        while True:
+            attempt += 1
+            if self._bucket is not None:
+                await self._bucket.take()
+            try:
+                return await attempt_once()
+            except ApiError as error:
+                if error.code == 401 and not renewed and await self._transport.renew():
+                    renewed = True
+                    continue
+                if attempt >= self._attempts or not retries.may_repeat(error, harmless=harmless):
+                    raise
+                asked = retries.retry_after(error.headers, None)
+                wait = self._backoff.delay(attempt, self._dice)
+                wait = wait if asked is None else max(wait, min(asked, _RETRY_AFTER_MOST))
+                spent = self._clock() - begun + wait
+                if self._patience and (error.reason == "Timeout" or spent >= self._patience):
+                    raise
+                await self._sleep(wait)
+
+    def _path(self, endpoint: Endpoint, namespace: str, name: str = "", subresource: str = "") -> str:
+        return endpoint.path(namespace or self.namespace, name, subresource)
+
+    def _headers(self, accept: str = "application/json") -> dict[str, str]:
+        return {"Accept": accept, "User-Agent": self._agent}
+
+
+def _query(**parameters: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in parameters.items() if value)
+
+
+def _namespace_of(tree: Mapping[str, Any]) -> str:
+    metadata = tree.get("metadata")
+    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _plain(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Typed views know only some fields: writing one would delete the others."""
+    if not isinstance(tree, Mapping):
+        raise InputError(f"write a plain tree, not a {type(tree).__name__}: a view would lose fields")
+    return tree
+
+
+def _delete_options(
+    uid: str | None, revision: str | None, grace: int | None, propagation: str | None, dry_run: bool
+) -> dict[str, Any]:
+    tree: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if uid is not None or revision is not None:
+        tree["preconditions"] = {
+            key: value for key, value in (("uid", uid), ("resourceVersion", revision)) if value is not None
+        }
+    if grace is not None:
+        tree["gracePeriodSeconds"] = grace
+    if propagation is not None:
+        tree["propagationPolicy"] = propagation
+    if dry_run:
+        tree["dryRun"] = ["All"]
+    return tree

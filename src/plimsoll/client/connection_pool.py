@@ -1,0 +1,322 @@
+"""One request, one answer, on connections that are kept: the short way for the many small calls.
+
+Owns `Connections`, HTTP/1.1 as far as an API server speaks it: answers with a length, in chunks, or up to the
+end of the connection; no compression, no proxies, no redirects (what needs more takes the long way, through
+aiohttp). A scheduler makes four such calls for a pod, and this costs it a quarter of the time. Promises:
+a connection serves one exchange at a time and none after anything unexpected; a connection that cannot be
+made raises OSError (TLS and time included), whatever goes wrong later an UnreachableError that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+
+from plimsoll.client.transport import Reply
+from plimsoll.errors import UnreachableError
+
+#: The longest head of an answer.
+_HEAD_MAX = 256 << 10
+_NO_BODY = frozenset({204, 304})
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a server."""
+
+    __slots__ = (
+        "_body", "_chunks", "_data", "_head", "_length", "_transport", "_waiter", "_what",
+        "heard", "idle_since", "open",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.open = False
+        self.idle_since = 0.0
+        self.heard = 0.0  #: when bytes came last
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._what = ""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._data = bytearray()
+        self._head: tuple[int, dict[str, str]] | None = None
+        self._length: int | None = None
+        self._chunks = False
+        self._body: list[bytes] = []
+
+    # -- what the caller does
+
+    def ask(self, request: bytes, waiter: asyncio.Future[Reply], what: str) -> None:
+        assert self._transport is not None
+        self._waiter, self._what = waiter, what
+        self._transport.write(request)
+
+    def leave(self) -> None:
+        """End it at once: a farewell over TLS would outlive those who wait for it."""
+        self.open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.open = True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.open = False
+        if self._head is not None and self._length is None and not self._chunks and error is None:
+            self._body, self._data = [bytes(self._data)], bytearray()
+            self._finish()  # an answer that lasts as long as its connection
+        self._fail(str(error) if error is not None else "it was closed")
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None:
+            self.leave()  # nobody has asked for anything
+            return
+        self._data += data
+        self.heard = time.monotonic()  # which is what the loop's own clock shows
+        try:
+            self._read()
+        except (ValueError, IndexError, UnicodeError):
+            self._fail("what came is no HTTP")
+            self.leave()
+
+    # -- reading
+
+    def _read(self) -> None:
+        while self._head is None:
+            end = self._data.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._data) > _HEAD_MAX or not b"HTTP/1.".startswith(self._data[:7]):
+                    raise ValueError
+                return
+            head = self._data[:end].decode("latin-1")
+            del self._data[: end + 4]
+            self._read_head(head)
+        if self._chunks:
+            self._read_chunks()
+        elif self._length is not None and len(self._data) >= self._length:
+            self._body.append(bytes(self._data[: self._length]))
+            del self._data[: self._length]
+            self._finish()
+
+    def _read_head(self, head: str) -> None:
+        first, *lines = head.split("\r\n")
+        if not first.startswith("HTTP/1."):
+            raise ValueError
+        status = int(first[9:12])
+        if 100 <= status < 200:
+            return  # the answer itself is still to come
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        if headers.get("content-encoding", "identity") != "identity":
+            raise ValueError
+        if first[7] == "0" or headers.get("connection", "").lower() == "close":
+            self.open = False
+        self._head = status, headers
+        coding = headers.get("transfer-encoding", "").lower()
+        if coding:
+            self._chunks = coding == "chunked"
+            if not self._chunks:
+                raise ValueError
+        elif status in _NO_BODY:
+            self._length = 0
+        elif "content-length" in headers:
+            self._length = int(headers["content-length"])
+            if self._length < 0:
+                raise ValueError
+        else:
+            self.open = False
+
+    def _read_chunks(self) -> None:
+        while True:
+            end = self._data.find(b"\r\n")
+            if end < 0:
+                return
+            size = int(self._data[:end].partition(b";")[0], 16)
+            if size < 0:
+                raise ValueError
+            if not size:
+                self._read_trailer(end)
+                return
+            start, stop = end + 2, end + 2 + size
+            if len(self._data) < stop + 2:
+                return
+            if self._data[stop : stop + 2] != b"\r\n":
+                raise ValueError
+            self._body.append(bytes(self._data[start:stop]))
+            del self._data[: stop + 2]
+
+    def _read_trailer(self, end: int) -> None:
+        """After the last chunk: an empty line, or fields and then an empty line."""
+        stop = self._data.find(b"\r\n\r\n", end)
+        if stop >= 0:
+            del self._data[: stop + 4]
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._head is not None
+        status, headers = self._head
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        waiter, self._waiter = self._waiter, None
+        if self._data:
+            self.open = False  # more than was asked for
+        self._reset()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(Reply(status, headers, body))
+
+    def _fail(self, why: str) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(UnreachableError(f"{self._what}: the connection broke: {why}", sent=True))
+
+
+class Connections:
+    """The connections to one server; to be used on one loop."""
+
+    def __init__(self, host: str, port: int, *, keep: float, server_name: str = "") -> None:
+        self._host, self._port = host, port
+        self._keep = keep
+        self._name = server_name
+        self._idle: deque[Connection] = deque()
+        self._busy: set[Connection] = set()
+        self._context: ssl.SSLContext | None = None
+
+    async def send(
+        self,
+        request: bytes,
+        timeout: float,
+        connecting: float,
+        context: ssl.SSLContext | None,
+        what: str,
+        silence: float = 0.0,
+        guard: Callable[[], None] | None = None,
+    ) -> Reply:
+        """Send a request once and wait for its answer; `what` it is called when it fails.
+
+        The answer has `timeout` seconds to be complete. With `silence` it is also given up if nothing comes
+        for so long; for the first byte that counts from here, before there is a connection. `guard` is called
+        when there is a connection, right before the request is written to it.
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        if context is not self._context:
+            self._context = context  # others trust, or another identity: nothing from before is used again
+            self._leave(self._idle)
+        connection = self._take(loop.time())
+        if connection is None:
+            connection = await self._connect(min(timeout, connecting), context)
+        waiter: asyncio.Future[Reply] = loop.create_future()
+        timer = _Timer(loop, begun, connection, waiter, what, timeout, silence)
+        self._busy.add(connection)
+        try:
+            if guard is not None:
+                guard()
+            connection.ask(request, waiter, what)
+            reply = await waiter
+        except BaseException:
+            connection.leave()
+            raise
+        finally:
+            timer.cancel()
+            self._busy.discard(connection)
+        if connection.open and context is self._context:
+            connection.idle_since = loop.time()
+            self._idle.append(connection)
+        else:
+            connection.leave()
+        return reply
+
+    async def close(self) -> None:
+        self._leave(self._idle)
+        for connection in self._busy:
+            connection.leave()
+        await asyncio.sleep(0)  # the loop takes its leave of them
+
+    def _take(self, now: float) -> Connection | None:
+        """The connection used last; those that were idle too long are closed."""
+        idle = self._idle
+        while idle and now - idle[0].idle_since > self._keep:
+            idle.popleft().leave()
+        while idle:
+            connection = idle.pop()
+            if connection.open:
+                return connection
+            connection.leave()
+        return None
+
+    async def _connect(self, seconds: float, context: ssl.SSLContext | None) -> Connection:
+        name = None if context is None else self._name or self._host
+        async with asyncio.timeout(seconds):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, self._host, self._port, ssl=context, server_hostname=name
+            )
+        return connection
+
+    def _leave(self, connections: deque[Connection]) -> None:
+        while connections:
+            connections.popleft().leave()
+
+
+class _Timer:
+    """Ends the wait for one answer: all of it came too late, or nothing came for too long."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begun: float,
+        connection: Connection,
+        waiter: asyncio.Future[Reply],
+        what: str,
+        timeout: float,
+        silence: float,
+    ) -> None:
+        self._loop, self._connection, self._waiter, self._what = loop, connection, waiter, what
+        self._timeout, self._silence = timeout, silence
+        self._deadline = begun + timeout
+        self._begun = begun
+        self._set(self._next())
+
+    def _set(self, then: float) -> None:
+        self._set_for = then
+        self._handle = self._loop.call_at(then, self._look)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _next(self) -> float:
+        if not self._silence:
+            return self._deadline
+        return min(self._deadline, max(self._begun, self._connection.heard) + self._silence)
+
+    def _look(self) -> None:
+        """Give up, or look again if something has come since the timer was set."""
+        if self._waiter.done():
+            return
+        then = self._next()
+        if then > self._set_for:
+            self._set(then)
+            return
+        seconds = self._timeout if then == self._deadline else self._silence
+        text = f"{self._what}: no answer within {seconds:g} s"
+        self._waiter.set_exception(UnreachableError(text, sent=True, reason="Timeout"))
+
+
+def write_request(method: str, target: str, headers: list[tuple[str, str]], body: bytes | None) -> bytes:
+    """A request as it goes over the wire; ValueError if a part of it would be two."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if body is not None:
+        lines.append(f"Content-Length: {len(body)}")
+    elif method not in ("GET", "HEAD", "DELETE"):
+        lines.append("Content-Length: 0")
+    head = "\r\n".join(lines)
+    if head.count("\r") != len(lines) - 1 or head.count("\n") != len(lines) - 1 or "\0" in head:
+        raise ValueError
+    return head.encode() + b"\r\n\r\n" + (body or b"")

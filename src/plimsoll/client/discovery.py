@@ -1,0 +1,84 @@
+"""What the API serves, asked of the API itself.
+
+Owns reading discovery documents. Promises: one endpoint for each resource, at the version the server prefers
+among those that have it; works with servers that answer for all groups at once and with those that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.responses import read_tree
+
+_ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+class Served(NamedTuple):
+    """A resource and what can be done with it."""
+
+    endpoint: Endpoint
+    verbs: frozenset[str]
+    versions: tuple[str, ...] = ()  #: all that have it, the preferred one first
+
+
+async def discover(client: Client) -> list[Served]:
+    """All resources the API serves."""
+    found: dict[tuple[str, str], Served] = {}
+    for root in ("/api", "/apis"):
+        tree = read_tree((await client.call("GET", root, accept=_ALL_AT_ONCE)).body)
+        if tree.get("kind") == "APIGroupDiscoveryList":
+            served = list(_read_groups(tree))
+        else:
+            served = [item async for item in _ask_each(client, root, tree)]
+        for item in served:
+            key = (item.endpoint.group, item.endpoint.plural)
+            first = found.setdefault(key, item)
+            found[key] = first._replace(versions=(*first.versions, item.endpoint.version))
+    return list(found.values())
+
+
+def _read_groups(tree: dict[str, Any]) -> Iterator[Served]:
+    for group in _items(tree, "items"):
+        for version in _items(group, "versions"):
+            for resource in _items(version, "resources"):
+                kind = resource.get("responseKind")
+                endpoint = Endpoint(
+                    str(group.get("metadata", {}).get("name", "")),
+                    str(version.get("version", "")),
+                    str(resource.get("resource", "")),
+                    str(kind.get("kind", "")) if isinstance(kind, dict) else "",
+                    resource.get("scope") == "Namespaced",
+                )
+                yield Served(endpoint, frozenset(map(str, resource.get("verbs") or ())))
+
+
+async def _ask_each(client: Client, root: str, tree: dict[str, Any]) -> AsyncIterator[Served]:
+    for group, version in _versions(tree):
+        path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
+        resources = read_tree((await client.call("GET", path)).body)
+        for resource in _items(resources, "resources"):
+            name = str(resource.get("name", ""))
+            if "/" not in name:
+                kind, namespaced = str(resource.get("kind", "")), resource.get("namespaced") is True
+                endpoint = Endpoint(group, version, name, kind, namespaced)
+                yield Served(endpoint, frozenset(map(str, resource.get("verbs") or ())))
+
+
+def _versions(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Groups and their versions, the preferred ones first."""
+    if tree.get("kind") == "APIVersions":
+        yield from (("", str(version)) for version in tree.get("versions") or ())
+    for group in _items(tree, "groups"):
+        preferred = group.get("preferredVersion")
+        first = preferred.get("version") if isinstance(preferred, dict) else None
+        versions = [str(version.get("version", "")) for version in _items(group, "versions")]
+        for version in sorted(versions, key=lambda version: version != first):
+            yield str(group.get("name", "")), version
+
+
+def _items(tree: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    items = tree.get(field)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -1,0 +1,90 @@
+"""Events about objects, as `kubectl describe` shows them.
+
+Owns writing them (core `v1`, as kube-controller-manager does). Promises: the same event about the same object
+is one Event object with a count, also across restarts; an event that cannot be written is dropped, because
+nothing may depend on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.meta import ObjectReference
+from plimsoll.api.timestamps import write_moment
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import EVENTS
+from plimsoll.common.clock import Clock
+from plimsoll.errors import ApiError
+
+_log = logging.getLogger("plimsoll.controllers")
+#: The longest message an Event may have.
+_LONGEST_MESSAGE = 1024
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An event about an object."""
+
+    regarding: ObjectReference
+    reason: str
+    message: str
+    component: str
+    type: str = NORMAL
+
+
+class Recorder:
+    """Writes events."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def record(self, report: Report) -> None:
+        event = build_event(report, write_moment(self._clock.now()))
+        metadata = event["metadata"]
+        try:
+            try:
+                await self._client.create(EVENTS, event, metadata["namespace"])
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                known = await self._client.get(EVENTS, metadata["name"], metadata["namespace"])
+                count = known.get("count")
+                more = {
+                    "count": (count if isinstance(count, int) else 1) + 1,
+                    "lastTimestamp": event["lastTimestamp"],
+                }
+                await self._client.patch(EVENTS, metadata["name"], more, metadata["namespace"])
+        except ApiError as error:
+            _log.debug("event %s about %s dropped: %s", report.reason, report.regarding.name, error)
+
+
+def build_event(report: Report, now: str) -> dict[str, Any]:
+    """The Event object of a report; its name follows from what it says, so that it is written once."""
+    regarding = report.regarding
+    parts = (regarding.kind, regarding.uid, report.type, report.reason, report.message, report.component)
+    digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "name": f"{regarding.name[:230]}.{digest}",
+            "namespace": regarding.namespace or "default",
+        },
+        "involvedObject": codec.to_tree(regarding),
+        "reason": report.reason,
+        "message": report.message[:_LONGEST_MESSAGE],
+        "source": {"component": report.component},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": report.type,
+        "reportingComponent": report.component,
+        "reportingInstance": "",
+    }

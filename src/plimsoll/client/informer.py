@@ -1,0 +1,419 @@
+"""A cache that follows the API: list, then watch, for as long as it runs.
+
+Owns `Informer` and `Handler`. Promises: handlers hear of every change in order and of none twice, however
+often the connection breaks or the history is gone (then the collection is listed again, and what changed in
+between is told, removals with their last known state); a handler that fails or dawdles is reported and harms
+no one else; what is kept is bounded by the objects there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager, suppress
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from plimsoll.client.cache import Cache, Change, Keep, Key, Replacement
+from plimsoll.client.client import IDLE_SECONDS, PAGE, Client
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.responses import WatchEvent
+from plimsoll.client.retries import Backoff
+from plimsoll.errors import ApiError, ConfigError, InputError
+
+T = TypeVar("T")
+_log = logging.getLogger("plimsoll.informer")
+
+#: How many changes an async handler may lie behind before the informer waits for it.
+_QUEUE = 1000
+#: A handler that takes longer for one change is reported.
+_SLOW_SECONDS = 1.0
+_SLOW_ASYNC_SECONDS = 30.0
+#: Changes told in one go before others get their turn on the loop.
+_BATCH = 200
+#: How often an optional kind that is not served is looked for.
+_OPTIONAL_SECONDS = 60.0
+
+
+class Handler(Generic[T]):
+    """What hears of changes; override what you need, as plain methods or as coroutines."""
+
+    def on_added(self, new: T) -> Awaitable[None] | None:
+        return None
+
+    def on_changed(self, old: T, new: T) -> Awaitable[None] | None:
+        return None
+
+    def on_removed(self, old: T) -> Awaitable[None] | None:
+        return None
+
+
+class Informer(Generic[T]):
+    """The objects of one collection, kept up to date by `run`."""
+
+    def __init__(
+        self,
+        client: Client,
+        endpoint: Endpoint,
+        decode: Callable[[bytes], T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        keep: Keep = "view",
+        page: int = PAGE,
+        optional: bool = False,
+        streamed: bool = False,
+        backoff: Backoff | None = None,
+        idle: float = IDLE_SECONDS,
+        dice: Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        #: The last thing that went wrong, until something works again.
+        self.error: InputError | None = None
+        #: How often handlers failed, objects could not be read, and the collection was listed.
+        self.faults = 0
+        self.listings = 0
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._page = page
+        self._optional = optional
+        self._streamed = streamed
+        self._backoff = backoff or Backoff(first=0.5, most=30.0)
+        self._idle = idle
+        self._dice = dice or Random()
+        self._sleep = sleep
+        self._cache: Cache[T] = Cache(decode, keep, self._fault)
+        self._told: list[_Told[T]] = []
+        self._stale = True
+        self._synced: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        self._running = False
+        self._refreshes: list[asyncio.Event] = []  # waiting for a listing that begins from now on
+        self._interruptible: asyncio.Future[None] | None = None
+
+    # -- looking
+
+    def get(self, namespace: str, name: str) -> T | None:
+        return self._cache.get((namespace, name))
+
+    def raw(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of an object, where `keep` says that it is kept."""
+        return self._cache.raw((namespace, name))
+
+    def items(self) -> list[T]:
+        return self._cache.items()
+
+    def keys(self) -> list[Key]:
+        return self._cache.keys()
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    @property
+    def revision(self) -> str:
+        """The revision up to which everything is known."""
+        return self._cache.revision
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """From now on the handler hears of changes; what is already known it hears of as added."""
+        told = _Told(handler, self._fault)
+        self._told.append(told)
+        for key, entry in self._cache.entries():
+            told.hear(Change(key, None, entry), self._cache)
+        if self._running:
+            told.start()
+
+    async def synced(self, timeout: float | None = None) -> None:
+        """Wait for the first listing to be in and told; raises what keeps it from coming."""
+        if self._synced is None:
+            self._synced = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._synced.wait()
+        except TimeoutError:
+            raise self.error or ApiError(0, "Timeout", f"{self._what()} not listed in time") from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def refresh(self) -> None:
+        """List the collection anew; returns when everything written before the call is known and told."""
+        done = asyncio.Event()
+        self._refreshes.append(done)
+        if self._interruptible is not None:
+            self._interruptible.cancel()
+        await done.wait()
+
+    # -- following
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled. Only a wrong configuration, met at the start, ends it."""
+        if self._synced is None:
+            self._synced = asyncio.Event()
+        self._running = True
+        for told in self._told:
+            told.start()
+        try:
+            await self._follow_forever()
+        except BaseException as error:
+            if not self._synced.is_set():
+                self._failure = error
+                self._synced.set()
+            raise
+        finally:
+            self._running = False
+            for told in self._told:
+                await told.stop()
+
+    async def _follow_forever(self) -> None:
+        assert self._synced is not None
+        failures = 0
+        while True:
+            began = time.monotonic()
+            revision = self.revision
+            try:
+                stale = self._stale or bool(self._refreshes)
+                if stale and self._streamed:
+                    await self._unless_refreshed(self._start_streamed(), lists=True)
+                else:
+                    if stale:
+                        await self._list()
+                        self._synced.set()
+                    await self._unless_refreshed(self._watch())
+                if self._refreshes:
+                    continue
+                quick = time.monotonic() - began < 1.0 and self.revision == revision
+                failures = failures + 1 if quick else 0
+            except ApiError as error:
+                if self._optional and error.code == 404:
+                    await self._clear()
+                    await self._unless_refreshed(self._sleep(_OPTIONAL_SECONDS))
+                    continue
+                self._note(error)
+                if is_expired(error):
+                    self._stale = True
+                failures = 1 if self.revision != revision else failures + 1
+            except ConfigError as error:
+                if not self._synced.is_set():
+                    raise
+                self._note(error)
+                failures += 1
+            if failures:
+                await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._dice)))
+
+    async def _unless_refreshed(self, waiting: Awaitable[None], *, lists: bool = False) -> None:
+        """Do something until it ends or `refresh` asks for a new listing; `lists`: it begins with one."""
+        task = self._interruptible = asyncio.ensure_future(waiting)
+        if self._refreshes and not lists:
+            task.cancel()
+        try:
+            await asyncio.wait((task,))
+        finally:
+            self._interruptible = None
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    @asynccontextmanager
+    async def _replacing(self) -> AsyncGenerator[Replacement[T], None]:
+        """A new listing, which is known and told at the end of the block."""
+        refreshes, self._refreshes = self._refreshes, []
+        replacement = self._cache.replace()
+        try:
+            yield replacement
+            self.error = None
+            await self._tell(replacement.commit())
+            self._stale = False  # not before: half a listing is no state to go on from
+        except BaseException:
+            self._refreshes += refreshes
+            raise
+        for refresh in refreshes:
+            refresh.set()
+
+    async def _list(self) -> None:
+        async with self._replacing() as replacement:
+            pages = self._client.pages(
+                self.endpoint, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
+            )
+            async with aclosing(pages):
+                async for page in pages:
+                    replacement.add(page.items, page.revision)
+            self.listings += 1
+
+    async def _clear(self) -> None:
+        """The kind is not served: there are no such objects."""
+        assert self._synced is not None
+        async with self._replacing():
+            pass
+        self._stale = True
+        self._synced.set()
+
+    async def _watch(self) -> None:
+        async with aclosing(self._events(self.revision)) as events:
+            async for event in events:
+                await self._tell(self._cache.apply(event))
+
+    async def _start_streamed(self) -> None:
+        """Begin with a watch that sends what there is first, and follow it on."""
+        assert self._synced is not None
+        try:
+            async with aclosing(self._events("", initial=True)) as events:
+                async with self._replacing() as replacement:
+                    async for event in events:
+                        if event.type != "BOOKMARK":
+                            replacement.hear(event)
+                        elif b'"k8s.io/initial-events-end"' in event.raw:
+                            replacement.revision = event.revision
+                            break
+                    else:
+                        raise ApiError(0, "Closed", "the watch ended before it had sent what there is")
+                    self.listings += 1
+                self._synced.set()
+                async for event in events:
+                    await self._tell(self._cache.apply(event))
+        except ApiError as error:
+            if error.code not in (400, 422):
+                raise
+            self._streamed = False  # not on offer here: list instead
+
+    def _events(self, since: str, *, initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
+        return self._client.watch(
+            self.endpoint,
+            self._namespace,
+            since=since,
+            labels=self._labels,
+            fields=self._fields,
+            initial=initial,
+            # Each a different time, so that watches begun together do not all end together.
+            seconds=self._dice.randint(300, 600),
+            idle=self._idle,
+            opened=self._recover,
+        )
+
+    async def _tell(self, changes: Iterable[Change]) -> None:
+        for count, change in enumerate(changes, 1):
+            # All are told in one go; a handler that joins meanwhile has been shown the change already.
+            present = tuple(self._told)
+            for told in present:
+                told.hear(change, self._cache)
+            for told in present:
+                if told.full:
+                    await told.room()
+            if not count % _BATCH:
+                await asyncio.sleep(0)
+
+    def _recover(self) -> None:
+        """The server tells again, even if it has nothing to say: what is known is up to date."""
+        if not self._stale:
+            self.error = None
+
+    def _note(self, error: InputError) -> None:
+        self.error = error
+        _log.warning("%s: %s", self._what(), error)
+
+    def _fault(self, problem: str) -> None:
+        self.faults += 1
+        _log.error("%s: %s", self._what(), problem)
+
+    def _what(self) -> str:
+        endpoint = self.endpoint
+        return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+
+
+class _Told(Generic[T]):
+    """A handler and the changes it has still to hear of (only a handler of coroutines lies behind)."""
+
+    def __init__(self, handler: Handler[T], fault: Callable[[str], None]) -> None:
+        self._handler = handler
+        self._fault = fault
+        methods = (handler.on_added, handler.on_changed, handler.on_removed)
+        self._queue: asyncio.Queue[tuple[Key, Callable[..., Any], tuple[T, ...]]] | None = None
+        if any(inspect.iscoroutinefunction(method) for method in methods):
+            self._queue = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    def hear(self, change: Change, cache: Cache[T]) -> None:
+        method: Callable[..., Any]
+        arguments: tuple[T, ...]
+        if change.new is None:
+            assert change.old is not None
+            method, arguments = self._handler.on_removed, (cache.view(change.old),)
+        elif change.old is None:
+            method, arguments = self._handler.on_added, (cache.view(change.new),)
+        else:
+            method = self._handler.on_changed
+            arguments = (cache.view(change.old), cache.view(change.new))
+        if self._queue is not None:
+            self._queue.put_nowait((change.key, method, arguments))
+            return
+        began = time.monotonic()
+        try:
+            method(*arguments)
+        except Exception as error:
+            self._failed(change.key, error)
+        if (took := time.monotonic() - began) > _SLOW_SECONDS:
+            self._fault(f"{self._name()} took {took:.1f} s for {_text(change.key)}; everything waits for it")
+
+    @property
+    def full(self) -> bool:
+        return self._queue is not None and self._queue.qsize() >= _QUEUE
+
+    async def room(self) -> None:
+        """Wait until the handler has caught up by half."""
+        began = reported = time.monotonic()
+        while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:
+            await asyncio.sleep(0.01)
+            if (now := time.monotonic()) - reported > _SLOW_ASYNC_SECONDS:
+                reported = now
+                self._fault(f"{self._name()} is {_QUEUE} changes behind for {now - began:.0f} s")
+
+    def start(self) -> None:
+        if self._queue is not None and self._task is None:
+            self._task = asyncio.create_task(self._work(self._queue))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            task, self._task = self._task, None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _work(self, queue: asyncio.Queue[tuple[Key, Callable[..., Any], tuple[T, ...]]]) -> None:
+        while True:
+            key, method, arguments = await queue.get()
+            began = time.monotonic()
+            try:
+                result = method(*arguments)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                self._failed(key, error)
+            if (took := time.monotonic() - began) > _SLOW_ASYNC_SECONDS:
+                self._fault(f"{self._name()} took {took:.1f} s for {_text(key)}")
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        _log.debug("trace", exc_info=error)
+        self._fault(f"{self._name()} failed on {_text(key)}: {type(error).__name__}: {error}")
+
+    def _name(self) -> str:
+        return type(self._handler).__name__
+
+
+def _text(key: Key) -> str:
+    return "/".join(filter(None, key))
+
+
+def is_expired(error: ApiError) -> bool:
+    """Whether a watch cannot go on from where it was: the history is gone, or the server's is another."""
+    if error.code == 410 or error.reason in ("Expired", "Gone"):
+        return True
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+    )

@@ -1,0 +1,231 @@
+"""kubeconfig files, and the configuration inside a pod, read into a `ClientConfig`.
+
+Owns finding, merging and choosing as kubectl does it: the files of KUBECONFIG or ~/.kube/config, contexts,
+clusters and users; else the service account of the pod we run in. Promises: the first file to define an entry
+wins it whole, relative paths belong to the file they stand in, and every mistake is a ConfigError that names
+the file, the entry and the fix.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plimsoll.client.config import ClientConfig, Material, check_server
+from plimsoll.client.kubeconfig_entries import Entry, read_user
+from plimsoll.client.proxies import check_proxy, find_proxy
+from plimsoll.common.yaml import load_documents
+from plimsoll.errors import ConfigError, InputError
+
+_LISTS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(slots=True)
+class Kubeconfig:
+    """What one or several kubeconfig files say together."""
+
+    files: tuple[Path, ...] = ()
+    current: str = ""
+    contexts: dict[str, Entry] = field(default_factory=dict)
+    clusters: dict[str, Entry] = field(default_factory=dict)
+    users: dict[str, Entry] = field(default_factory=dict)
+
+    def choose(
+        self,
+        *,
+        context: str = "",
+        cluster: str = "",
+        user: str = "",
+        namespace: str = "",
+        environ: Mapping[str, str] | None = None,
+    ) -> ClientConfig:
+        """The configuration of a context (by default the current one); other names override its own."""
+        name = context or self.current
+        where = ", ".join(map(str, self.files)) or "kubeconfig"
+        chosen: Entry | None = None
+        if name:
+            chosen = self.contexts.get(name)
+            if chosen is None:
+                raise ConfigError(f"{where}: there is no context {name!r}; {_offer(self.contexts)}")
+        elif not cluster:
+            raise ConfigError(f"{where}: no current-context is set; name a context: {_offer(self.contexts)}")
+        cluster = cluster or (chosen.text("cluster") if chosen else "")
+        user = user or (chosen.text("user") if chosen else "")
+        found = self._entry(self.clusters, "cluster", cluster, chosen, where)
+        person = self._entry(self.users, "user", user, chosen, where)
+        namespace = namespace or (chosen.text("namespace") if chosen else "") or "default"
+        return _assemble(found, person, namespace, os.environ if environ is None else environ)
+
+    def _entry(
+        self, entries: dict[str, Entry], what: str, name: str, context: Entry | None, where: str
+    ) -> Entry:
+        if not name:
+            if context is None:
+                raise ConfigError(f"{where}: name a {what}: {_offer(entries)}")
+            raise ConfigError(f"{context.where}: {what} is missing; {_offer(entries)}")
+        if name not in entries:
+            place = context.where if context is not None else where
+            raise ConfigError(f"{place}: there is no {what} {name!r}; {_offer(entries)}")
+        return entries[name]
+
+
+def find_config(
+    kubeconfig: str | Path | None = None,
+    *,
+    context: str = "",
+    cluster: str = "",
+    user: str = "",
+    namespace: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> ClientConfig:
+    """The configuration as kubectl finds it: this file, else KUBECONFIG, ~/.kube/config, the pod's own."""
+    environ = os.environ if environ is None else environ
+    if kubeconfig is not None:
+        merged = load_kubeconfig([Path(kubeconfig)])
+    else:
+        listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+        home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+        merged = load_kubeconfig(listed or [home], missing_ok=True)
+        if not merged.files:
+            if "KUBERNETES_SERVICE_HOST" in environ:
+                return in_cluster(environ=environ)
+            tried = ", ".join(map(str, listed)) or str(home)
+            raise ConfigError(
+                f"no cluster to talk to: {tried}: no such file; give a kubeconfig, or name one in KUBECONFIG"
+            )
+    return merged.choose(context=context, cluster=cluster, user=user, namespace=namespace, environ=environ)
+
+
+def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubeconfig:
+    """Merge kubeconfig files; the first to define a context, cluster or user defines it alone."""
+    merged = Kubeconfig()
+    for file in dict.fromkeys(Path(file).expanduser() for file in files):
+        try:
+            text = file.read_bytes()
+        except FileNotFoundError:
+            if missing_ok:
+                continue
+            raise ConfigError(f"{file}: no such file") from None
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror}") from None
+        tree = _parse(text, file)
+        merged.files += (file,)
+        current = tree.get("current-context")
+        if current is not None and not isinstance(current, str):
+            raise ConfigError(f"{file}: current-context must be text")
+        merged.current = merged.current or current or ""
+        for plural, singular in _LISTS.items():
+            entries: dict[str, Entry] = getattr(merged, plural)
+            for name, entry in _entries(tree, plural, singular, file).items():
+                entries.setdefault(name, entry)
+    return merged
+
+
+def in_cluster(*, folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> ClientConfig:
+    """The configuration of the pod we run in: its service account and the cluster's own address."""
+    environ = os.environ if environ is None else environ
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise ConfigError(
+            "not inside a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; "
+            "give a kubeconfig file"
+        )
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    token, authority, namespace = folder / "token", folder / "ca.crt", folder / "namespace"
+    if not token.is_file():
+        raise ConfigError(
+            f"{token}: no such file; the pod needs a service account token (automountServiceAccountToken)"
+        )
+    try:
+        own = namespace.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        own = ""
+    origin = "service account"
+    return ClientConfig(
+        server=server,
+        namespace=own or "default",
+        authority=Material(file=authority, origin=origin) if authority.is_file() else None,
+        token=Material(file=token, origin=origin),
+        proxy=find_proxy(server, environ),
+        origin=origin,
+    )
+
+
+def _parse(text: bytes, file: Path) -> dict[str, Any]:
+    try:
+        documents = list(load_documents(text))
+    except InputError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    if not documents:
+        return {}
+    if len(documents) > 1:
+        raise ConfigError(f"{file}: a kubeconfig is one document, this file has {len(documents)}")
+    tree = documents[0][1]
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{file}: not a kubeconfig: it must be a mapping with clusters, users and contexts")
+    kind, version = tree.get("kind"), tree.get("apiVersion")
+    if kind not in (None, "", "Config") or version not in (None, "", "v1"):
+        raise ConfigError(f"{file}: not a kubeconfig: it says apiVersion {version!r}, kind {kind!r}")
+    return tree
+
+
+def _entries(tree: dict[str, Any], plural: str, singular: str, file: Path) -> dict[str, Entry]:
+    items = tree.get(plural)
+    if items is None:
+        return {}
+    if not isinstance(items, list):
+        raise ConfigError(f"{file}: {plural} must be a list of name and {singular}")
+    entries: dict[str, Entry] = {}
+    for place, item in enumerate(items):
+        where = f"{file}: {plural}[{place}]"
+        if not isinstance(item, dict):
+            raise ConfigError(f"{where}: must have a name and a {singular}")
+        name = item.get("name")
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{where}: name is missing")
+        body = item.get(singular)
+        if body is not None and not isinstance(body, dict):
+            raise ConfigError(f"{where}: {singular} must be a mapping")
+        if name in entries:
+            raise ConfigError(f"{file}: {singular} {name!r} is given twice")
+        entries[name] = Entry(body or {}, f"{file}: {singular} {name!r}", file.absolute().parent)
+    return entries
+
+
+def _assemble(cluster: Entry, user: Entry, namespace: str, environ: Mapping[str, str]) -> ClientConfig:
+    server = cluster.text("server")
+    if not server:
+        raise ConfigError(f"{cluster.where}: server is missing; give the address of the API server")
+    insecure = cluster.flag("insecure-skip-tls-verify")
+    authority = cluster.material("certificate-authority")
+    if insecure and authority is not None:
+        raise ConfigError(
+            f"{cluster.where}: insecure-skip-tls-verify and certificate-authority exclude each other; "
+            "take out insecure-skip-tls-verify"
+        )
+    if "://" not in server:
+        server = f"{'https' if insecure or authority else 'http'}://{server}"
+    server = check_server(server, cluster.where)
+    proxy = cluster.text("proxy-url")
+    config = ClientConfig(
+        server=server,
+        namespace=namespace,
+        authority=authority,
+        insecure=insecure,
+        tls_server_name=cluster.text("tls-server-name"),
+        proxy=check_proxy(proxy, f"{cluster.where}: proxy-url") if proxy else find_proxy(server, environ),
+        compression=False if cluster.flag("disable-compression") else None,
+        origin=f"{cluster.where}, {user.where.rpartition(': ')[2]}",
+    )
+    return read_user(user, cluster, config)
+
+
+def _offer(entries: Mapping[str, Entry]) -> str:
+    names = sorted(entries)
+    if not names:
+        return "there is none in the file"
+    return f"there is {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}"

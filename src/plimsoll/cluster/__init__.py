@@ -1,1 +1,0 @@
-"""Where objects live: files and dumps today; the API server and its clients join them here."""

@@ -1,0 +1,138 @@
+"""Reading a configuration file field by field, with errors that name the field and the fix.
+
+Owns `read_document` and `Section`: a mapping of the file together with where it stands. Every field is taken
+once; what nobody took is an error, too, because a misspelt setting must not be passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api.quantity import Number
+from plimsoll.common.yaml import load_documents
+from plimsoll.errors import ConfigError, InputError
+
+
+def read_document(path: Path, what: str) -> Any:
+    """The one YAML document of a file, {} if it is empty; ConfigError if there is another number of them."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    try:
+        documents = [tree for _, tree in load_documents(text)]
+    except InputError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if len(documents) > 1:
+        raise ConfigError(f"{path}: a {what} is one document, this file has {len(documents)}")
+    return documents[0] if documents else {}
+
+
+class Section:
+    """A mapping in a configuration file; `end` complains about fields that were not taken."""
+
+    def __init__(self, tree: Any, where: str) -> None:
+        self.where = where
+        if tree is None:
+            tree = {}
+        if not isinstance(tree, Mapping):
+            raise ConfigError(f"{where}: must be a mapping of settings, not {_say(tree)}")
+        self._left = {str(name): value for name, value in tree.items() if value is not None}
+        self._taken: list[str] = []
+
+    def take(self, name: str) -> Any:
+        """The value of a field, None where it is not given."""
+        self._taken.append(name)
+        return self._left.pop(name, None)
+
+    def text(self, name: str, default: str, *, choices: Iterable[str] = ()) -> str:
+        value = self.take(name)
+        if value is None:
+            return default
+        allowed = tuple(choices)
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            wanted = f"one of {', '.join(allowed)}" if allowed else "a text"
+            raise self.bad(name, f"must be {wanted}, not {_say(value)}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.take(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.bad(name, f"must be true or false, not {_say(value)}")
+        return value
+
+    def number(self, name: str, default: int, *, least: int = 1, most: int = 1_000_000) -> int:
+        value = self.take(name)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.bad(name, f"must be a whole number from {least} to {most}, not {_say(value)}")
+        return value
+
+    def seconds(self, name: str, default: float) -> float:
+        """A time: a number of seconds, or a text such as 500ms, 15s or 5m."""
+        value = self.take(name)
+        if value is None:
+            return default
+        found = _seconds(value)
+        if found is None or not 0 < found <= 86_400:
+            raise self.bad(name, f"must be a time such as 500ms, 15s or 5m, not {_say(value)}")
+        return found
+
+    def section(self, name: str) -> Section:
+        return Section(self.take(name), f"{self.where}.{name}" if ": " in self.where else self._path(name))
+
+    def sections(self, name: str) -> list[Section]:
+        """A list of mappings."""
+        value = self.take(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not value:
+            raise self.bad(name, f"must be a list with at least one entry, not {_say(value)}")
+        return [Section(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
+
+    def rest(self) -> dict[str, Any]:
+        """All that was not taken, for another reader."""
+        rest, self._left = self._left, {}
+        return rest
+
+    def end(self) -> None:
+        if self._left:
+            name = sorted(self._left)[0]
+            raise self.bad(name, f"there is no such setting; there is {', '.join(self._taken)}")
+
+    def bad(self, name: str, problem: str) -> ConfigError:
+        return ConfigError(f"{self._path(name)}: {problem}")
+
+    def _path(self, name: str) -> str:
+        return f"{self.where}.{name}" if ": " in self.where else f"{self.where}: {name}"
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return float(value)
+    text = value.text if isinstance(value, Number) else value
+    if not isinstance(text, str):
+        return None
+    for unit in ("ms", "s", "m", "h", ""):
+        if text.endswith(unit):
+            try:
+                amount = float(text.removesuffix(unit))
+            except ValueError:
+                return None
+            return amount * _UNITS.get(unit, 1.0)
+    return None
+
+
+def _say(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,212 @@
+"""Plain block YAML, the way kubectl writes it, read line by line.
+
+Owns `read_plain`. It knows keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and
+gives up (`NOT_PLAIN`) at the first sign of anything else: quotes that go on, anchors, tags, flow style,
+comments behind values, dashes behind dashes, keys given twice. What a line says is remembered, since most
+lines of a dump are those of another object. Promises: what it does not give up on, `load_documents` reads as
+the same tree; a property test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NamedTuple
+
+from plimsoll.common.yaml import resolve_plain
+
+#: The answer if the text is not that plain.
+NOT_PLAIN: Final = object()
+
+_ODD = re.compile("[\t\r\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_KEY = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,300}):(?: +(.*))?", re.DOTALL)
+_ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*+"')
+_INDICATORS = frozenset("!&*|>%@`{}[],#?:\"'=<~")
+_DEPTH = 100
+#: Values that are made anew for every line.
+_MAP, _LIST, _KEPT, _CLIPPED, _LATER = (object() for _ in range(5))
+_MARKED = {"{}": _MAP, "[]": _LIST, "|": _CLIPPED, "|-": _KEPT}
+
+
+class _Line(NamedTuple):
+    """What a line says."""
+
+    at: int  #: the column of its dash or key
+    dash: bool
+    key_at: int
+    key: str | None  #: None: behind the dash is a scalar
+    value: Any
+    plain: bool  #: the value is a scalar
+
+
+#: What lines say, as far as they have been seen: the first so many that are not too long.
+_SEEN: dict[str, Any] = {}
+_SEEN_MAX = 30_000
+_LONG = 200
+
+
+def read_plain(text: str) -> Any:
+    """The tree of one document, or NOT_PLAIN."""
+    if _ODD.search(text):
+        return NOT_PLAIN
+    lines = text.split("\n")
+    number, count = 0, len(lines)
+    if lines[0] == "---":
+        number = 1
+    root: Any = None
+    depth: list[int] = []  # where the keys or dashes of the open containers stand
+    opened: list[Any] = []
+    waiting: Any = None  # the container whose last key or dash has no value yet
+    waiting_key: Any = None
+    waiting_at = -1
+    known = _SEEN.get
+    while number < count:
+        line = lines[number]
+        number += 1
+        said = known(line)
+        if said is None:
+            if not line:
+                continue
+            said = _understand(line)
+            if said is NOT_PLAIN:
+                return NOT_PLAIN
+        if said is _BLANK:
+            continue
+        at, dash, key_at, key, value, plain = said
+
+        # -- which container the line belongs to
+        fresh: Any = None
+        if waiting is not None:
+            if at > waiting_at or (dash and at == waiting_at and type(waiting) is dict):
+                fresh = [] if dash else {}
+                waiting[waiting_key] = fresh
+            waiting = None
+        elif root is None:
+            root = fresh = [] if dash else {}
+        if fresh is not None:
+            if len(opened) > _DEPTH:
+                return NOT_PLAIN
+            depth.append(at)
+            opened.append(fresh)
+            top = fresh
+        else:
+            while depth and (depth[-1] > at or (depth[-1] == at and not dash and type(opened[-1]) is list)):
+                depth.pop()
+                opened.pop()
+            if not depth or depth[-1] != at:
+                return NOT_PLAIN
+            top = opened[-1]
+            if (type(top) is list) is not dash:
+                return NOT_PLAIN
+
+        # -- what it adds to it
+        if dash:
+            if key is None:
+                key = len(top)
+                top.append(None)
+            else:
+                fresh = {}
+                top.append(fresh)
+                depth.append(key_at)
+                opened.append(fresh)
+                top = fresh
+        elif key in top:
+            return NOT_PLAIN
+        if plain:
+            top[key] = value
+        elif value is _LATER:
+            top[key] = None
+            waiting, waiting_key, waiting_at = top, key, key_at
+        elif value is _MAP:
+            top[key] = {}
+        elif value is _LIST:
+            top[key] = []
+        else:
+            found, number = _literal(value is _CLIPPED, lines, number, key_at)
+            if found is NOT_PLAIN:
+                return NOT_PLAIN
+            top[key] = found
+    return root
+
+
+_BLANK: Final = object()
+
+
+def _understand(line: str) -> Any:
+    """What a line says, remembered."""
+    said = _parse(line)
+    if said is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:
+        _SEEN[line] = said
+    return said
+
+
+def _parse(line: str) -> Any:
+    rest = line.lstrip(" ")
+    if not rest or rest[0] == "#":
+        return _BLANK
+    at = key_at = len(line) - len(rest)
+    dash = rest[0] == "-" and (len(rest) == 1 or rest[1] == " ")
+    if dash:
+        inner = rest[1:].lstrip(" ")
+        if not inner:
+            return _Line(at, True, at, None, _LATER, False)
+        if inner[0] == "#" or inner == "-" or inner.startswith("- "):
+            return NOT_PLAIN
+        if _KEY.fullmatch(inner) is None:
+            value = _value(inner)
+            return NOT_PLAIN if value is NOT_PLAIN else _line(at, at, True, None, value)
+        key_at += len(rest) - len(inner)
+        rest = inner
+    found = _KEY.fullmatch(rest)
+    if found is None or not isinstance(resolve_plain(found[1]), str):
+        return NOT_PLAIN  # no key, or one that is not the text it looks like: `y`, `null`, `010`
+    value = _value(found[2]) if found[2] else _LATER
+    return NOT_PLAIN if value is NOT_PLAIN else _line(at, key_at, dash, found[1], value)
+
+
+def _line(at: int, key_at: int, dash: bool, key: str | None, value: Any) -> _Line:
+    plain = not any(value is mark for mark in (_MAP, _LIST, _KEPT, _CLIPPED, _LATER))
+    return _Line(at, dash, key_at, key, value, plain)
+
+
+def _value(text: str) -> Any:
+    """A scalar on one line, or a mark; NOT_PLAIN if it may go on in some other way."""
+    text = text.rstrip(" ")
+    first = text[0]
+    if first not in _INDICATORS:
+        if first == "-" and (len(text) == 1 or text[1] == " " or text.startswith("---")):
+            return NOT_PLAIN
+        if ": " in text or " #" in text or text[-1] == ":" or text.startswith("..."):
+            return NOT_PLAIN
+        return resolve_plain(text)
+    if first == '"':
+        if "\\" not in text:
+            return text[1:-1] if len(text) > 1 and text.find('"', 1) == len(text) - 1 else NOT_PLAIN
+        return json.loads(text) if _ESCAPED.fullmatch(text) else NOT_PLAIN
+    if first == "'":
+        inner = text[1:-1]
+        fine = len(text) > 1 and text[-1] == "'" and "'" not in inner.replace("''", "")
+        return inner.replace("''", "'") if fine else NOT_PLAIN
+    return _MARKED.get(text, NOT_PLAIN)
+
+
+def _literal(clipped: bool, lines: list[str], number: int, at: int) -> tuple[Any, int]:
+    """A text of several lines, kept as they are."""
+    if number >= len(lines) or not lines[number].strip(" "):
+        return NOT_PLAIN, number
+    indent = len(lines[number]) - len(lines[number].lstrip(" "))
+    if indent <= at:
+        return NOT_PLAIN, number
+    margin = " " * indent
+    kept: list[str] = []
+    while number < len(lines):
+        line = lines[number]
+        if not line.startswith(margin) and line.strip(" "):
+            break
+        kept.append(line[indent:])
+        number += 1
+    else:
+        if kept[-1]:
+            return NOT_PLAIN, number  # the last line has no end
+    text = "\n".join(kept).rstrip("\n")
+    return (text + "\n" if clipped else text), number

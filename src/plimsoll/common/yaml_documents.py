@@ -1,0 +1,176 @@
+"""Long YAML in parts: one document at a time, and one item of a `kind: List` at a time.
+
+Owns `load_parts`. A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of
+gigabytes, read item by item it is nothing much, every item has its own line, and progress can be told. Texts
+are cut only where YAML itself has no say: at `---` in the first column, and at the dashes of a block list
+below `items:`. Promises: what comes out is what `load_documents` makes of the whole (a property test compares
+them), and what is unusual is given to it. Items and small documents as kubectl writes them are read by
+`yaml_plain.py`; documents of nothing but comments are passed over without a parser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from plimsoll.common.yaml import load_documents
+from plimsoll.common.yaml_block import NOT_PLAIN, read_plain
+from plimsoll.errors import InputError
+
+_MARKER = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
+_UNUSUAL = re.compile(rb"^(?:%|\.\.\.(?:\s|\Z))", re.MULTILINE)
+#: `items:` in the first column and its first dash. Possessive: a way back for each of a million comments
+#: would take hundreds of megabytes.
+_ITEMS = re.compile(rb"^items:[ \t]*\r?\n(?>[ \t]*(?:#[^\n]*)?\r?\n)*+( *)- ", re.MULTILINE)
+_NEXT_KEY = re.compile(rb"^[^\s#-]", re.MULTILINE)
+_ITEMS_AGAIN = re.compile(rb"^[\"']?items[\"']?[ \t]*:", re.MULTILINE)
+#: Where reading the whole once more costs little, the whole has the last word on what is wrong.
+_SMALL = 4 << 20
+#: A line that is neither blank nor a comment.
+_CONTENT = re.compile(rb"^[ \t\r]*[^ \t\r\n#]", re.MULTILINE)
+_ASCII = bytes([*range(32, 127), 10, 13])  # where a tab may stand, the parser knows
+
+
+class Part(NamedTuple):
+    """A document, or one item of a list with the list's own fields around it."""
+
+    line: int
+    tree: Any
+    item: int  #: which item of the list it is; -1: it is a whole document
+    end: int  #: how many bytes have been read with it
+
+
+def load_parts(text: bytes) -> Iterator[Part]:
+    """The documents of a stream, empty ones left out; those that are lists item by item."""
+    if _has_line(text, b"%", b"...") and _UNUSUAL.search(text):
+        yield from _whole(text, 0, 1)
+        return
+    line, counted = 1, 0
+    found = _MARKER.finditer(text) if _has_line(text, b"---") else iter(())
+    for start, end in _spans(text, (match.start() for match in found)):
+        line += text.count(b"\n", counted, start)
+        counted = start
+        if not _is_empty(text, start, end):
+            yield from _document(text, start, end, line)
+
+
+def _has_line(text: bytes, *beginnings: bytes) -> bool:
+    """Return whether a line begins so; many times as fast as a regular expression that has to look at all."""
+    return any(text.startswith(begin) or b"\n" + begin in text for begin in beginnings)
+
+
+def _spans(text: bytes, markers: Iterator[int]) -> Iterator[tuple[int, int]]:
+    """Yield where documents begin and end; not a list, since a hostile text has very many."""
+    start = 0
+    for marker in markers:
+        if start or text[:marker].strip(b" \r\n"):
+            yield start, marker
+        start = marker
+    yield start, len(text)
+
+
+def _is_empty(text: bytes, start: int, end: int) -> bool:
+    """Return whether a document has nothing but blanks and comments, in plain ASCII."""
+    if text.startswith(b"---", start):
+        start += 3
+        newline = text.find(b"\n", start, end)
+        rest = text[start : newline if newline >= 0 else end].strip()
+        if rest and not rest.startswith(b"#"):
+            return False
+        start = newline if newline >= 0 else end
+    return _CONTENT.search(text, start, end) is None and not text[start:end].translate(None, _ASCII)
+
+
+def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
+    cut = _cut(text, start, end)
+    if cut is None:
+        yield from _plainly(text, start, end, line)
+        return
+    pieces, head = cut
+    counted, start_line = start, line
+    for number, (begin, stop) in enumerate(pieces):
+        line += text.count(b"\n", counted, begin)
+        counted = begin
+        try:
+            trees = _load(text[begin:stop])
+        except InputError:
+            if end - start <= _SMALL:
+                # Perhaps it was cut where it should not have been; whoever reads all of it knows.
+                ((_, whole),) = load_documents(b"\n" * (start_line - 1) + text[start:end])
+                for later, item in enumerate(whole["items"][number:], number):
+                    yield Part(line, {**head, "items": [item]}, later, end)
+                return
+            list(load_documents(b"\n" * (line - 1) + text[begin:stop]))  # raises, with the right line
+            raise
+        if len(trees) != 1 or not isinstance(trees[0], list) or len(trees[0]) != 1:
+            raise InputError(f"line {line}: not YAML: an item of a list was expected")
+        yield Part(line, {**head, "items": trees[0]}, number, stop)
+
+
+def _cut(text: bytes, start: int, end: int) -> tuple[Iterator[tuple[int, int]], Any] | None:
+    """Where the items of a list are, and the fields beside them; None if it is no list that can be cut."""
+    found = _ITEMS.search(text, start, end)
+    if found is None:
+        return None
+    first = found.start(1)
+    after = _NEXT_KEY.search(text, found.end(), end)
+    stop = after.start() if after else end
+    if _ITEMS_AGAIN.search(text, stop, end):
+        return None
+    dash = re.compile(rb"^" + found[1] + rb"-(?=\s)", re.MULTILINE)
+    begin = dash.search(text, first, stop)
+    try:
+        heads = [tree for _, tree in load_documents(text[start : found.start()] + text[stop:end])]
+    except InputError:
+        return None
+    head = heads[0] if heads else {}
+    if len(heads) > 1 or not isinstance(head, dict) or "items" in head:
+        return None
+    if begin is None or begin.start() != first:
+        return None
+    return _items(text, dash, first, stop), head
+
+
+def _items(text: bytes, dash: re.Pattern[bytes], first: int, stop: int) -> Iterator[tuple[int, int]]:
+    begin = first
+    for match in dash.finditer(text, first + 1, stop):
+        yield begin, match.start()
+        begin = match.start()
+    yield begin, stop
+
+
+def _load(piece: bytes) -> list[Any]:
+    try:
+        tree = read_plain(piece.decode())
+    except UnicodeDecodeError:
+        tree = NOT_PLAIN
+    return [tree for _, tree in load_documents(piece)] if tree is NOT_PLAIN else [tree]
+
+
+def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
+    """A document that is no list: the fast way if it is small and plain."""
+    piece = text[start:end]
+    tree = NOT_PLAIN
+    if len(piece) <= _SMALL and b"\0" not in piece:
+        try:
+            tree = read_plain(piece.decode())
+        except UnicodeDecodeError:
+            tree = NOT_PLAIN
+    if tree is NOT_PLAIN or tree is None:
+        yield from _whole(piece, start, line)
+        return
+    if not piece.startswith(b"---"):  # it begins with its first word
+        found = _CONTENT.search(piece)
+        line += piece.count(b"\n", 0, found.end()) if found else 0
+    yield Part(line, tree, -1, end)
+
+
+def _whole(text: bytes, before: int, line: int) -> Iterator[Part]:
+    try:
+        for at, tree in load_documents(text):
+            yield Part(line + at - 1, tree, -1, before + len(text))
+    except InputError:
+        if line > 1:
+            list(load_documents(b"\n" * (line - 1) + text))  # raises, with the right line
+        raise

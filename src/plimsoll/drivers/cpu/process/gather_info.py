@@ -1,0 +1,102 @@
+"""What helps with a problem, from outside the driver: `plimsoll driver cpu gatherinfo`.
+
+Owns where the pieces come from: the machine's CPUs from sysfs, the settings from the command line and file of
+the driver that runs (ours, or the Go one), and what that driver says of itself. Promises: the CPUs are in
+the report whatever else cannot be found out, and why something cannot is in it as well.
+
+DIFF: without a running driver the Go driver's command writes nothing
+(test_information_is_gathered_without_a_driver).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from plimsoll.drivers.cpu.config_file import FLAGS, read_settings
+from plimsoll.drivers.cpu.process.status_client import ask_driver
+from plimsoll.drivers.cpu.report import (
+    RunningDriver,
+    find_driver,
+    gather_info,
+    render_report,
+    write_report,
+)
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.cpu.topology.overlay import read_overlay
+from plimsoll.drivers.cpu.topology.sysfs import read_topology
+from plimsoll.errors import InputError
+
+ADDRESS = "127.0.0.1:8080"
+#: The flags of a driver by its command line, as a parser of arguments understands them.
+Parse = Callable[[tuple[str, ...]], dict[str, Any]]
+
+
+def gather(parse: Parse, address: str = "", *, host_root: Path | None = None) -> dict[str, Any]:
+    """The report; InputError if not even the machine's CPUs can be read."""
+    root = host_root if host_root is not None else Path(os.environ.get("HOST_ROOT") or "/")
+    notes: list[str] = []
+    running = find_driver(_proc(root))
+    settings = _settings(parse, running, notes)
+    where = address or (settings.bind_address if settings is not None else "") or ADDRESS
+    driver: dict[str, Any] = {}
+    try:
+        driver = ask_driver(where)
+    except InputError as error:
+        notes.append(str(error))
+    overlay: dict[str, str | None] = {}
+    if settings is not None and settings.overlay is not None:
+        try:
+            overlay = dict(read_overlay(settings.overlay))
+        except InputError as error:
+            notes.append(str(error))
+    pcie = settings is not None and settings.needs_pcie
+    topology = read_topology(root, overlay, pcie=pcie)
+    return gather_info(topology, settings, driver={**driver, "notes": notes})
+
+
+def find_address(parse: Parse, address: str) -> str:
+    """Where a driver answers: as asked, or as the one that runs was told."""
+    if address:
+        return address
+    settings = _settings(parse, find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/"))), [])
+    return (settings.bind_address if settings is not None else "") or ADDRESS
+
+
+def render(report: dict[str, Any]) -> str:
+    return render_report(report)
+
+
+def write(report: dict[str, Any], folder: Path | None) -> Path:
+    return write_report(report, folder, now=datetime.now())
+
+
+def _proc(root: Path) -> Path:
+    mounted = root / "proc"
+    return mounted if mounted.is_dir() else Path("/proc")
+
+
+def _settings(parse: Parse, running: RunningDriver | None, notes: list[str]) -> CpuSettings | None:
+    """The settings of a running driver, as far as they can be found out; files are seen through its eyes."""
+    if running is None:
+        notes.append("no CPU driver runs on this machine, or it cannot be seen from here")
+        return None
+    given = parse(running.arguments)
+    flags = {name: given.get(name.replace("-", "_")) for name in FLAGS}
+    config = given.get("config")
+    settings = None
+    for path in (running.path(str(config)) if config else None, None):
+        try:
+            settings = read_settings(path, flags)
+            break
+        except InputError as error:
+            notes.append(str(error))
+            if path is None:
+                break
+    if settings is not None and settings.overlay is not None:
+        settings = replace(settings, overlay=running.path(str(settings.overlay)))
+    return settings

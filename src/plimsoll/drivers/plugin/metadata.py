@@ -1,0 +1,189 @@
+"""Files in which containers read about their devices (KEP-5304, section 5 of the node protocols).
+
+Owns `MetadataFiles`: for each request of a claim one file in the driver's folder and one CDI file that mounts
+it where containers look for it. Promises: files are replaced as a whole; what a claim has is removed with it,
+and removing what is not there is no fault.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.drivers.plugin.driver import Refusal
+from plimsoll.errors import DecodeError
+from plimsoll.protocols.cdi import CdiFault, Device, Edits, Mount, Spec, needed_version, write_spec
+from plimsoll.protocols.dra import ClaimRef, PreparedDevice
+
+API_VERSION = "metadata.resource.k8s.io/v1beta1"
+FOLDER = "dra-device-metadata"
+CONTAINER_FOLDER = "/var/run/kubernetes.io/dra-device-attributes"
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+_FILE = "metadata.json"
+
+
+def make_metadata(
+    driver: str,
+    ref: ClaimRef,
+    request: str,
+    devices: Sequence[PreparedDevice],
+    *,
+    pod_claim: str = "",
+    generation: int = 1,
+) -> dict[str, Any]:
+    """What is told about the devices of one request. Pure."""
+    tree: dict[str, Any] = {
+        "kind": "DeviceMetadata",
+        "apiVersion": API_VERSION,
+        "metadata": {
+            "name": ref.name,
+            "namespace": ref.namespace,
+            "uid": ref.uid,
+            "generation": generation,
+        },
+    }
+    if pod_claim:
+        tree["podClaimName"] = pod_claim
+    entries = []
+    for device in devices:
+        entry: dict[str, Any] = {"driver": driver, "pool": device.pool, "name": device.device}
+        for member in ("attributes", "networkData"):
+            if (value := (device.metadata or {}).get(member)) is not None and value != {}:
+                entry[member] = value
+        entries.append(entry)
+    tree["requests"] = [{"name": request, "devices": entries}]
+    return tree
+
+
+def container_path(driver: str, ref: ClaimRef, request: str, pod_claim: str = "") -> str:
+    """Where containers find the file of a request."""
+    kind, name = ("resourceclaimtemplates", pod_claim) if pod_claim else ("resourceclaims", ref.name)
+    return f"{CONTAINER_FOLDER}/{kind}/{name}/{request}/{driver}-metadata.json"
+
+
+class MetadataFiles:
+    """The files of one driver. Nothing here waits for anything but the disk."""
+
+    def __init__(self, driver: str, folder: Path, cdi: Path) -> None:
+        self._driver = driver
+        self._folder = folder / FOLDER
+        self._cdi = cdi
+
+    def write(
+        self, ref: ClaimRef, devices: Sequence[PreparedDevice], pod_claim: str = ""
+    ) -> dict[str, str] | Refusal:
+        """Write the files of a claim; the CDI device of each request, by its name without subrequest.
+
+        Nothing is written for claims of which no device has metadata.
+        """
+        if all(device.metadata is None for device in devices):
+            return {}
+        by_request: dict[str, list[PreparedDevice]] = {}
+        for device in devices:
+            for request in device.requests:
+                by_request.setdefault(request, []).append(device)
+        names: dict[str, str] = {}
+        for request, group in by_request.items():
+            short = request.partition("/")[0]
+            tree = make_metadata(self._driver, ref, request, group, pod_claim=pod_claim)
+            if (refusal := self._put(self._path(ref, short), tree)) is not None:
+                return refusal
+            if (fault := self._mount(ref, short, pod_claim)) is not None:
+                return Refusal(f'write CDI spec for request "{request}": {fault}', "CdiNotWritten")
+            names[short] = f"{self._driver}/metadata={ref.uid}_{short}"
+        return names
+
+    def update(self, ref: ClaimRef, request: str, devices: Sequence[PreparedDevice]) -> Refusal | None:
+        """Tell something else about the devices of a request that was made ready."""
+        path = self._path(ref, request.partition("/")[0])
+        try:
+            before = codec.decode_tree(path.read_bytes())
+            generation = int(before["metadata"]["generation"]) + 1
+            pod_claim = str(before.get("podClaimName", ""))
+        except FileNotFoundError:
+            return Refusal(f'request "{request}" not found in prepared claim {ref}', "NotPrepared")
+        except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            return Refusal(f"decode existing metadata: {error}", "BadMetadata")
+        tree = make_metadata(self._driver, ref, request, devices, pod_claim=pod_claim, generation=generation)
+        return self._put(path, tree)
+
+    def restore(self, uids: Container[str]) -> list[CdiFault]:
+        """Write the CDI files of these claims again where they are missing; what could not be."""
+        faults = []
+        for path in self._folder.glob(f"*/*/{_FILE}"):
+            try:
+                tree = codec.decode_tree(path.read_bytes())
+                head, request = tree["metadata"], path.parent.name
+                ref = ClaimRef(str(head["namespace"]), str(head["name"]), str(head["uid"]))
+                pod_claim = str(tree.get("podClaimName", ""))
+                if ref.uid not in uids or (self._cdi / self._cdi_name(ref, request)).exists():
+                    continue
+            except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
+                faults.append(CdiFault("unreadable", str(path), f"decode existing metadata: {error}"))
+                continue
+            if (fault := self._mount(ref, request, pod_claim)) is not None:
+                faults.append(fault)
+        return faults
+
+    def remove(self, ref: ClaimRef) -> Refusal | None:
+        """Take away all files of a claim."""
+        try:
+            shutil.rmtree(self._claim(ref))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
+        try:
+            for path in self._cdi.glob(
+                f"*{self._driver}_metadata_{ref.uid}_*.json*"
+            ):  # and what a crash left
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            return Refusal(f"clean up device metadata: {error}", "MetadataNotRemoved")
+        return None
+
+    def _mount(self, ref: ClaimRef, request: str, pod_claim: str) -> CdiFault | None:
+        """Write the CDI file by which containers get the file of a request."""
+        mount = Mount(
+            host_path=str(self._path(ref, request)),
+            container_path=container_path(self._driver, ref, request, pod_claim),
+            options=("ro", "bind"),
+        )
+        draft = Spec(
+            version="0.3.0",
+            kind=f"{self._driver}/metadata",
+            devices=(Device(name=f"{ref.uid}_{request}", edits=Edits(mounts=(mount,))),),
+        )
+        spec = msgspec.structs.replace(draft, version=needed_version(draft))
+        written = write_spec(self._cdi, self._cdi_name(ref, request), spec)
+        return written if isinstance(written, CdiFault) else None
+
+    def _cdi_name(self, ref: ClaimRef, request: str) -> str:
+        return f"{self._driver}_metadata_{ref.uid}_{request}.json"
+
+    def _claim(self, ref: ClaimRef) -> Path:
+        return self._folder / f"{ref.namespace}_{ref.name}"
+
+    def _path(self, ref: ClaimRef, request: str) -> Path:
+        return self._claim(ref) / request / _FILE
+
+    def _put(self, path: Path, tree: dict[str, Any]) -> Refusal | None:
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            data = msgspec.json.format(codec.encode(tree), indent=2) + b"\n"
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), 0o644)
+            os.replace(temporary, path)
+        except (OSError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
+            return Refusal(f"write metadata file: {error}", "MetadataNotWritten")
+        return None

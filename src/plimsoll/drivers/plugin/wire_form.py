@@ -1,0 +1,46 @@
+"""Which form of what devices take from the node an API server knows.
+
+Owns `detect_form`, which asks the server's OpenAPI document. Drivers publish in that form; what a server
+keeps of it with its gates off is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.forms import Form
+from plimsoll.client.client import Client
+from plimsoll.errors import ApiError, InputError
+
+_DOCUMENT = "/openapi/v3/apis/resource.k8s.io/v1"
+_SCHEMA = "io.k8s.api.resource.v1.Device"
+#: The field of a device in each form, the newest first.
+FIELDS = ((Form.V1_37, "nodeAllocatableResources"), (Form.V1_36, "nodeAllocatableResourceMappings"))
+
+
+async def detect_form(client: Client) -> Form | None:
+    """The newest form that the API server knows; None: neither, or it does not tell."""
+    try:
+        reply = await client.call("GET", _DOCUMENT)
+        return read_form(codec.decode_tree(reply.body))
+    except ApiError as error:
+        if error.code in (401, 403, 404, 406):
+            return None
+        raise
+    except InputError:
+        return None
+
+
+def read_form(document: Any) -> Form | None:
+    """The newest form in an OpenAPI document."""
+    schemas = child(child(document, "components"), "schemas")
+    known = child(child(schemas, _SCHEMA), "properties")
+    return next((form for form, name in FIELDS if name in known), None)
+
+
+def child(tree: Any, name: str) -> Any:
+    """A field of a tree, {} if there is no such thing."""
+    found = tree.get(name) if isinstance(tree, Mapping) else None
+    return {} if found is None else found

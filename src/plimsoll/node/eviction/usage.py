@@ -1,0 +1,125 @@
+"""What a machine and its pods use, for eviction.
+
+Owns reading it. Memory counts as available as the kubelet counts it: what is free, and file pages that nobody
+has touched lately. Pods are measured by their cgroups where there are any; where cgroups are only a plan, by
+what their processes have resident, which counts memory that processes share more than once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from plimsoll.node.cgroups.parse import number
+from plimsoll.node.cgroups.values import Cgroups
+from plimsoll.node.containers import ContainerState, Phase
+from plimsoll.node.eviction.manager import Available, Measure, PodMeasure
+from plimsoll.node.eviction.thresholds import (
+    ALLOCATABLE_MEMORY,
+    MEMORY_AVAILABLE,
+    NODEFS_AVAILABLE,
+    NODEFS_INODES,
+    PID_AVAILABLE,
+)
+
+PROC = Path("/proc")
+
+
+def look(
+    cgroups: Cgroups,
+    running: Mapping[str, Sequence[ContainerState]],
+    *,
+    folder: Path | None = None,
+    pods_memory: int = 0,
+    proc: Path = PROC,
+) -> Available:
+    """A look at the machine and at these pods, by UID; reads files, so call it from a thread.
+
+    `pods_memory` is what all pods together may have, 0 if that is not limited.
+    """
+    pods: dict[str, PodMeasure] = {}
+    for uid, states in running.items():
+        alive = [state for state in states if state.phase is Phase.RUNNING]
+        measured = measure_pod(cgroups, uid, {state.name: state.id for state in alive})
+        if measured is None and cgroups.version == 0:
+            pids = {state.name: [state.pid] if state.pid > 0 else [] for state in alive}
+            measured = measure_processes(pids, proc)
+        if measured is not None:
+            pods[uid] = measured
+    signals = measure_machine(proc, folder)
+    if pods_memory > 0:
+        used = sum(measured.used.get("memory", 0) for measured in pods.values())
+        signals[ALLOCATABLE_MEMORY] = Measure(max(0, pods_memory - used), pods_memory)
+    return Available(signals, pods)
+
+
+def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, Measure]:
+    """The signals of this machine that can be measured; those of `folder`'s disk if there is one."""
+    found = {MEMORY_AVAILABLE: _memory(proc), PID_AVAILABLE: _pids(proc)}
+    if folder is not None:
+        try:
+            disk = os.statvfs(folder)
+        except OSError:
+            disk = None
+        if disk is not None:
+            found[NODEFS_AVAILABLE] = Measure(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+            # Some file systems have no inodes to count.
+            found[NODEFS_INODES] = Measure(disk.f_favail, disk.f_files) if disk.f_files else None
+    return {signal: measure for signal, measure in found.items() if measure is not None}
+
+
+def _memory(proc: Path) -> Measure | None:
+    lines = dict(line.split(":", 1) for line in _text(proc / "meminfo").splitlines() if ":" in line)
+    amounts = {name: number(text.removesuffix("kB").strip()) for name, text in lines.items()}
+    total, free = amounts.get("MemTotal"), amounts.get("MemFree")
+    if total is None or free is None:
+        return None
+    return Measure(min(total, free + (amounts.get("Inactive(file)") or 0)) * 1024, total * 1024)
+
+
+def _pids(proc: Path) -> Measure | None:
+    """Threads that can still be made: the kernel has two limits, and counts threads in its load file."""
+    limits = [number(_text(proc / "sys" / "kernel" / name)) for name in ("pid_max", "threads-max")]
+    fields = _text(proc / "loadavg").split()
+    running = number(fields[3].rpartition("/")[2]) if len(fields) > 3 else None
+    known = [limit for limit in limits if limit is not None]
+    if not known or running is None:
+        return None
+    return Measure(max(0, min(known) - running), min(known))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def measure_pod(cgroups: Cgroups, uid: str, containers: Mapping[str, str]) -> PodMeasure | None:
+    """What a pod's cgroup says; `containers` are ids by name. None if there is no cgroup to ask."""
+    usage = cgroups.usage(uid)
+    if usage is None:
+        return None
+    used = {"memory": usage.memory, "pids": usage.pids}
+    inside = {name: cgroups.usage(uid, id) for name, id in containers.items()}
+    return PodMeasure(
+        {name: amount for name, amount in used.items() if amount is not None},
+        {name: one.memory for name, one in inside.items() if one is not None and one.memory is not None},
+    )
+
+
+def measure_processes(containers: Mapping[str, Iterable[int]], proc: Path = PROC) -> PodMeasure:
+    """What the processes of a pod use, by container; those that are gone count nothing."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    memory: dict[str, int] = {}
+    count = 0
+    for name, pids in containers.items():
+        memory[name] = 0
+        for pid in pids:
+            fields = _text(proc / str(pid) / "statm").split()
+            resident = number(fields[1]) if len(fields) > 1 else None
+            if resident is not None:
+                memory[name] += resident * page
+                count += 1
+    return PodMeasure({"memory": sum(memory.values()), "pids": count}, memory)

@@ -1,0 +1,110 @@
+"""Where NRI plugins come in: the socket they connect to, and the files that configure them.
+
+Owns `Doorway`: a socket that only its owner can reach, in a folder that only its owner can enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM
+from socket import socket as Socket
+
+from plimsoll.errors import ConfigError
+from plimsoll.protocols.rpc import answers, check_path
+
+logger = logging.getLogger(__name__)
+
+#: Seconds before the next try, where no connection can be taken (too many open files).
+_PAUSE = 0.2
+
+
+class Doorway:
+    """A listening socket; ConfigError if it cannot be had."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = check_path(path)
+        try:
+            self._listener = _listen(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._later: asyncio.TimerHandle | None = None
+
+    def open(self, arrived: Callable[[Socket], None]) -> None:
+        """Hand over connections from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._listener, self._accept, arrived)
+
+    def _accept(self, arrived: Callable[[Socket], None]) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionError):
+            return
+        except OSError as error:
+            logger.warning("%s: %s", self.path, error.strerror)
+            assert self._loop is not None
+            self._loop.remove_reader(self._listener)
+            self._later = self._loop.call_later(_PAUSE, self.open, arrived)
+            return
+        connection.setblocking(False)
+        arrived(connection)
+
+    def close(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+        if self._loop is not None:
+            self._loop.remove_reader(self._listener)
+            self._loop = None
+            self.path.unlink(missing_ok=True)
+        self._listener.close()
+
+
+def _listen(path: Path) -> Socket:
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{path}: is in the way: it is no socket")
+        if answers(path):
+            raise ConfigError(f"{path}: somebody serves on this socket already")
+        path.unlink(missing_ok=True)
+    listener = Socket(AF_UNIX, SOCK_STREAM)
+    try:
+        listener.setblocking(False)
+        # Nobody can connect before `listen`: the mode is right by then, whatever the umask is.
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(64)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+#: Bytes of a plugin's configuration.
+LARGEST_CONFIG = 1024 * 1024
+
+
+def read_config(folder: Path | None, index: str, base: str) -> str:
+    """The drop-in file of a plugin; an empty text if there is none that can be read."""
+    if folder is None:
+        return ""
+    for name in (f"{index}-{base}.conf", f"{base}.conf"):
+        try:
+            with (folder / name).open("rb") as file:
+                data = file.read(LARGEST_CONFIG + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s: %s", folder / name, error.strerror)
+            return ""
+        if len(data) > LARGEST_CONFIG:
+            logger.warning("%s: longer than %d bytes", folder / name, LARGEST_CONFIG)
+            return ""
+        return data.decode(errors="replace")
+    return ""

@@ -1,0 +1,276 @@
+"""What a pod holds, as a value, and the messages that say so. Pure.
+
+Owns which containers are listed, which claims and in which order, and the messages of `v1` and `v1alpha1`
+(section 4 of the node protocols). A view holds all that a message is made of: equal views, equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from plimsoll.api.core import Container, Pod
+from plimsoll.api.gates import Gates
+from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, Source
+from plimsoll.node.prepared import PreparedClaim
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
+
+_INT64 = 2**63 - 1
+_UINT64 = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """The feature gates that have a say here."""
+
+    get: bool = True
+    claims: bool = True
+    extended: bool = True
+
+    @staticmethod
+    def of(gates: Gates) -> Switches:
+        return Switches(
+            get=gates.enabled("KubeletPodResourcesGet"),
+            claims=gates.enabled("KubeletPodResourcesDynamicResources")
+            and gates.enabled("DynamicResourceAllocation"),
+            extended=gates.enabled("DRAExtendedResource"),
+        )
+
+
+#: A pod's own CPUs and memory, then for each listed container its CPUs, memory, devices and claims.
+Holdings: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """What a container holds."""
+
+    name: str
+    sidecar: bool = False
+    cpus: tuple[int, ...] = ()
+    memory: tuple[MemoryBlock, ...] = ()
+    devices: tuple[PluginDevices, ...] = ()
+    claims: tuple[PreparedClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """What a pod holds."""
+
+    name: str
+    namespace: str
+    containers: tuple[ContainerView, ...] = ()
+    cpus: tuple[int, ...] = ()
+    memory: tuple[MemoryBlock, ...] = ()
+
+
+# -- from the node
+
+
+def gather(pod: Pod, source: Source, switches: Switches) -> Holdings:
+    """What a source says of a pod, as it says it: cheap to ask for and to compare."""
+    extended = pod.status.extended_resource_claim_status is not None
+    return (
+        source.pod_cpus_of(pod),
+        source.pod_memory_of(pod),
+        *(
+            (
+                source.cpus_of(pod, container),
+                source.memory_of(pod, container),
+                source.devices_of(pod, container),
+                source.claims_of(pod, container)
+                if switches.claims and (extended or container.resources.claims)
+                else (),
+            )
+            for container in listed_containers(pod)
+        ),
+    )
+
+
+def listed_containers(pod: Pod) -> tuple[Container, ...]:
+    """Sidecars first, then the containers; init containers that end are left out."""
+    if not pod.spec.init_containers:
+        return pod.spec.containers
+    return (*filter(_is_sidecar, pod.spec.init_containers), *pod.spec.containers)
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def view_pod(pod: Pod, holdings: Holdings, switches: Switches) -> PodView:
+    """A pod with what it holds."""
+    cpus, memory, *parts = holdings
+    listed = listed_containers(pod)
+    sidecars = len(listed) - len(pod.spec.containers)
+    return PodView(
+        pod.metadata.name,
+        pod.metadata.namespace,
+        tuple(
+            ContainerView(
+                container.name,
+                place < sidecars,
+                part[0],
+                part[1],
+                part[2],
+                _claims(pod, container, part[3], switches),
+            )
+            for place, (container, part) in enumerate(zip(listed, parts, strict=True))
+        ),
+        cpus,
+        memory,
+    )
+
+
+def _claims(
+    pod: Pod, container: Container, known: tuple[PreparedClaim, ...] | None, switches: Switches
+) -> tuple[PreparedClaim, ...]:
+    wanted = claim_names(pod, container, extended=switches.extended) if switches.claims else ()
+    return choose_claims(wanted, known) if wanted else ()
+
+
+def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tuple[str, ...] | None:
+    """The claims a container names, in the order of the pod's own list, then the one that serves its extended
+    resources; None if one of them is still to be made from its template."""
+    named = {claim.name for claim in container.resources.claims}
+    found = []
+    for entry in pod.spec.resource_claims if named else ():
+        if entry.name not in named:
+            continue
+        if entry.resource_claim_name is not None:
+            found.append(entry.resource_claim_name)
+            continue
+        statuses = (s for s in pod.status.resource_claim_statuses if s.name == entry.name)
+        status = next(statuses, None)
+        if status is None:
+            return None
+        if status.resource_claim_name is not None:  # else the template was found to ask for nothing
+            found.append(status.resource_claim_name)
+    served = pod.status.extended_resource_claim_status
+    if (
+        extended
+        and served is not None
+        and container.name in (m.container_name for m in served.request_mappings)
+    ):
+        found.append(served.resource_claim_name)
+    return tuple(found)
+
+
+def choose_claims(
+    names: tuple[str, ...], known: tuple[PreparedClaim, ...] | None
+) -> tuple[PreparedClaim, ...]:
+    """The claims of these names, in this order; none at all if one of them is not known."""
+    by_name = {claim.ref.name: claim for claim in known or ()}
+    if any(name not in by_name for name in names):
+        return ()
+    return tuple(by_name[name] for name in names)
+
+
+# -- to the wire
+
+
+def write_pod(view: PodView) -> v1.PodResources:
+    return v1.PodResources(
+        name=_text(view.name),
+        namespace=_text(view.namespace),
+        containers=[
+            v1.ContainerResources(
+                name=_text(container.name),
+                devices=_devices(container.devices),
+                cpu_ids=_numbers(container.cpus),
+                memory=_memory(container.memory),
+                dynamic_resources=[_claim(claim) for claim in container.claims],
+            )
+            for container in view.containers
+        ],
+        cpu_ids=_numbers(view.cpus),
+        memory=_memory(view.memory),
+    )
+
+
+def write_allocatable(allocatable: Allocatable) -> v1.AllocatableResourcesResponse:
+    return v1.AllocatableResourcesResponse(
+        devices=_devices(allocatable.devices),
+        cpu_ids=_numbers(allocatable.cpus),
+        memory=_memory(allocatable.memory),
+    )
+
+
+def write_pod_alpha(view: PodView) -> v1alpha1.PodResources:
+    """The first form knows neither sidecars nor anything but the devices of device plugins."""
+    return v1alpha1.PodResources(
+        name=_text(view.name),
+        namespace=_text(view.namespace),
+        containers=[
+            v1alpha1.ContainerResources(
+                name=_text(container.name),
+                devices=[
+                    v1alpha1.ContainerDevices(
+                        resource_name=_text(group.resource), device_ids=[_text(id) for id in group.ids]
+                    )
+                    for group in container.devices
+                ],
+            )
+            for container in view.containers
+            if not container.sidecar
+        ],
+    )
+
+
+def _claim(claim: PreparedClaim) -> v1.DynamicResource:
+    # DIFF: upstream's devices of one driver also carry the CDI ids of the devices before them, so that a
+    # monitoring agent cannot tell whose they are; here each has its own (document 004: each device maps to
+    # zero or more CDI devices). Drivers come in the order of their names, upstream's in any
+    # (test_each_device_has_its_own_cdi_ids).
+    return v1.DynamicResource(
+        claim_name=_text(claim.ref.name),
+        claim_namespace=_text(claim.ref.namespace),
+        claim_resources=[
+            v1.ClaimResource(
+                cdi_devices=[v1.CDIDevice(name=_text(name)) for name in device.cdi],
+                driver_name=_text(driver),
+                pool_name=_text(device.pool),
+                device_name=_text(device.device),
+                share_id=None if device.share_id is None else _text(device.share_id),
+            )
+            for driver, devices in sorted(claim.drivers.items())
+            for device in devices
+        ],
+    )
+
+
+def _devices(groups: Iterable[PluginDevices]) -> list[v1.ContainerDevices]:
+    return [
+        v1.ContainerDevices(
+            resource_name=_text(group.resource),
+            device_ids=[_text(id) for id in group.ids],
+            topology=_topology(group.nodes) if group.nodes else None,
+        )
+        for group in groups
+    ]
+
+
+def _memory(blocks: Iterable[MemoryBlock]) -> list[v1.ContainerMemory]:
+    return [
+        v1.ContainerMemory(
+            memory_type=_text(block.type),
+            size=min(max(block.size, 0), _UINT64),
+            topology=_topology(block.nodes),
+        )
+        for block in blocks
+    ]
+
+
+def _topology(nodes: Iterable[int]) -> v1.TopologyInfo:
+    return v1.TopologyInfo(nodes=[v1.NUMANode(ID=node) for node in _numbers(nodes)])
+
+
+def _numbers(numbers: Iterable[int]) -> list[int]:
+    return [number for number in numbers if -_INT64 <= number <= _INT64]
+
+
+def _text(text: str) -> str:
+    """A text that can go on the wire: a record may hold halves of characters, which are no text."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,335 @@
+"""An agent from its settings: which parts it has, and how they are put together.
+
+Owns the choice of parts. A bare node has states only: no sockets, no files, and cgroups as a plan. A node
+whose runtime is `none` has sockets for drivers and monitoring agents, so that drivers can be tried without
+containers; one whose runtime is `process` runs everything for real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from plimsoll.api.core import Node, NodeAddress
+from plimsoll.api.forms import Form
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import ObjectReference
+from plimsoll.api.quantity import Quantity
+from plimsoll.client import Client
+from plimsoll.common.checkpoint import RecordFile
+from plimsoll.ledger.cgroups.conversions import page_size_text
+from plimsoll.ledger.cgroups.settings import Settings
+from plimsoll.ledger.profile import Profile
+from plimsoll.node.admission.admit import KIND, Admitter
+from plimsoll.node.admission.resizing import Resizing
+from plimsoll.node.agent import Agent, Equipment
+from plimsoll.node.cgroups import Cgroups, open_cgroups
+from plimsoll.node.cgroups.ownership import RootMark
+from plimsoll.node.cgroups.watch import CgroupWatch
+from plimsoll.node.claims.claim_info_cache import ClaimBook
+from plimsoll.node.enforcement import Enforcement
+from plimsoll.node.eviction.manager import Available, PressureSettings, PressureWatch
+from plimsoll.node.eviction.usage import look
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.nri import NriServer
+from plimsoll.node.plugins import Plugins
+from plimsoll.node.plugins.metrics import DraMetrics
+from plimsoll.node.podresources import PodResourcesServer
+from plimsoll.node.podresources.provider import Sights
+from plimsoll.node.pods.commands import HostCommands
+from plimsoll.node.pods.components import Parts
+from plimsoll.node.pods.environment import NodeFacts
+from plimsoll.node.pods.writer import Events, StatusWriter
+from plimsoll.node.prepared import ClaimRef, Devices, DriverFault
+from plimsoll.node.process.metrics import NodeMetrics
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
+from plimsoll.node.runtime.simulated import NoneRuntime
+from plimsoll.node.security.policy import SecurityPolicy
+from plimsoll.node.slices import Slices
+from plimsoll.node.status.reporter import Presence
+from plimsoll.protocols.cdi import CdiFolders
+
+#: Where CDI files of the machine are, least important first.
+CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+_FORM_GATES = {
+    # What a kubelet of this version declares, by the gate it depends on.
+    Form.V1_36: ("InPlacePodLevelResourcesVerticalScaling",),
+    Form.V1_37: ("DRANodeAllocatableResources", "InPlacePodLevelResourcesVerticalScaling"),
+}
+
+
+def make_agent(
+    client: Client,
+    settings: NodeSettings,
+    name: str,
+    machine: Machine,
+    metrics: NodeMetrics,
+    *,
+    runtime: NoneRuntime | None = None,
+    available: Callable[[], Available] | None = None,
+) -> Agent:
+    """The agent of a node, ready to be started.
+
+    A `runtime` of states that outlives its agents stands for a machine that does; what is `available` on a
+    simulated machine can be played too.
+    """
+    return _Bench(client, settings, name, machine, metrics).assemble(runtime, available)
+
+
+def declared_features(gates: Gates, form: Form) -> tuple[str, ...]:
+    """What a node says that it can do beyond what all can."""
+    return tuple(name for name in _FORM_GATES.get(form, ()) if gates.enabled(name))
+
+
+def shown_version(form: Form) -> str:
+    """The version a node is shown with: the Kubernetes whose rules it follows, and ours."""
+    return f"v{form.value}.0+plimsoll.{version('plimsoll').replace('+', '.')}"
+
+
+class _NoDrivers:
+    """A bare node has no sockets at which drivers could be found."""
+
+    async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
+        return {claim.uid: () for claim in claims}
+
+    async def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, DriverFault | None]:
+        return dict.fromkeys(claim.uid for claim in claims)
+
+
+class _Bench:
+    """Where an agent is put together."""
+
+    def __init__(
+        self, client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self.name = name
+        #: Sockets are counted of a single node only: their metrics do not name nodes.
+        self.registry = metrics.registry if settings.count == 1 else None
+        self.bare = settings.is_bare
+        self.layout: Layout = settings.layout(name)
+        self.agent: Agent | None = None
+        self.events = Events(client)
+        addresses = settings.addresses or machine.addresses
+        if not any(address.type == "InternalIP" for address in addresses):
+            addresses = (NodeAddress(type="InternalIP", address="127.0.0.1"), *addresses)
+        self.presence = Presence(
+            client,
+            name,
+            machine,
+            reservations=settings.reservations,
+            labels=settings.labels,
+            taints=settings.taints,
+            addresses=addresses,
+            version=shown_version(settings.form),
+            features=declared_features(settings.gates, settings.form),
+            timing=settings.timing,
+            changed=self._node_changed,
+            tell=None if self.bare else self._node_event,
+            fed=True,
+        )
+        record = None
+        if not self.bare:
+            record = RecordFile(self.layout.admitted, KIND, self.layout.quarantine)
+        self.admitter = Admitter(
+            self.presence.node, gates=settings.gates, profile=profile_of(settings.form), record=record
+        )
+
+    def assemble(
+        self, kept: NoneRuntime | None = None, available: Callable[[], Available] | None = None
+    ) -> Agent:
+        settings, machine, pace = self.settings, self.presence.machine, self.settings.pace
+        cgroups = self._cgroups()
+        mark = RootMark(self.layout.root)
+        cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
+        runtime = kept or self._runtime(cgroups, cdi)
+        self.presence.set_runtime(f"{runtime.name}://{runtime.version}")
+        plugins = None
+        if not self.bare:
+            plugins = Plugins(self.layout, times=pace.plugins, metrics=DraMetrics(self.registry))
+        book = ClaimBook.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
+        enforcement = Enforcement(
+            Settings(
+                memory_capacity=max(1, machine.memory),
+                form=settings.form,
+                count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
+                pod_level=settings.gates.enabled("PodLevelResources"),
+                allocatable_memory=self.presence.facts.line["memory"].value(),
+                cgroup_version=cgroups.version or 2,
+                huge_page_sizes=_page_sizes(machine),
+            )
+        )
+        sights = Sights(
+            lambda: self._agent().pods(),
+            lambda pod: self._agent().is_active(pod),
+            book,
+            runtime,
+            lambda: self.presence.machine,
+            settings.reservations,
+        )
+        parts = Parts(
+            runtime=runtime,
+            book=book,
+            plans=enforcement,
+            objects=self.client,
+            writer=StatusWriter(self.client, retry_first=pace.status_first, retry_most=pace.status_most),
+            events=self.events,
+            timing=pace.pods,
+            facts=self._facts,
+            resizes=Resizing(self.admitter),
+            usage=cgroups.usage,
+            unprobed=settings.runtime == "none",
+        )
+        if isinstance(runtime, ProcessRuntime):
+            own = runtime
+            parts.commands = HostCommands(own.exec_spec, lambda: own.exec_program)
+            parts.security = SecurityPolicy(settings.on_unsupported_security)
+        if plugins is not None:
+            parts.health = plugins.health
+            parts.observe = plugins.metrics.operation
+        self.agent = Agent(
+            Equipment(
+                presence=self.presence,
+                admitter=self.admitter,
+                book=book,
+                runtime=runtime,
+                cgroups=cgroups,
+                enforcement=enforcement,
+                parts=parts,
+                sights=sights,
+                plugins=plugins,
+                slices=self._slices() if plugins is not None else None,
+                nri=self._nri(runtime),
+                pod_resources=self._pod_resources(sights),
+                pressure=self._pressure(cgroups, available),
+                mark=mark,
+                cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
+            ),
+            tidy=pace.tidy,
+            room=pace.room,
+        )
+        return self.agent
+
+    # -- parts
+
+    def _cgroups(self) -> Cgroups:
+        want = "plan" if self.settings.runtime == "none" else self.settings.cgroups
+        root, owner = self.settings.cgroups_of(self.name)
+        return open_cgroups(root, want=want, owner=owner)
+
+    def _cgroup_watch(
+        self, cgroups: Cgroups, runtime: NoneRuntime | ProcessRuntime, mark: RootMark
+    ) -> CgroupWatch | None:
+        if not isinstance(runtime, ProcessRuntime) or not cgroups.version:
+            return None
+        return CgroupWatch(
+            self.name,
+            cgroups,
+            mark,
+            restore_root=lambda: self._agent().restore_root(),
+            restore=runtime.restore_cgroups,
+            reporter=self.presence,
+            emit=self._node_event,
+            interval=self.settings.pace.cgroups,
+        )
+
+    def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> NoneRuntime | ProcessRuntime:
+        ip = self.presence.address or "127.0.0.1"
+        if self.settings.runtime == "none":
+            return NoneRuntime(cdi=None if self.bare else cdi, ip=ip)
+        images = {name: tuple(command) for name, command in self.settings.images.items()}
+        return ProcessRuntime(self.layout, cgroups, cdi, settings=ProcessSettings(images=images, ip=ip))
+
+    def _nri(self, runtime: NoneRuntime | ProcessRuntime) -> NriServer | None:
+        socket = self.settings.nri if self.settings.nri is not None else self.layout.nri
+        if self.bare or socket == Path(""):
+            return None
+        server = NriServer(
+            socket,
+            "plimsoll",
+            version("plimsoll"),
+            runtime.inventory,
+            runtime.apply,
+            config=self.settings.nri_config,
+        )
+        runtime.hooks = server
+        return server
+
+    def _slices(self) -> Slices:
+        pace = self.settings.pace
+        return Slices(self.client, self.name, patience=pace.slices, retry=pace.slices_retry)
+
+    def _pod_resources(self, sights: Sights) -> PodResourcesServer | None:
+        if self.bare:
+            return None
+        return PodResourcesServer(
+            self.layout.pod_resources,
+            sights,
+            self.settings.gates,
+            self.registry,
+            self.settings.pod_resources,
+        )
+
+    def _pressure(self, cgroups: Cgroups, available: Callable[[], Available] | None) -> PressureWatch | None:
+        """Pods that are states only use nothing that could run short."""
+        if self.settings.runtime == "none" and available is None:
+            return None
+        gates = self.settings.gates
+        return PressureWatch(
+            available or (lambda: self._look(cgroups)),
+            lambda: self._agent().running(),
+            lambda pod, eviction: self._agent().evict(pod, eviction),
+            self.presence.set_condition,
+            settings=PressureSettings(
+                thresholds=self.settings.thresholds,
+                interval=self.settings.pace.pressure,
+                count_claims=gates.enabled("DRANodeAllocatableResources"),
+                pod_level=gates.enabled("PodLevelResources"),
+            ),
+            clock=time.time,
+        )
+
+    async def _look(self, cgroups: Cgroups) -> Available:
+        """What is known is gathered here, and measured in a thread."""
+        agent, machine = self._agent(), self.presence.machine
+        uids = [pod.metadata.uid for pod in agent.running()]
+        running = {uid: tuple(agent.equipment.runtime.containers(uid)) for uid in uids}
+        rest = machine.memory - self.settings.reservations.of("memory").value()
+        return await asyncio.to_thread(
+            look, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
+        )
+
+    # -- between parts
+
+    def _agent(self) -> Agent:
+        assert self.agent is not None, "the agent is not put together yet"
+        return self.agent
+
+    def _node_changed(self, node: Node) -> None:
+        self.admitter.set_node(node)
+
+    def _node_event(self, type: str, reason: str, message: str) -> None:
+        # The UID of a node is its name where events are concerned, as with a kubelet.
+        regarding = ObjectReference(api_version="v1", kind="Node", name=self.name, uid=self.name)
+        self.events.tell(regarding, reason, message, type=type)
+
+    def _facts(self) -> NodeFacts:
+        address = self.presence.address
+        return NodeFacts(self.name, (address,) if address else (), self.presence.facts.line)
+
+
+def profile_of(form: Form) -> Profile:
+    """Ours, with the rules of the form for pods that are resized."""
+    return replace(Profile.default(), form=form)
+
+
+def _page_sizes(machine: Machine) -> tuple[str, ...]:
+    sizes = (page_size_text(Quantity.parse(size).value()) for size in machine.huge_pages)
+    return tuple(size for size in sizes if size is not None)

@@ -1,0 +1,116 @@
+"""What node agents say about themselves to Prometheus, under the kubelet's names where it has them.
+
+Owns `NodeMetrics`: pods, refusals, heartbeats, and of our own the ledger's line, charge and headroom by node
+and resource. Parts of an agent that count by themselves register in `registry`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from plimsoll.common.counters import Counter
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.units import CPU, PODS
+from plimsoll.node.process.agents import AgentLike
+
+#: Nodes written out before others get their turn.
+_PIECE = 100
+
+
+class NodeMetrics(Collector):
+    """Counts of all agents of a process; `expose` writes them out."""
+
+    def __init__(self, agents: Callable[[], Iterable[AgentLike]]) -> None:
+        self._agents = agents
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        agents = list(self._agents())
+        yield self._refusals(agents)
+        names = GaugeMetricFamily(
+            "kubelet_node_name", "The node's name. The count is always 1.", labels=["node"]
+        )
+        for agent in agents:
+            names.add_metric([agent.name], 1)
+        yield names
+        desired = sum(len(agent.pods()) for agent in agents)
+        yield GaugeMetricFamily("kubelet_desired_pods", "The number of pods the nodes know.", value=desired)
+        admitted = sum(len(agent.admitter) for agent in agents)
+        yield GaugeMetricFamily("kubelet_running_pods", "Number of pods that were let in.", value=admitted)
+        beats = CounterMetricFamily(
+            "plimsoll_node_heartbeats",
+            "Leases renewed, statuses written, registrations, and how often one of them failed.",
+            labels=["what"],
+        )
+        sums = {"lease": 0, "status": 0, "registration": 0, "failure": 0}
+        for agent in agents:
+            presence = agent.presence
+            sums["lease"] += presence.renewals
+            sums["status"] += presence.reports
+            sums["registration"] += presence.registrations
+            sums["failure"] += presence.failures
+        for what, count in sums.items():
+            beats.add_metric([what], count)
+        yield beats
+        counts = [agent.cgroup_counts() for agent in agents]
+        yield CounterMetricFamily(
+            "plimsoll_node_cgroup_losses",
+            "How often cgroups of the agent were found to be removed by somebody else.",
+            value=sum(losses for losses, _ in counts),
+        )
+        yield CounterMetricFamily(
+            "plimsoll_node_cgroup_restores",
+            "How often cgroups that were removed were created again.",
+            value=sum(restores for _, restores in counts),
+        )
+
+    def _refusals(self, agents: Iterable[AgentLike]) -> Metric:
+        counter = Counter(
+            "kubelet_admission_rejections_total",
+            "Cumulative number pod admission rejections by the Kubelet.",
+            ("reason",),
+        )
+        for agent in agents:
+            for reason, count in agent.admitter.refusals.items():
+                counter.add(reason, count=count)
+        return counter.family()
+
+    async def expose(self) -> AsyncIterator[bytes]:
+        """The page for a scrape, in pieces."""
+        yield generate_latest(self.registry)
+        agents = list(self._agents())
+        for name, help in _LEDGER:
+            metric = f"plimsoll_ledger_{name}"
+            yield f"# HELP {metric} {help}\n# TYPE {metric} gauge\n".encode()
+            for start in range(0, len(agents), _PIECE):
+                await asyncio.sleep(0)
+                lines: list[str] = []
+                for agent in agents[start : start + _PIECE]:
+                    lines += _lines(metric, name, agent.admitter.ledger)
+                yield "".join(lines).encode()
+
+
+_LEDGER = (
+    ("allocatable", "What a node has of a resource."),
+    ("requested", "What is charged: pods and claims."),
+    ("headroom", "What is left below the line."),
+)
+
+
+def _lines(metric: str, name: str, ledger: NodeLedger) -> Iterator[str]:
+    amounts = {
+        "allocatable": lambda: ledger.allocatable,
+        "requested": lambda: {**ledger.requested, PODS: len(ledger)},
+        "headroom": ledger.headroom,
+    }[name]()
+    for resource, amount in amounts.items():
+        value = amount / 1000 if resource == CPU else amount
+        yield f'{metric}{{node="{ledger.name}",resource="{resource}"}} {value}\n'

@@ -1,0 +1,386 @@
+"""START HERE: one or many node agents in a process, from the lock on their folders to the last heartbeat.
+
+Owns `NodeProcess`. A single node watches its own pods and its own Node; many simulated nodes share one watch
+of all pods and one of all nodes, and their heartbeats are spread over time. Promises: no second agent works
+in the same folder; agents hear of pods in order, and of all pods there are before any change; whoever is
+asked to stop does so in time, leaves containers running and, unless told otherwise, the Node where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from plimsoll.api import codec
+from plimsoll.api.core import NodeAddress, Pod
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.client.retries import Backoff
+from plimsoll.common.addresses import read_address
+from plimsoll.common.health import HealthServer
+from plimsoll.common.lock_file import RootLock
+from plimsoll.common.log_format import set_up_logging
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.process.agents import AgentLike
+from plimsoll.node.process.assembly import make_agent
+from plimsoll.node.process.logs import LOG, tell
+from plimsoll.node.process.machines import MachineSource
+from plimsoll.node.process.metrics import NodeMetrics
+from plimsoll.node.process.settings import NodeSettings
+
+#: Nodes that register at a time, where there are many.
+_AT_ONCE = 32
+MakeAgent = Callable[[Client, NodeSettings, str, Machine, NodeMetrics], AgentLike]
+
+
+class NodeProcess:
+    """Agents of one process; `run` it on the loop it is to live on."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: NodeSettings,
+        *,
+        client_for: Callable[[str], Client] | None = None,
+        make: MakeAgent = make_agent,
+    ) -> None:
+        """`client_for` gives the client that a node writes with, by its name; else all use `client`."""
+        self.settings = settings.checked()
+        self.agents: dict[str, AgentLike] = {}
+        self.metrics = NodeMetrics(lambda: self.agents.values())
+        self.pages: HealthServer | None = None
+        self._client = client
+        self._client_for = client_for or (lambda name: client)
+        self._make = make
+        self._source = MachineSource(self.settings)
+        self._locks: list[RootLock] = []
+        self._stop = asyncio.Event()
+        self._listed = asyncio.Event()
+        self._ready = asyncio.Event()
+        many = self.settings.count > 1
+        name = self.settings.names[0]
+        backoff = Backoff(first=settings.pace.watch_first, most=settings.pace.watch_most)
+        self._pods: Informer[Pod] = Informer(
+            client,
+            PODS,
+            partial(codec.decode, view=Pod),
+            fields="" if many else f"spec.nodeName={name}",
+            keep="view" if many else "both",
+            backoff=backoff,
+        )
+        self._nodes: Informer[dict[str, Any]] = Informer(
+            client,
+            NODES,
+            codec.decode_tree,
+            fields="" if many else f"metadata.name={name}",
+            backoff=backoff,
+        )
+
+    # -- from outside
+
+    def stop(self) -> None:
+        """Ask for an orderly end; `run` returns when it is reached."""
+        self._stop.set()
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until all nodes are registered and their pods are known."""
+        async with asyncio.timeout(timeout):
+            await self._ready.wait()
+
+    def agent(self, name: str = "") -> AgentLike:
+        """The agent of a node; of the only one, if there is one."""
+        found = self.agents.get(name or self.settings.names[0])
+        if found is None:
+            raise InputError(f"{name}: there is no such node; there is {', '.join(list(self.agents)[:5])}")
+        return found
+
+    # -- the story
+
+    async def run(self) -> None:
+        """Lock, register, follow; until `stop`, or until cancelled."""
+        machine = await asyncio.to_thread(self._source.read)
+        self._lock()
+        try:
+            self._add_agents(machine)
+            await self._open_pages()
+            await self._accompanied(self._live())
+        finally:
+            if self.pages is not None:
+                await self.pages.stop()
+            for lock in self._locks:
+                lock.release()
+
+    async def _live(self) -> None:
+        try:
+            await self._start_agents()
+            await self._or_stopped(self._get_ready())
+            await self._stop.wait()
+        finally:
+            await self._stop_agents()
+
+    def _lock(self) -> None:
+        if not self.settings.is_bare:
+            for name in self.settings.names:
+                lock = RootLock(self.settings.layout(name).lock)
+                lock.take()
+                self._locks.append(lock)
+
+    def _add_agents(self, machine: Machine) -> None:
+        for name in self.settings.names:
+            self.agents[name] = self._make(self._client_for(name), self.settings, name, machine, self.metrics)
+        self._pods.add_handler(_PodsOf(self))
+        self._nodes.add_handler(_NodesOf(self))
+
+    async def _start_agents(self) -> None:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def start(agent: AgentLike) -> None:
+            async with slots:
+                if not self._stop.is_set():
+                    await agent.start()
+                    await self._or_stopped(_wait(agent.presence.registered))
+
+        async with asyncio.TaskGroup() as group:
+            for agent in self.agents.values():
+                group.create_task(start(agent))
+
+    async def _get_ready(self) -> None:
+        await self._pods.synced()
+        by_node: dict[str, list[Pod]] = {name: [] for name in self.agents}
+        for pod in self._pods.items():
+            if pod.spec.node_name in by_node:
+                by_node[pod.spec.node_name].append(pod)
+        for name, agent in self.agents.items():
+            agent.pods_listed(by_node[name])
+        self._listed.set()
+        for agent in self.agents.values():
+            await agent.presence.registered.wait()
+        tell("ready", nodes=len(self.agents), pods=sum(map(len, by_node.values())))
+        self._ready.set()
+
+    async def _stop_agents(self) -> None:
+        started = list(self.agents.values())
+        try:
+            async with asyncio.timeout(self.settings.stop_seconds):
+                results = await asyncio.gather(*(agent.stop() for agent in started), return_exceptions=True)
+        except TimeoutError:
+            LOG.warning("not everything has stopped in %g s", self.settings.stop_seconds)
+            return
+        for result in results:
+            if isinstance(result, BaseException):
+                LOG.error("stopping: %s: %s", type(result).__name__, result)
+        if self.settings.leave:
+            for agent in started:
+                await agent.presence.leave()
+
+    # -- what runs beside
+
+    async def _accompanied(self, story: Coroutine[Any, Any, None]) -> None:
+        beside = [
+            asyncio.create_task(self._pods.run(), name="pods"),
+            asyncio.create_task(self._nodes.run(), name="nodes"),
+        ]
+        if self._source.can_change:
+            beside.append(asyncio.create_task(self._watch_machine(), name="machine"))
+        main = asyncio.create_task(story, name="story")
+        try:
+            await asyncio.wait((*beside, main), return_when=asyncio.FIRST_COMPLETED)
+            for task in beside:
+                if task.done() and not main.done():
+                    self.stop()
+                    await main
+                    task.result()  # raises what ended it
+            await main
+        finally:
+            await _cancel([main, *beside])
+
+    async def _watch_machine(self) -> None:
+        """Look every now and then whether the machine, or the file that stands for it, has changed."""
+        problem = ""
+        while True:
+            await asyncio.sleep(self.settings.timing.check)
+            try:
+                machine = await asyncio.to_thread(self._source.read)
+                problem = ""
+            except InputError as error:
+                if str(error) != problem:
+                    LOG.warning("the machine stays as it was: %s", error)
+                problem = str(error)
+                continue
+            for agent in self.agents.values():
+                agent.presence.set_machine(machine)
+
+    async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            await _cancel([task, stopped])
+
+    # -- pages
+
+    async def _open_pages(self) -> None:
+        if not self.settings.listen:
+            return
+        host, port = read_address(self.settings.listen)
+        self.pages = HealthServer(
+            live={"ping": lambda: ""},
+            ready={"pods": self._missing_pods, "registered": self._missing_nodes},
+            metrics=self.metrics.expose,
+            pages={
+                "/pods": self._show_pods,
+                "/cgroups": self._show_cgroups,
+                "/configz": self._show_settings,
+            },
+        )
+        await self.pages.start(host, port)
+        tell("listening", address=f"{host}:{self.pages.port}")
+
+    def _missing_pods(self) -> str:
+        return "" if self._listed.is_set() else str(self._pods.error or "pods are not listed yet")
+
+    def _missing_nodes(self) -> str:
+        missing = [agent.name for agent in self.agents.values() if not agent.presence.registered.is_set()]
+        return f"not registered yet: {', '.join(missing[:5])}" if missing else ""
+
+    def _show_pods(self) -> dict[str, Any]:
+        known = [pod for agent in self.agents.values() for pod in agent.pods()]
+        items = []
+        for pod in known:
+            raw = self._pods.raw(pod.metadata.namespace, pod.metadata.name)
+            items.append(codec.decode_tree(raw) if raw is not None else codec.to_tree(pod))
+        return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+    def _show_cgroups(self) -> dict[str, Any]:
+        """What is set in cgroups, or would be, by node."""
+        return {agent.name: agent.show_cgroups() for agent in self.agents.values()}
+
+    def _show_settings(self) -> dict[str, Any]:
+        settings = self.settings
+        shown = {
+            name: value
+            for name, value in asdict(replace(settings, machine=None)).items()
+            if name not in ("machine", "gates", "form")
+        }
+        gates = {gate.name: on for gate, on in settings.gates}
+        return {**shown, "names": settings.names, "featureGates": gates, "form": settings.form.value}
+
+
+class _PodsOf(Handler[Pod]):
+    """Gives pods to the agents they are of; before all are listed, nothing is told."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+
+    def on_added(self, new: Pod) -> None:
+        agent = self._of(new)
+        if agent is not None:
+            agent.pod_added(new)
+
+    def on_changed(self, old: Pod, new: Pod) -> None:
+        before, agent = self._of(old), self._of(new)
+        if before is agent and old.metadata.uid == new.metadata.uid:
+            if agent is not None:
+                agent.pod_changed(old, new)
+            return
+        if before is not None:
+            before.pod_removed(old)
+        if agent is not None:
+            agent.pod_added(new)
+
+    def on_removed(self, old: Pod) -> None:
+        agent = self._of(old)
+        if agent is not None:
+            agent.pod_removed(old)
+
+    def _of(self, pod: Pod) -> AgentLike | None:
+        process = self._process
+        return process.agents.get(pod.spec.node_name) if process._listed.is_set() else None
+
+
+class _NodesOf(Handler[dict[str, Any]]):
+    """Tells agents what others do to their Nodes."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+
+    def on_added(self, new: dict[str, Any]) -> None:
+        self._tell(new, new)
+
+    def on_changed(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        self._tell(new, new)
+
+    def on_removed(self, old: dict[str, Any]) -> None:
+        self._tell(old, None)
+
+    def _tell(self, of: Mapping[str, Any], tree: Mapping[str, Any] | None) -> None:
+        metadata = of.get("metadata")
+        meta = metadata if isinstance(metadata, Mapping) else {}
+        agent = self._process.agents.get(str(meta.get("name")))
+        if agent is None or (tree is None and meta.get("uid") != agent.presence.uid):
+            return  # not ours, or the end of one that we have replaced already
+        agent.presence.heard(tree)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel and wait; who is cancelled while waiting here hears of it."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
+    """The process behind `plimsoll node`: runs until a signal asks it to stop."""
+    set_up_logging(settings.log_format, verbose=settings.verbose)
+    if not settings.addresses and settings.count == 1:
+        settings = replace(settings, addresses=own_addresses(config.server))
+    async with Client.connect(config) as client:
+        process = NodeProcess(client, settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, process.stop)
+        tell("starting", server=config.server, pid=os.getpid(), nodes=len(settings.names))
+        try:
+            await process.run()
+        except ExceptionGroup as group:
+            raise _first(group) from None
+    LOG.info("stopped")
+
+
+def own_addresses(server: str) -> tuple[NodeAddress, ...]:
+    """The address of this machine on the way to an API server; none if there is no way."""
+    parts = urlsplit(server)
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+        for family, kind, _, _, address in found:
+            with socket.socket(family, kind) as way:
+                way.connect(address)  # nothing is sent
+                return (NodeAddress(type="InternalIP", address=str(way.getsockname()[0])),)
+    except OSError as error:
+        LOG.debug("no address of our own: %s", error)
+    return ()
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """What is to be told of several failures: a mistake in the settings rather than anything else."""
+    known, rest = group.split(ConfigError)
+    found: BaseException | None = known or rest
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, Exception) else group

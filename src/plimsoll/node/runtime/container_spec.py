@@ -1,0 +1,128 @@
+"""A container as its spec, the CDI files it names and the hooks want it together.
+
+Owns the order: the pod's environment, then what CDI files say, then what hooks say; of two values for one
+thing the later counts. Hooks see what CDI files have added, as NRI plugins do elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from plimsoll.node.containers import ContainerSpec, ContainerState, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import Adjusted, DeviceEdit, Hooks, MountEdit
+from plimsoll.node.resources import LinuxResources
+from plimsoll.protocols.cdi import CdiFault, CdiFolders, Edits
+
+CREATE_ERROR = "CreateContainerError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """All there is to know about a container before it is made."""
+
+    spec: ContainerSpec  #: with environment, command and CDI names as they came out
+    resources: LinuxResources
+    oom_score_adj: int
+    mounts: tuple[MountEdit, ...] = ()
+    devices: tuple[DeviceEdit, ...] = ()
+    gids: tuple[int, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, LinuxResources] = field(default_factory=dict)
+    #: What was asked for that nothing here can do.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a container cannot be made; `told`: hooks have agreed to it already, and have to be told."""
+
+    fault: RuntimeFault
+    told: bool = False
+
+
+async def make(
+    pod: SandboxSpec,
+    spec: ContainerSpec,
+    resources: LinuxResources,
+    cdi: CdiFolders | None,
+    hooks: Hooks,
+) -> Made | Refusal:
+    """Ask CDI files and hooks about a container."""
+    edits = await _edits(cdi, spec.cdi)
+    if isinstance(edits, RuntimeFault):
+        return Refusal(edits)
+    seen = replace(spec, env={**spec.env, **edits.variables})
+    adjusted = await hooks.create(pod, seen, resources)
+    if isinstance(adjusted, RuntimeFault):
+        return Refusal(adjusted)
+    names = tuple(dict.fromkeys((*spec.cdi, *adjusted.cdi)))
+    if names != spec.cdi:
+        edits = await _edits(cdi, names)
+        if isinstance(edits, RuntimeFault):
+            return Refusal(edits, told=True)
+    return combine(replace(spec, cdi=names), edits, adjusted)
+
+
+def combine(spec: ContainerSpec, edits: Edits, adjusted: Adjusted) -> Made:
+    """A container with edits and adjustments in it."""
+    score = spec.plan.oom_score_adj if adjusted.oom_score_adj is None else adjusted.oom_score_adj
+    env = {**spec.env, **edits.variables}
+    for name in adjusted.unset:
+        env.pop(name, None)
+    notes = []
+    if edits.hooks:
+        notes.append(f"{len(edits.hooks)} CDI hooks are not run: there is no OCI runtime here")
+    if edits.intel_rdt is not None:
+        notes.append("CDI intelRdt is not applied")
+    if edits.net_devices:
+        notes.append("CDI netDevices stay where they are: containers have the network of the host")
+    return Made(
+        spec=replace(
+            spec,
+            env={**env, **adjusted.env},
+            command=adjusted.command or spec.command,
+        ),
+        resources=adjusted.resources,
+        oom_score_adj=score,
+        mounts=(*mounts_of(edits), *adjusted.mounts),
+        devices=(*devices_of(edits), *adjusted.devices),
+        gids=tuple(dict.fromkeys(gid for gid in edits.additional_gids if gid)),
+        annotations=adjusted.annotations,
+        others=adjusted.others,
+        notes=tuple(notes),
+    )
+
+
+def mounts_of(edits: Edits) -> tuple[MountEdit, ...]:
+    return tuple(MountEdit(m.host_path, m.container_path, m.type, m.options) for m in edits.mounts)
+
+
+def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
+    return tuple(
+        DeviceEdit(n.path, n.host_path, n.type, n.major, n.minor, n.file_mode, n.uid, n.gid)
+        for n in edits.device_nodes
+    )
+
+
+async def undo(hooks: Hooks, pod: SandboxSpec, state: ContainerState) -> Mapping[str, LinuxResources]:
+    """Tell hooks that a container they have agreed to is not made; changes of others."""
+    changes = await hooks.stopped(pod, state)
+    await hooks.removed(pod, state)
+    return changes
+
+
+async def _edits(cdi: CdiFolders | None, names: Sequence[str]) -> Edits | RuntimeFault:
+    if not names:
+        return Edits()
+    if cdi is None:
+        return _unresolved([CdiFault("unresolvable", name, "this node has no CDI folders") for name in names])
+    found = await asyncio.to_thread(cdi.edits, names)
+    return found if isinstance(found, Edits) else _unresolved(found)
+
+
+def _unresolved(faults: Sequence[CdiFault]) -> RuntimeFault:
+    names = ", ".join(fault.where for fault in faults)
+    why = "; ".join(dict.fromkeys(fault.message for fault in faults))
+    return RuntimeFault(CREATE_ERROR, f"CDI device injection failed: unresolvable CDI devices {names}: {why}")

@@ -1,0 +1,145 @@
+"""What is recorded of a container that is to run as a process, and what its shim is told.
+
+Everything here is a function of values, but for a look whether a cgroup has a cpuset.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plimsoll.node.containers import ContainerSpec
+from plimsoll.node.resources import resources_of
+from plimsoll.node.runtime.commands import Command, cpus_in
+from plimsoll.node.runtime.container_spec import Made
+from plimsoll.node.runtime.state_dir import ContainerRecord, Launch, Run
+from plimsoll.node.security.credentials import Credentials
+from plimsoll.node.security.seccomp import build_filter
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """How local processes are run. `images` gives commands to images, by full name, name without tag or last
+    part of the name."""
+
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ip: str = "127.0.0.1"
+    log_bytes: int = 10 << 20
+    log_files: int = 5
+    rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    umask: int = 0o022
+    #: Seconds a shim may take to say that its container runs.
+    start_patience: float = 60.0
+    #: Seconds an agent that comes later waits for a shim that is on its way.
+    adopt_patience: float = 10.0
+    #: Seconds between looks of a shim whether its folder is still there.
+    look_every: float = 5.0
+
+
+def record_of(made: Made, command: Command, now: float) -> ContainerRecord:
+    """A container as it is kept on disk."""
+    return ContainerRecord(
+        spec=made.spec,
+        resources=made.resources,
+        launch=Launch(
+            oom_score_adj=made.oom_score_adj,
+            gids=made.gids,
+            mounts=tuple(
+                {"source": m.source, "target": m.target, "type": m.type, "options": list(m.options)}
+                for m in made.mounts
+            ),
+            devices=tuple({"path": d.path, "host_path": d.host_path} for d in made.devices),
+            pause=command.pause and not made.spec.command,
+        ),
+        created_at=now,
+        notes=made.notes,
+    )
+
+
+def unmade(spec: ContainerSpec) -> Made:
+    """A container that nobody has had a say in."""
+    return Made(spec=spec, resources=resources_of(spec.plan), oom_score_adj=spec.plan.oom_score_adj)
+
+
+def shim_spec(
+    record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
+) -> dict[str, Any]:
+    """What the shim of a container is told. Without a cpuset the process itself is told where to run."""
+    launch = record.launch
+    return {
+        **_process_spec(record, folder, hostname, join, settings),
+        "pause": launch.pause,
+        "gids": list(launch.gids),
+        "mounts": list(launch.mounts),
+        "devices": list(launch.devices),
+        "log": str(folder / "log"),
+        "log_bytes": settings.log_bytes,
+        "log_files": settings.log_files,
+        "look_every": settings.look_every,
+    }
+
+
+def exec_spec(
+    record: ContainerRecord,
+    run: Run,
+    folder: Path,
+    hostname: str,
+    join: Sequence[Path],
+    settings: ProcessSettings,
+) -> dict[str, Any]:
+    """Return what a shim needs to become a command in a container that runs; without the command."""
+    return {
+        **_process_spec(record, folder, hostname, join, settings),
+        "pid": run.pid,
+        "pid_start": run.pid_start,
+        "own_mounts": run.own_mounts,
+    }
+
+
+def _process_spec(
+    record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
+) -> dict[str, Any]:
+    """Return what every process of a container starts with."""
+    spec, launch = record.spec, record.launch
+    pinned = cpus_in(record.resources.cpus) if not has_cpuset(join) else None
+    assert spec.credentials is not None, "the runtime starts nothing without credentials"
+    return {
+        "argv": list(spec.command),
+        "env": {"PATH": _PATH, "HOSTNAME": hostname, "HOME": "/", **spec.env},
+        "cwd": spec.working_dir or str(folder / "work"),
+        "join": [str(path) for path in join],
+        "oom_score_adj": launch.oom_score_adj,
+        "affinity": sorted(pinned) if pinned else None,
+        "rlimits": dict(settings.rlimits),
+        "umask": settings.umask,
+        "credentials": credentials_spec(spec.credentials, launch.gids),
+    }
+
+
+def credentials_spec(credentials: Credentials, gids: Sequence[int] = ()) -> dict[str, Any]:
+    """Return credentials as a shim takes them, with groups that CDI files add."""
+    groups = sorted({*credentials.groups, *gids}) if credentials.switch else []
+    program = b""
+    if credentials.seccomp:
+        program = build_filter(os.uname().machine, credentials.capabilities)
+    return {
+        "uid": credentials.uid,
+        "gid": credentials.gid,
+        "groups": groups,
+        "switch": credentials.switch,
+        "capabilities": credentials.capabilities,
+        "no_new_privs": credentials.no_new_privs,
+        "read_only_root": credentials.read_only_root,
+        "seccomp": base64.b64encode(program).decode(),
+    }
+
+
+def has_cpuset(join: Sequence[Path]) -> bool:
+    """Whether a cgroup decides on which CPUs a container runs."""
+    return any(os.path.exists(path.parent / "cpuset.cpus") for path in join)

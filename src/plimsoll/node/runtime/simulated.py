@@ -1,0 +1,330 @@
+"""Containers that are states only, so that one machine can play thousands of nodes.
+
+Owns `NoneRuntime`. A container runs until it is stopped, or as long as the pod's annotations say:
+
+    plimsoll.dev/run-seconds: "2.5"              every regular container ends by itself after this time
+    plimsoll.dev/exit-code: "1"                  and with this code
+    run-seconds.plimsoll.dev/CONTAINER: "0"      the same for one container, whatever its part in the pod
+    exit-code.plimsoll.dev/CONTAINER: "1"
+
+Ordinary init containers end at once with 0 unless they are named. A container that is stopped ends with 0.
+Nothing is kept on disk: a new agent starts with an empty machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.common.checkpoint import Finding
+from plimsoll.ledger.cgroups.containers import ContainerPlan
+from plimsoll.ledger.containers import Role
+from plimsoll.node.containers import (
+    ContainerSpec,
+    ContainerState,
+    Phase,
+    RuntimeFault,
+    SandboxSpec,
+    SandboxState,
+)
+from plimsoll.node.hooks import NO_HOOKS, Held, Hooks, Inventory
+from plimsoll.node.resources import LinuxResources, resources_of
+from plimsoll.node.runtime.container_spec import CREATE_ERROR, Refusal, make, undo
+from plimsoll.protocols.cdi import CdiFolders
+
+RUN_SECONDS = "plimsoll.dev/run-seconds"
+EXIT_CODE = "plimsoll.dev/exit-code"
+#: Longer than any test and any demo; what asks for more runs until it is stopped.
+_FOREVER = 10 * 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """How long a container runs (None: until it is stopped) and how it ends."""
+
+    seconds: float | None = None
+    exit_code: int = 0
+
+
+def script_of(annotations: Mapping[str, str], container: str, role: Role) -> Script:
+    """What a pod's annotations say about one of its containers; what is no number says nothing."""
+    own_time = _number(annotations.get(f"run-seconds.{_DOMAIN}/{container}"))
+    own_code = _number(annotations.get(f"exit-code.{_DOMAIN}/{container}"))
+    regular = role is Role.REGULAR
+    seconds = own_time if own_time is not None or not regular else _number(annotations.get(RUN_SECONDS))
+    code = own_code if own_code is not None or not regular else _number(annotations.get(EXIT_CODE))
+    if seconds is None and role is Role.INIT:
+        seconds = 0.0
+    if seconds is not None and seconds > _FOREVER:
+        seconds = None
+    return Script(None if seconds is None else max(seconds, 0.0), int(code or 0) & 0xFF)
+
+
+_DOMAIN = "plimsoll.dev"
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None and len(text) < 40 else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+@dataclass(slots=True)
+class _Pod:
+    spec: SandboxSpec
+    state: SandboxState
+    containers: dict[str, None]
+
+
+@dataclass(slots=True)
+class _Container:
+    held: Held
+    script: Script
+
+
+class NoneRuntime:
+    """A `Runtime` without processes."""
+
+    name = "none"
+    version = "1"
+    volume_types: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        hooks: Hooks = NO_HOOKS,
+        clock: Callable[[], float] = time.time,
+        *,
+        cdi: CdiFolders | None = None,
+        ip: str = "127.0.0.1",
+    ) -> None:
+        self.hooks = hooks
+        #: As other runtimes have them; here nothing can be wrong.
+        self.findings: list[Finding] = []
+        self._clock = clock
+        self._cdi = cdi
+        self._ip = ip
+        self._pods: dict[str, _Pod] = {}
+        self._containers: dict[str, _Container] = {}
+        self._ends: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: Callable[[str], None] | None = None
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._set_timer()
+
+    async def stop(self) -> None:
+        self._changed = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in (tasks := list(self._tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- pods
+
+    async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        known = self._pods.get(spec.uid)
+        if known is not None and known.state.running:
+            return await self.update_sandbox(spec)
+        state = SandboxState(
+            uid=spec.uid,
+            name=spec.name,
+            namespace=spec.namespace,
+            running=True,
+            created_at=self._clock(),
+            ip=self._ip,
+        )
+        self._pods[spec.uid] = _Pod(spec, state, known.containers if known else {})
+        fault = await self.hooks.sandbox_run(spec)
+        if fault is not None and known is None:
+            self._pods.pop(spec.uid, None)
+        return fault
+
+    async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
+        pod = self._pods.get(spec.uid)
+        if pod is None or not pod.state.running:
+            return RuntimeFault("UpdateContainerError", f"pod {spec.uid!r} has no running sandbox")
+        if pod.spec == spec:
+            return None
+        fault = await self.hooks.sandbox_update(spec)
+        if fault is None:
+            pod.spec = spec
+            await self.hooks.sandbox_updated(spec)
+        return fault
+
+    async def stop_sandbox(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        for id in list(pod.containers):
+            await self._end(id, 137)
+        if pod.state.running:
+            pod.state = replace(pod.state, running=False)
+            await self.hooks.sandbox_stopped(pod.spec)
+
+    async def remove_sandbox(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        await self.stop_sandbox(uid)
+        for id in list(pod.containers):
+            await self.remove_container(id)
+        if self._pods.pop(uid, None) is not None:
+            await self.hooks.sandbox_removed(pod.spec)
+
+    # -- containers
+
+    async def create(self, spec: ContainerSpec) -> RuntimeFault | None:
+        if spec.id in self._containers:
+            return None
+        pod = self._pods.get(spec.pod)
+        if pod is None or not pod.state.running:
+            return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
+        made = await make(pod.spec, spec, resources_of(spec.plan), self._cdi, self.hooks)
+        state = ContainerState(
+            id=spec.id,
+            pod=spec.pod,
+            name=spec.name,
+            attempt=spec.attempt,
+            phase=Phase.CREATED,
+            created_at=self._clock(),
+        )
+        if isinstance(made, Refusal):
+            if made.told:
+                await self._apply_all(await undo(self.hooks, pod.spec, state))
+            return made.fault
+        state = replace(state, cpus=made.resources.cpus)
+        script = script_of(pod.spec.annotations, spec.name, spec.plan.role)
+        self._containers[spec.id] = _Container(Held(made.spec, state, made.resources), script)
+        pod.containers[spec.id] = None
+        await self._apply_all(made.others)
+        await self.hooks.created(pod.spec, state)
+        return None
+
+    async def start_container(self, id: str) -> RuntimeFault | None:
+        container = self._containers.get(id)
+        if container is None:
+            return RuntimeFault("RunContainerError", f"there is no container {id!r}")
+        if container.held.state.phase is not Phase.CREATED:
+            return None
+        pod = self._pods[container.held.state.pod]
+        await self.hooks.starting(pod.spec, container.held.state)
+        now = self._clock()
+        state = self._set(container, phase=Phase.RUNNING, started_at=now)
+        if container.script.seconds is not None:
+            heapq.heappush(self._ends, (now + container.script.seconds, id))
+            self._set_timer()
+        await self.hooks.started(pod.spec, state)
+        return None
+
+    async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
+        container = self._containers.get(id)
+        if container is None:
+            return RuntimeFault("UpdateContainerError", f"there is no container {id!r}")
+        pod = self._pods[container.held.state.pod]
+        adjusted = await self.hooks.update(pod.spec, container.held.state, resources_of(plan))
+        if isinstance(adjusted, RuntimeFault):
+            return adjusted
+        container.held = replace(container.held, spec=replace(container.held.spec, plan=plan))
+        await self.apply(id, adjusted.resources)
+        await self._apply_all(adjusted.others)
+        await self.hooks.updated(pod.spec, container.held.state)
+        return None
+
+    async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
+        """Change what a container may use; one that is gone or has ended is no fault."""
+        container = self._containers.get(id)
+        if container is not None and container.held.state.phase is not Phase.EXITED:
+            merged = container.held.resources.merged(resources)
+            container.held = replace(container.held, resources=merged)
+            self._set(container, cpus=merged.cpus)
+            if self._changed is not None:
+                self._changed(container.held.state.pod)
+        return None
+
+    async def stop_container(self, id: str, grace: float) -> None:
+        await self._end(id, 0)
+
+    async def remove_container(self, id: str) -> None:
+        container = self._containers.get(id)
+        if container is None:
+            return
+        await self._end(id, 137)
+        if self._containers.pop(id, None) is None:
+            return
+        pod = self._pods[container.held.state.pod]
+        pod.containers.pop(id, None)
+        await self.hooks.removed(pod.spec, container.held.state)
+
+    # -- looking
+
+    def sandboxes(self) -> Sequence[SandboxState]:
+        return [pod.state for pod in self._pods.values()]
+
+    def containers(self, pod: str = "") -> Sequence[ContainerState]:
+        if not pod:
+            return [container.held.state for container in self._containers.values()]
+        known = self._pods.get(pod)
+        return [self._containers[id].held.state for id in known.containers] if known else []
+
+    def inventory(self) -> Inventory:
+        return Inventory(
+            tuple(pod.spec for pod in self._pods.values() if pod.state.running),
+            tuple(container.held for container in self._containers.values()),
+        )
+
+    # -- time
+
+    def tick(self) -> None:
+        """End what is due by the clock; the loop's timer calls this, and tests that turn the clock."""
+        now = self._clock()
+        while self._ends and self._ends[0][0] <= now:
+            _, id = heapq.heappop(self._ends)
+            task = asyncio.get_running_loop().create_task(self._end_itself(id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ends and self._changed is not None:
+            delay = max(self._ends[0][0] - self._clock(), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.tick)
+
+    async def _end_itself(self, id: str) -> None:
+        container = self._containers.get(id)
+        if container is None or container.held.state.phase is not Phase.RUNNING:
+            return
+        await self._end(id, container.script.exit_code)
+        if self._changed is not None:
+            self._changed(container.held.state.pod)
+
+    async def _end(self, id: str, code: int) -> None:
+        container = self._containers.get(id)
+        if container is None or container.held.state.phase is Phase.EXITED:
+            return
+        reason = "Completed" if code == 0 else "Error"
+        state = self._set(
+            container, phase=Phase.EXITED, finished_at=self._clock(), exit_code=code, reason=reason
+        )
+        await self._apply_all(await self.hooks.stopped(self._pods[state.pod].spec, state))
+
+    async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
+        for id, resources in changes.items():
+            await self.apply(id, resources)
+
+    def _set(self, container: _Container, **changes: object) -> ContainerState:
+        state = replace(container.held.state, **changes)  # type: ignore[arg-type]
+        container.held = replace(container.held, state=state)
+        return state

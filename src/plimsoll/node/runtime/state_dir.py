@@ -1,0 +1,259 @@
+"""What a runtime keeps of pods and containers on disk, so that the next agent finds it.
+
+    pods/UID/sandbox.json                         PodRecord
+    pods/UID/containers/NAME/ATTEMPT/state.json   ContainerRecord: what was asked for and decided
+                                     spec.json    what the shim is told
+                                     lock         locked for as long as the shim lives
+                                     run.json     Run: the processes (by the shim)
+                                     exit.json    Exit: how it ended (by the shim; by the agent if that died)
+                                     log, log.1   output; older parts have higher numbers
+                                     work/        the working folder of a command that names none
+
+Promises: a file is replaced as a whole or not at all; whatever a file contains, reading it raises nothing.
+Records of earlier versions must go on being read: whatever is added has a default. Nothing here is forced to
+the disk: after a power failure the processes are gone too, and a file that is not what it should be only says
+so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.errors import StoreError
+from plimsoll.node.containers import ContainerSpec, ContainerState, Phase, SandboxSpec, SandboxState
+from plimsoll.node.resources import LinuxResources
+from plimsoll.node.security.credentials import Credentials
+
+_MAX = 16 << 20
+#: As the API shows a container that the node has lost sight of.
+LOST = "ContainerStatusUnknown"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    spec: SandboxSpec
+    running: bool
+    created_at: float
+    ip: str = ""
+
+    @property
+    def state(self) -> SandboxState:
+        spec = self.spec
+        return SandboxState(
+            uid=spec.uid,
+            name=spec.name,
+            namespace=spec.namespace,
+            running=self.running,
+            created_at=self.created_at,
+            ip=self.ip,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a shim is told beyond the spec of its container."""
+
+    oom_score_adj: int | None = None
+    gids: tuple[int, ...] = ()
+    mounts: tuple[dict[str, str | list[str]], ...] = ()
+    devices: tuple[dict[str, str], ...] = ()
+    pause: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRecord:
+    spec: ContainerSpec
+    resources: LinuxResources
+    launch: Launch
+    created_at: float
+    started: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The processes of a container, each by pid and start time; of which boot. `own_mounts`: they have a
+    mount namespace of their own."""
+
+    pid: int
+    pid_start: int
+    shim: int
+    shim_start: int
+    boot_id: str
+    started_at: float
+    own_mounts: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a container ended. `error`: its command never ran. `lost`: nobody knows how it ended."""
+
+    exit_code: int
+    finished_at: float
+    signal: int = 0
+    oom: bool = False
+    error: str = ""
+    lost: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def state_of(record: ContainerRecord, run: Run | None, exit: Exit | None, folder: Path) -> ContainerState:
+    """A container as others see it."""
+    spec = record.spec
+    if exit is not None:
+        phase = Phase.EXITED
+    else:
+        phase = Phase.RUNNING if run is not None else Phase.CREATED
+    notes = (*record.notes, *(exit.notes if exit is not None else run.notes if run is not None else ()))
+    return ContainerState(
+        id=spec.id,
+        pod=spec.pod,
+        name=spec.name,
+        attempt=spec.attempt,
+        phase=phase,
+        pid=run.pid if run is not None and exit is None else 0,
+        created_at=record.created_at,
+        started_at=run.started_at if run is not None else 0.0,
+        finished_at=exit.finished_at if exit is not None else 0.0,
+        exit_code=exit.exit_code if exit is not None else 0,
+        signal=exit.signal if exit is not None else 0,
+        reason=reason_of(exit) if exit is not None else "",
+        message="; ".join(filter(None, ((exit.error or exit.lost) if exit is not None else "", *notes))),
+        cpus=record.resources.cpus,
+        log=str(folder / "log"),
+    )
+
+
+def reason_of(exit: Exit) -> str:
+    """Why a container ended, in one word."""
+    if exit.lost:
+        return LOST
+    if exit.error:
+        return "StartError"
+    if exit.oom:
+        return "OOMKilled"
+    return "Completed" if exit.exit_code == 0 else "Error"
+
+
+def save(path: Path, value: object) -> None:
+    """Replace a file; StoreError if that cannot be done."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        data = msgspec.json.encode(value)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    except (ValueError, OverflowError, TypeError, RecursionError) as error:  # such as half a character
+        raise StoreError(f"cannot write {path}: {error}") from error
+
+
+def load(path: Path, kind: type[T]) -> T | Finding | None:
+    """A file's value; None if there is no file, a finding if it cannot be used."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(_MAX + 1)
+        if len(data) > _MAX:
+            raise ValueError("it is too large")
+        return msgspec.json.decode(data, type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        return Finding(Severity.ERROR, f"{path} cannot be used: {error}", path=str(path))
+
+
+def give_folder(folder: Path, credentials: Credentials | None) -> None:
+    """Have a folder belong to the user of a container; OSError if that cannot be done."""
+    if credentials is not None and credentials.switch:
+        os.chown(folder, credentials.uid, credentials.gid)
+
+
+def put_aside(path: Path, quarantine: Path) -> None:
+    """Move a file that cannot be used out of the way, for people to look at."""
+    name = f"{time.time_ns()}-{path.parent.name}-{path.name}"
+    try:
+        quarantine.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.replace(path, quarantine / name)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def folders_in(path: Path) -> Iterator[Path]:
+    """The folders in a folder, in the order of their names; links are none."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    yield from (path / name for name in names)
+
+
+def remove_tree(path: Path) -> str:
+    """Remove a folder whatever a container has put there, and however deep; what is left, if anything.
+
+    Folders inside are moved up before they are emptied, so that neither paths nor the stack grow.
+    """
+    try:
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    serial = 0
+    try:
+        _empty(top, top, 0)
+        while True:
+            with os.scandir(top) as entries:
+                names = [entry.name for entry in entries]
+            if not names:
+                break
+            for name in names:
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+                try:
+                    serial = _empty(inner, top, serial)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+        os.rmdir(path)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    finally:
+        os.close(top)
+    return ""
+
+
+def _empty(folder: int, top: int, serial: int) -> int:
+    """Remove a folder's files and move its folders up to `top`, under names that are free there."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+            continue
+        if folder == top:
+            continue
+        while True:
+            serial += 1
+            try:
+                os.mkdir(f".gone-{serial}", dir_fd=top)
+            except FileExistsError:
+                continue
+            os.rename(name, f".gone-{serial}", src_dir_fd=folder, dst_dir_fd=top)
+            break
+    return serial

@@ -1,0 +1,44 @@
+"""Container Device Interface: files that say how a device is made visible to a container (section 5 of the
+node protocols).
+
+Start at `folders.py`: what a runtime asks. Drivers use `writing.py`.
+"""
+
+from plimsoll.protocols.cdi.folders import CdiDevice, CdiFolders
+from plimsoll.protocols.cdi.names import QualifiedName, parse_name
+from plimsoll.protocols.cdi.reading import CdiFault, read_spec
+from plimsoll.protocols.cdi.spec import (
+    Device,
+    DeviceNode,
+    Edits,
+    Hook,
+    IntelRdt,
+    Mount,
+    NetDevice,
+    Spec,
+    check_spec,
+    needed_version,
+)
+from plimsoll.protocols.cdi.writing import remove_spec, spec_name, write_spec
+
+__all__ = [
+    "CdiDevice",
+    "CdiFault",
+    "CdiFolders",
+    "Device",
+    "DeviceNode",
+    "Edits",
+    "Hook",
+    "IntelRdt",
+    "Mount",
+    "NetDevice",
+    "QualifiedName",
+    "Spec",
+    "check_spec",
+    "needed_version",
+    "parse_name",
+    "read_spec",
+    "remove_spec",
+    "spec_name",
+    "write_spec",
+]

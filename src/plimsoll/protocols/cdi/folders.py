@@ -1,0 +1,175 @@
+"""The CDI folders of a machine: which devices there are, and what a container that uses them gets.
+
+Owns precedence (a later folder wins; two files of one folder that define the same device make it unusable)
+and freshness: every question looks whether files have changed. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from plimsoll.protocols.cdi.names import parse_name
+from plimsoll.protocols.cdi.reading import CdiFault, read_spec
+from plimsoll.protocols.cdi.spec import Device, Edits, Spec
+
+#: A file that was changed this short a time ago may change again without looking different.
+_UNSETTLED = 50_000_000
+
+#: What tells whether a file has changed: inode, size, times.
+_Stamp: TypeAlias = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CdiDevice:
+    """A device and the file that defines it."""
+
+    name: str
+    path: Path
+    spec: Spec
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    stamp: _Stamp | None
+    content: Spec | CdiFault
+
+
+@dataclass(frozen=True, slots=True)
+class _Catalogue:
+    devices: Mapping[str, CdiDevice]
+    conflicts: Mapping[str, CdiFault]
+    faults: tuple[CdiFault, ...]
+
+
+class CdiFolders:
+    """Folders in order, least to most important. Absent folders are empty ones."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = tuple(folders)
+        self._files: dict[Path, _File] = {}
+        self._catalogue = _Catalogue({}, {}, ())
+        self._read = False
+        self._lock = threading.Lock()
+
+    def edits(self, names: Sequence[str]) -> Edits | tuple[CdiFault, ...]:
+        """What a container that uses devices gets: for each its file's edits, once, then its own."""
+        catalogue = self._refresh() if names else self._catalogue
+        edits, seen = Edits(), set[Path]()
+        faults: list[CdiFault] = []
+        for name in dict.fromkeys(names):
+            found = catalogue.devices.get(name)
+            if found is None:
+                faults.append(_unresolved(name, catalogue))
+                continue
+            if found.path not in seen:
+                seen.add(found.path)
+                edits = edits.plus(found.spec.edits)
+            edits = edits.plus(found.device.edits)
+        return tuple(faults) if faults else edits
+
+    def devices(self) -> Mapping[str, CdiDevice]:
+        """All devices that can be used, by qualified name."""
+        return self._refresh().devices
+
+    def faults(self) -> tuple[CdiFault, ...]:
+        """Folders and files that cannot be used, and devices that two files of one folder define."""
+        return self._refresh().faults
+
+    def _refresh(self) -> _Catalogue:
+        with self._lock:
+            files: dict[Path, _File] = {}
+            listing: list[list[Path]] = []
+            faults: list[CdiFault] = []
+            for folder in self.folders:
+                paths: list[Path] = []
+                try:
+                    stamps = _scan(folder)
+                except (OSError, ValueError) as error:
+                    stamps = {}
+                    if not isinstance(error, FileNotFoundError):
+                        faults.append(CdiFault("unreadable", str(folder), f"failed to monitor: {error}"))
+                for path, stamp in sorted(stamps.items()):
+                    known = self._files.get(path)
+                    if known is None or known.stamp is None or known.stamp != stamp:
+                        known = _File(_settled(stamp), read_spec(path))
+                    files[path] = known
+                    paths.append(path)
+                listing.append(paths)
+            same = len(files) == len(self._files) and all(self._files.get(p) is f for p, f in files.items())
+            if not (self._read and same) or faults or self._catalogue.faults:
+                self._files = files
+                self._catalogue = combine(
+                    [[(path, files[path].content) for path in paths] for paths in listing], faults
+                )
+                self._read = True
+            return self._catalogue
+
+
+def combine(
+    folders: Iterable[Sequence[tuple[Path, Spec | CdiFault]]], faults: Iterable[CdiFault] = ()
+) -> _Catalogue:
+    """What the files of folders say together.
+
+    A device that two files of one folder define is lost even if a later folder defines it too, as it is for
+    other runtimes: which of the files was meant is not for us to say.
+    """
+    devices: dict[str, CdiDevice] = {}
+    priority: dict[str, int] = {}
+    conflicts: dict[str, CdiFault] = {}
+    found = list(faults)
+    for order, files in enumerate(folders):
+        for path, content in files:
+            if isinstance(content, CdiFault):
+                found.append(content)
+                continue
+            for device in content.devices:
+                name = f"{content.kind}={device.name}"
+                if priority.get(name) == order:
+                    text = f'conflicting device "{name}" (specs "{path}", "{devices[name].path}")'
+                    conflicts.setdefault(name, CdiFault("conflict", name, text))
+                else:
+                    devices[name] = CdiDevice(name, path, content, device)
+                    priority[name] = order
+    usable = {name: device for name, device in devices.items() if name not in conflicts}
+    return _Catalogue(usable, conflicts, (*found, *conflicts.values()))
+
+
+def _scan(folder: Path) -> dict[Path, _Stamp | None]:
+    """The files of a folder that could be CDI files, not looking into further folders."""
+    stamps: dict[Path, _Stamp | None] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.endswith((".json", ".yaml")):
+                continue
+            try:
+                info = entry.stat()
+            except OSError:  # a link that leads nowhere: reading it will say so
+                stamps[folder / entry.name] = None
+                continue
+            if not entry.is_dir():
+                stamps[folder / entry.name] = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    return stamps
+
+
+def _settled(stamp: _Stamp | None) -> _Stamp | None:
+    return stamp if stamp is not None and time.time_ns() - max(stamp[2:]) > _UNSETTLED else None
+
+
+def _unresolved(name: str, catalogue: _Catalogue) -> CdiFault:
+    if name in catalogue.conflicts:
+        return catalogue.conflicts[name]
+    parsed = parse_name(name)
+    if parsed is None:
+        return CdiFault("unresolvable", name, "no qualified name of a CDI device: write vendor/class=device")
+    kinds = {device.spec.kind for device in catalogue.devices.values()}
+    broken = [fault for fault in catalogue.faults if fault.code != "conflict"]
+    hint = f"; {broken[0]}" if broken and parsed.kind not in kinds else ""
+    what = "no CDI file defines it" if parsed.kind in kinds else f"no CDI file is of kind {parsed.kind}"
+    return CdiFault("unresolvable", name, what + hint)

@@ -1,0 +1,87 @@
+"""CDI files for others to read.
+
+Owns the name of a file and the way it gets there: a temporary file and a rename, so that a reader sees all of
+it or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from plimsoll.protocols.cdi.reading import CdiFault
+from plimsoll.protocols.cdi.spec import Spec, check_spec
+
+
+def spec_name(vendor: str, cls: str, transient: str = "") -> str:
+    """The name of a file, without what says how it is written. `transient` is the id of what it belongs to,
+    such as a claim, where the file goes with that."""
+    name = f"{vendor}-{cls}"
+    return f"{name}_{transient.replace('/', '_')}" if transient else name
+
+
+def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
+    """Write a file, over one of the same name; JSON unless the name ends in `.yaml`. Returns its path."""
+    path, fault = _path(folder, name)
+    if fault is not None:
+        return fault
+    if findings := check_spec(spec):
+        return CdiFault("invalid", str(path), f"invalid CDI Spec: {'; '.join(findings)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(_encode(spec, path))
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except (OSError, ValueError) as error:
+        return CdiFault("unwritable", str(path), f"failed to write Spec file: {error}")
+    return path
+
+
+def remove_spec(folder: Path, name: str) -> CdiFault | None:
+    """Take a file away; one that is gone already is no fault."""
+    path, fault = _path(folder, name)
+    if fault is not None:
+        return fault
+    try:
+        path.unlink(missing_ok=True)
+        if os.path.lexists(_temporary(path)):
+            _temporary(path).unlink(missing_ok=True)
+    except OSError as error:
+        return CdiFault("unwritable", str(path), f"failed to remove Spec file: {error}")
+    return None
+
+
+def _temporary(path: Path) -> Path:
+    # One name, not a random one: what a crash leaves behind is written over, or goes with the file.
+    return path.with_name(f".{path.name[:240]}.tmp")
+
+
+def _path(folder: Path, name: str) -> tuple[Path, CdiFault | None]:
+    if not name.endswith((".json", ".yaml")):
+        name += ".json"
+    path = folder / name
+    if "/" in name or "\0" in name or name.startswith("."):
+        return path, CdiFault("unwritable", repr(name), "cannot be the name of a CDI file")
+    return path, None
+
+
+def _encode(spec: Spec, path: Path) -> bytes:
+    tree = msgspec.to_builtins(spec)
+    if path.suffix == ".yaml":
+        return ("---\n" + yaml.safe_dump(tree, sort_keys=False)).encode()
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"

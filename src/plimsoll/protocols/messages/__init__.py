@@ -1,0 +1,37 @@
+"""Message types from the descriptors of `proto/*.proto`, which are kept compiled beside the sources.
+
+Owns `load`. No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
+file has a pool of its own: two of the protocols call their packages just `v1`, and a process may hold both.
+The `.pyi` files beside this one tell type checkers what is in the messages. After a change of a `.proto` file
+`python -m tests.structure.protos` makes both again.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+DESCRIPTORS = "descriptors.binpb"
+
+
+@cache
+def _descriptors() -> dict[str, descriptor_pb2.FileDescriptorProto]:
+    data = files("plimsoll.protocols.proto").joinpath(DESCRIPTORS).read_bytes()
+    return {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
+
+
+def load(name: str) -> dict[str, Any]:
+    """The messages, enum values and the file descriptor of `NAME.proto`, by their names in Python."""
+    pool = descriptor_pool.DescriptorPool()
+    file_name = f"{name}.proto"
+    pool.Add(_descriptors()[file_name])
+    file = pool.FindFileByName(file_name)
+    found: dict[str, Any] = {"DESCRIPTOR": file}
+    for message, descriptor in file.message_types_by_name.items():
+        found[message] = message_factory.GetMessageClass(descriptor)
+    for enum in file.enum_types_by_name.values():
+        found |= {value.name: value.number for value in enum.values}
+    return found

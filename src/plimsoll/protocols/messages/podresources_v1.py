@@ -1,0 +1,5 @@
+"""The messages of `proto/podresources_v1.proto`."""
+
+from plimsoll.protocols.messages import load
+
+globals().update(load("podresources_v1"))

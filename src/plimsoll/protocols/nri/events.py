@@ -1,0 +1,115 @@
+"""What NRI plugins can subscribe to.
+
+Owns `Event`, masks of events, and which calls carry an event in either generation of the protocol: since NRI
+0.12 every event has a call of its own; before, most came as StateChange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from google.protobuf.descriptor import MethodDescriptor
+
+from plimsoll.errors import InputError
+from plimsoll.protocols.messages import nri
+
+PLUGIN = nri.DESCRIPTOR.services_by_name["Plugin"]
+RUNTIME = nri.DESCRIPTOR.services_by_name["Runtime"]
+
+
+class Event(IntEnum):
+    """An event, by its number; the value of `method` is its call."""
+
+    RUN_POD_SANDBOX = 1
+    STOP_POD_SANDBOX = 2
+    REMOVE_POD_SANDBOX = 3
+    CREATE_CONTAINER = 4
+    POST_CREATE_CONTAINER = 5
+    START_CONTAINER = 6
+    POST_START_CONTAINER = 7
+    UPDATE_CONTAINER = 8
+    POST_UPDATE_CONTAINER = 9
+    STOP_CONTAINER = 10
+    REMOVE_CONTAINER = 11
+    UPDATE_POD_SANDBOX = 12
+    POST_UPDATE_POD_SANDBOX = 13
+    VALIDATE_CONTAINER_ADJUSTMENT = 14
+
+    @property
+    def method(self) -> str:
+        """The name of its call, which is also what people write: CreateContainer."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def bit(self) -> int:
+        return 1 << (self - 1)
+
+    @property
+    def descriptor(self) -> MethodDescriptor:
+        return PLUGIN.methods_by_name[self.method]
+
+    @property
+    def request(self) -> Any:
+        """The type of its request."""
+        return getattr(nri, f"{self.method}Request")
+
+    @property
+    def response(self) -> Any:
+        return getattr(nri, f"{self.method}Response")
+
+
+#: A mask with every event.
+ALL_EVENTS = sum(event.bit for event in Event)
+
+#: Events that nothing is answered to: as StateChange where a peer does not know their own calls.
+NEWS = frozenset(
+    {
+        Event.RUN_POD_SANDBOX,
+        Event.STOP_POD_SANDBOX,
+        Event.REMOVE_POD_SANDBOX,
+        Event.POST_CREATE_CONTAINER,
+        Event.START_CONTAINER,
+        Event.POST_START_CONTAINER,
+        Event.POST_UPDATE_CONTAINER,
+        Event.REMOVE_CONTAINER,
+        Event.POST_UPDATE_POD_SANDBOX,
+    }
+)
+
+_BY_NAME = {event.method.lower(): event for event in Event}
+_BY_NAME |= {event.name.lower().replace("_", ""): event for event in Event}
+
+
+def mask_of(events: Iterable[Event]) -> int:
+    mask = 0
+    for event in events:
+        mask |= event.bit
+    return mask
+
+
+def events_of(mask: int) -> tuple[Event, ...]:
+    """The events of a mask, in the order of their numbers; 0 stands for all."""
+    return tuple(event for event in Event if not mask or mask & event.bit)
+
+
+def parse_events(text: str) -> int:
+    """A mask from names as people write them: `CreateContainer, StopContainer`, `pod`, `container`, `all`."""
+    mask = 0
+    for word in text.split(","):
+        name = word.strip().lower()
+        if not name:
+            continue
+        if name == "all":
+            mask |= ALL_EVENTS
+        elif name in ("pod", "podsandbox", "container"):
+            part = "pod" if name != "container" else "container"
+            mask |= mask_of(event for known, event in _BY_NAME.items() if part in known)
+        elif name.replace("_", "") in _BY_NAME:
+            mask |= _BY_NAME[name.replace("_", "")].bit
+        else:
+            raise InputError(
+                f"{word.strip()!r} is no NRI event; one of " + ", ".join(e.method for e in Event)
+            )
+    return mask

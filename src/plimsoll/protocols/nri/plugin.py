@@ -1,0 +1,238 @@
+"""The half of NRI that a plugin is made of (section 7 of the node protocols).
+
+Owns `NriPlugin`: connects, registers, is configured and synchronised, and hands events to one handler for
+each, whether the runtime sends them by their own calls or as StateChange. Promises: one connection at a time;
+a runtime that goes away, hangs or talks nonsense ends the connection and nothing else; handlers that fail are
+answered with an error; `serve` comes back for ever, waiting longer after each failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, Event, mask_of
+from plimsoll.protocols.nri.names import NRI_VERSION, Version, nri_version
+from plimsoll.protocols.ttrpc import (
+    CLOSED,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    Client,
+    Fault,
+    Handler,
+    Server,
+    end_tasks,
+)
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
+#: Objects of all parts of one synchronisation together; a runtime has no more pods than that.
+MOST_OBJECTS = 200_000
+
+#: Told about all pods and containers; answers with changes of containers.
+Synchronize: TypeAlias = Callable[
+    [Sequence[nri.PodSandbox], Sequence[nri.Container]], Awaitable[Iterable[nri.ContainerUpdate] | Fault]
+]
+#: Told how the runtime is set up; answers with a mask of events, or None for those that have handlers.
+Configure: TypeAlias = Callable[[nri.ConfigureRequest], Awaitable[int | Fault | None]]
+
+
+class NriPlugin:
+    """A plugin: handlers by event, each given the request of that event.
+
+    A handler answers with the event's response, a Fault, or None for an empty response. Handlers run one
+    beside the other. `update_containers` must not be awaited inside a handler: runtimes answer it only after.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        index: str,
+        handlers: Mapping[Event, Handler],
+        *,
+        socket: Path = DEFAULT_SOCKET,
+        synchronize: Synchronize | None = None,
+        configure: Configure | None = None,
+        events: int | None = None,
+        registration_timeout: float = 5.0,
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.socket = socket
+        self._handlers = dict(handlers)
+        self._synchronize = synchronize
+        self._configure = configure
+        # No event at all cannot be said: an empty mask means all of them.
+        self._events = mask_of(handlers or {Event.REMOVE_POD_SANDBOX}) if events is None else events
+        self._registration_timeout = registration_timeout
+        self._client: Client | None = None
+        self._pods: list[nri.PodSandbox] = []
+        self._containers: list[nri.Container] = []
+        self._synchronized = asyncio.Event()
+        #: As the runtime told it; None before the first connection.
+        self.runtime: nri.ConfigureRequest | None = None
+
+    @property
+    def synchronized(self) -> bool:
+        """Whether the runtime is connected and has told all it has."""
+        return self._synchronized.is_set()
+
+    async def wait_synchronized(self) -> None:
+        await self._synchronized.wait()
+
+    @property
+    def nri_version(self) -> Version | None:
+        """The runtime's NRI, if that can be known."""
+        if self.runtime is None:
+            return None
+        told = self.runtime
+        return nri_version(told.runtime_name, told.runtime_version, told.NRI_version)
+
+    async def run(self) -> Fault | None:
+        """One connection, until it ends; a Fault if it did not get as far as being registered."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self.socket))
+        except (OSError, ValueError) as error:
+            return Fault(UNAVAILABLE, f"{self.socket}: {error}", "closed")
+        return await self.run_on(reader, writer)
+
+    async def run_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Fault | None:
+        """The same over a connection that is there already."""
+        mux = Mux(reader, writer)
+        server = Server(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
+        client = Client(mux.open(RUNTIME_SERVICE))
+        self._pods, self._containers = [], []
+        self._client = client
+        try:
+            answer = await client.call(
+                RUNTIME.methods_by_name["RegisterPlugin"],
+                nri.RegisterPluginRequest(
+                    plugin_name=self.name, plugin_idx=self.index, NRI_version=NRI_VERSION
+                ),
+                timeout=self._registration_timeout,
+            )
+            if isinstance(answer, Fault):
+                return answer
+            await mux.wait_closed()
+            return None
+        finally:
+            self._synchronized.clear()
+            self._client = None
+            await server.close()
+            await client.close()
+            await mux.close()
+
+    async def serve(
+        self,
+        *,
+        shortest: float = 0.1,
+        longest: float = 10.0,
+        ended: Callable[[Fault | None], None] | None = None,
+    ) -> None:
+        """Connect for ever, until cancelled. The pause doubles with each failure, and varies a little.
+
+        `ended` hears of every connection that ends or does not come about, and why.
+        """
+        pause, told = shortest, ""
+        while True:
+            served = asyncio.create_task(self._served())
+            try:
+                fault = await self.run()
+            finally:
+                was_served = served.done()
+                await end_tasks([served])
+            if was_served:
+                pause, told = shortest, ""
+            if ended is not None:
+                ended(fault)
+            if fault is not None and fault.message != told:
+                told = fault.message  # once, however long it lasts
+                logger.warning("NRI plugin %s: %s", self.name, told)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(longest, pause * 2)
+
+    async def _served(self) -> None:
+        await self._synchronized.wait()
+
+    async def update_containers(
+        self,
+        updates: Iterable[nri.ContainerUpdate],
+        evict: Iterable[nri.ContainerEviction] = (),
+        *,
+        timeout: float = 5.0,
+    ) -> tuple[nri.ContainerUpdate, ...] | Fault:
+        """Change containers at any time; what could not be changed. Never from inside a handler."""
+        client = self._client
+        if client is None:
+            return CLOSED
+        request = nri.UpdateContainersRequest(update=list(updates), evict=list(evict))
+        answer = await client.call(RUNTIME.methods_by_name["UpdateContainers"], request, timeout=timeout)
+        return answer if isinstance(answer, Fault) else tuple(answer.failed)
+
+    # -- calls of the runtime
+
+    def _methods(self) -> dict[str, Handler]:
+        methods: dict[str, Handler] = {
+            "Configure": self._on_configure,
+            "Synchronize": self._on_synchronize,
+            "Shutdown": self._on_shutdown,
+            "StateChange": self._on_state_change,
+        }
+        for event in Event:
+            methods[event.method] = self._handlers.get(event, _ignore)
+        return methods
+
+    async def _on_configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse | Fault:
+        self.runtime = request
+        events: int | Fault | None = None
+        if self._configure is not None:
+            events = await self._configure(request)
+        if isinstance(events, Fault):
+            return events
+        return nri.ConfigureResponse(events=self._events if events is None else events)
+
+    async def _on_synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse | Fault:
+        self._pods.extend(request.pods)
+        self._containers.extend(request.containers)
+        if len(self._pods) + len(self._containers) > MOST_OBJECTS:
+            self._pods, self._containers = [], []
+            return Fault(RESOURCE_EXHAUSTED, f"more than {MOST_OBJECTS} pods and containers")
+        if request.more:
+            return nri.SynchronizeResponse(more=True)
+        pods, containers = self._pods, self._containers
+        self._pods, self._containers = [], []
+        updates: Iterable[nri.ContainerUpdate] | Fault = ()
+        if self._synchronize is not None:
+            updates = await self._synchronize(pods, containers)
+        if isinstance(updates, Fault):
+            return updates
+        self._synchronized.set()
+        return nri.SynchronizeResponse(update=list(updates))
+
+    async def _on_shutdown(self, request: nri.Empty) -> None:
+        logger.info("NRI plugin %s: the runtime shuts down", self.name)
+
+    async def _on_state_change(self, event: nri.StateChangeEvent) -> Fault | None:
+        known: Event | None = None
+        with suppress(ValueError):
+            known = Event(event.event)
+        handler = None if known is None else self._handlers.get(known)
+        if known is None or known not in NEWS or handler is None:
+            return None
+        request: Any = known.request(pod=event.pod)
+        if event.HasField("container") and "container" in request.DESCRIPTOR.fields_by_name:
+            request.container.CopyFrom(event.container)
+        answer = await handler(request)
+        return answer if isinstance(answer, Fault) else None
+
+
+async def _ignore(request: Any) -> None:
+    return None

@@ -1,0 +1,374 @@
+"""ttrpc on any byte stream: the calls of containerd and NRI (section 6 of the node protocols).
+
+Owns the frames (a header of ten bytes, then the data), `Client` and `Server`. Calls are unary; many can be
+under way at once and are answered in any order. Promises: nothing a peer sends raises out of here or takes
+more memory than one message; a message past 4 MiB is refused with RESOURCE_EXHAUSTED on either side and the
+connection goes on; a failed call is a `Fault`, never an exception; tasks end with `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from plimsoll.protocols.messages import ttrpc
+
+logger = logging.getLogger(__name__)
+
+#: The longest message.
+LARGEST_DATA = 4 * 1024 * 1024
+#: Requests that one connection may have under way; more are refused.
+MOST_CALLS = 256
+
+REQUEST, RESPONSE, DATA = 1, 2, 3
+
+# The codes of gRPC that occur here.
+UNKNOWN = 2
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+
+_HEADER = struct.Struct(">IIBB")
+HEADER_SIZE = _HEADER.size
+_LAST_STREAM = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the data of a message."""
+
+    length: int
+    stream: int
+    type: int
+    flags: int = 0
+
+    def encode(self) -> bytes:
+        return _HEADER.pack(self.length, self.stream, self.type, self.flags)
+
+    @staticmethod
+    def decode(data: bytes) -> Header:
+        return Header(*_HEADER.unpack(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a call has no answer. `kind` says who found that: status (the peer said so), timeout, closed,
+    oversized (the message is too long to send or to take) or malformed (the answer cannot be read)."""
+
+    code: int
+    message: str
+    kind: str = "status"
+
+    @property
+    def fatal(self) -> bool:
+        """Whether there is no use in asking this peer again."""
+        return self.kind in ("timeout", "closed")
+
+
+CLOSED = Fault(UNAVAILABLE, "ttrpc: closed", "closed")
+TIMED_OUT = Fault(DEADLINE_EXCEEDED, "context deadline exceeded", "timeout")
+
+
+def oversized(length: int) -> Fault:
+    text = f"message length {length} exceed maximum message size of {LARGEST_DATA}"
+    return Fault(RESOURCE_EXHAUSTED, text, "oversized")
+
+
+class Stream(Protocol):
+    """Bytes in order, both ways."""
+
+    async def read(self, length: int) -> bytes:
+        """Some bytes, at most so many; none at the end. Never raises for what happens on the wire."""
+        ...
+
+    async def write(self, *parts: bytes) -> bool:
+        """Send parts one after the other, nothing of others between them; False if the stream is closed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SocketStream:
+    """A socket's reader and writer as a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, length: int) -> bytes:
+        try:
+            return await self._reader.read(length)
+        except OSError:
+            return b""
+
+    async def write(self, *parts: bytes) -> bool:
+        if self._writer.is_closing():
+            return False
+        self._writer.writelines(parts)
+        try:
+            await self._writer.drain()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A message as it came; no data if it was too long to be taken."""
+
+    header: Header
+    data: bytes | None
+
+
+async def read_frame(stream: Stream) -> Frame | None:
+    """The next message; None at the end of the stream, and where it ends within a message."""
+    head = await _read_all(stream, HEADER_SIZE)
+    if head is None:
+        return None
+    header = Header.decode(head)
+    if header.length > LARGEST_DATA:
+        return Frame(header, None) if await _skip(stream, header.length) else None
+    data = await _read_all(stream, header.length)
+    return None if data is None else Frame(header, data)
+
+
+async def _read_all(stream: Stream, length: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < length:
+        some = await stream.read(length - len(data))
+        if not some:
+            return None
+        data += some
+    return bytes(data)
+
+
+async def _skip(stream: Stream, length: int) -> bool:
+    while length:
+        some = await stream.read(min(length, 65536))
+        if not some:
+            return False
+        length -= len(some)
+    return True
+
+
+async def _write(stream: Stream, header: Header, data: bytes) -> bool:
+    # Header and data are parts of their own: behind NRI's multiplexer each becomes a frame of its own.
+    return await stream.write(header.encode(), data) if data else await stream.write(header.encode())
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended; never the one that asks."""
+    others = [task for task in tasks if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+
+
+class Client:
+    """Calls over one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._next = 1
+        self._waiting: dict[int, asyncio.Future[Frame | None]] = {}
+        self._gone = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def closed(self) -> bool:
+        return self._gone.is_set()
+
+    async def wait_closed(self) -> None:
+        """Until the stream has ended, whoever ended it."""
+        await self._gone.wait()
+
+    async def call(self, method: MethodDescriptor, request: Message, *, timeout: float) -> Any | Fault:
+        """The answer, or why there is none within `timeout` seconds. Cancelled calls leave nothing behind."""
+        envelope = ttrpc.Request(
+            service=method.containing_service.full_name,
+            method=method.name,
+            payload=request.SerializeToString(),
+            timeout_nano=max(1, int(timeout * 1e9)),
+        )
+        data = envelope.SerializeToString()
+        if len(data) > LARGEST_DATA:
+            return oversized(len(data))
+        if self._next > _LAST_STREAM:  # numbers are never used twice: time for a new connection
+            self._end()
+        if self.closed:
+            return CLOSED
+        number, self._next = self._next, self._next + 2
+        answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                if not await _write(self._stream, Header(len(data), number, REQUEST), data):
+                    return CLOSED
+                frame = await answer
+        except TimeoutError:
+            return TIMED_OUT
+        finally:
+            del self._waiting[number]
+        return CLOSED if frame is None else _open(frame, method)
+
+    async def _read(self) -> None:
+        try:
+            while (frame := await read_frame(self._stream)) is not None:
+                waiting = self._waiting.get(frame.header.stream)
+                if frame.header.type != RESPONSE or waiting is None or waiting.done():
+                    # The answer of a call that was given up, or no answer at all.
+                    continue
+                waiting.set_result(frame)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._gone.set()
+        self._stream.close()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def close(self) -> None:
+        self._end()
+        await end_tasks([self._reader])
+
+
+def _open(frame: Frame, method: MethodDescriptor) -> Any | Fault:
+    """The message inside an answer."""
+    if frame.data is None:
+        return oversized(frame.header.length)
+    try:
+        envelope = ttrpc.Response.FromString(frame.data)
+        if envelope.status.code:
+            return Fault(envelope.status.code, envelope.status.message)
+        return GetMessageClass(method.output_type).FromString(envelope.payload)
+    except DecodeError as error:
+        return Fault(INTERNAL, f"protocol error: {method.name}: {error}", "malformed")
+
+
+#: Answers a request with a message, with nothing (an empty answer), or with why there is none.
+Handler: TypeAlias = Callable[[Any], Awaitable[Message | Fault | None]]
+
+
+class Server:
+    """Answers calls over one stream with the handlers of a service; methods left out are unimplemented."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        service: ServiceDescriptor,
+        handlers: Mapping[str, Handler],
+        *,
+        most: int = MOST_CALLS,
+    ) -> None:
+        self._stream = stream
+        self._service = service
+        self._handlers = dict(handlers)
+        self._most = most
+        self._last = 0
+        self._calls: set[asyncio.Task[None]] = set()
+        self._gone = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def closed(self) -> bool:
+        return self._gone.is_set()
+
+    async def wait_closed(self) -> None:
+        await self._gone.wait()
+
+    async def _read(self) -> None:
+        try:
+            while (frame := await read_frame(self._stream)) is not None:
+                refusal = self._refusal(frame)
+                if refusal is not None:
+                    # Here and now: who sends nonsense and reads no answers is read no further.
+                    await self._send(frame.header.stream, refusal)
+                    continue
+                task = asyncio.create_task(self._answer(frame))
+                self._calls.add(task)
+                task.add_done_callback(self._calls.discard)
+        finally:
+            self._gone.set()
+            self._stream.close()
+            for task in self._calls:
+                task.cancel()
+
+    def _refusal(self, frame: Frame) -> Fault | None:
+        """What is wrong with a frame before it is read."""
+        header = frame.header
+        if header.stream % 2 == 0:
+            return Fault(INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
+        if header.type == DATA:
+            return Fault(INVALID_ARGUMENT, "StreamID is no longer active")
+        if header.type != REQUEST:
+            return Fault(INVALID_ARGUMENT, f"unsupported message type {header.type}")
+        if header.stream <= self._last:
+            return Fault(INVALID_ARGUMENT, "StreamID cannot be re-used and must increment")
+        self._last = header.stream
+        if frame.data is None:
+            return oversized(header.length)
+        if len(self._calls) >= self._most:
+            return Fault(RESOURCE_EXHAUSTED, f"more than {self._most} requests are under way")
+        return None
+
+    async def _answer(self, frame: Frame) -> None:
+        await self._send(frame.header.stream, await self._carry_out(frame.data or b""))
+
+    async def _send(self, stream: int, answer: Message | Fault | None) -> None:
+        data = _respond(answer).SerializeToString()
+        if len(data) > LARGEST_DATA:
+            data = _respond(oversized(len(data))).SerializeToString()
+        await _write(self._stream, Header(len(data), stream, RESPONSE), data)
+
+    async def _carry_out(self, data: bytes) -> Message | Fault | None:
+        try:
+            envelope = ttrpc.Request.FromString(data)
+        except DecodeError as error:
+            return Fault(INVALID_ARGUMENT, f"unmarshal request error: {error}")
+        if envelope.service != self._service.full_name:
+            return Fault(UNIMPLEMENTED, f"service {envelope.service}")
+        method = self._service.methods_by_name.get(envelope.method)
+        handler = self._handlers.get(envelope.method)
+        if method is None or handler is None:
+            return Fault(UNIMPLEMENTED, f"method {envelope.method}")
+        try:
+            request = GetMessageClass(method.input_type).FromString(envelope.payload)
+        except DecodeError as error:
+            return Fault(INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
+        limit = envelope.timeout_nano / 1e9 if envelope.timeout_nano > 0 else None
+        try:
+            async with asyncio.timeout(limit):
+                return await handler(request)
+        except TimeoutError:
+            return TIMED_OUT
+        except Exception as error:  # a handler's bug is its caller's answer, not the end of the connection
+            logger.exception("%s failed", envelope.method)
+            return Fault(UNKNOWN, f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        self._gone.set()
+        self._stream.close()
+        await end_tasks([self._reader, *self._calls])
+
+
+def _respond(answer: Message | Fault | None) -> Any:
+    if isinstance(answer, Fault):
+        return ttrpc.Response(status=ttrpc.Status(code=answer.code or UNKNOWN, message=answer.message))
+    return ttrpc.Response(payload=b"" if answer is None else answer.SerializeToString())

@@ -1,1 +1,0 @@
-"""Processes: the parts of Plimsoll wired together."""

@@ -1,0 +1,52 @@
+"""Objects that a previous leader may still be writing to.
+
+A scheduler that was killed, or that lost its lease, may have writes under way that land later. All of them
+are conditional on the resourceVersion of their object (`bind.py`), so that giving these objects a new one
+ends them. `find_fence_targets` tells which objects that are: an allocation is only written to a claim that
+has the finalizer, a release harms only claims that are reserved for pods without a node (whoever uses any
+other claim writes its reservation first), and a binding only concerns pods without a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.scheduler.binding.writes import FINALIZER
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTargets:
+    """Claims and pods that need a new resourceVersion before anything is given to others."""
+
+    claims: tuple[ResourceClaim, ...] = ()
+    pods: tuple[Pod, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.claims) + len(self.pods)
+
+
+def find_fence_targets(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> FenceTargets:
+    """Return what a previous leader may still be writing to; `pods` are all that have not ended.
+
+    Pods that are being deleted or have scheduling gates cannot be bound by the API, but their claims can
+    still be written.
+    """
+    unbound = [pod for pod in pods if not pod.spec.node_name]
+    uids = {pod.metadata.uid for pod in unbound}
+    return FenceTargets(
+        tuple(claim for claim in claims if _may_be_written(claim, uids)),
+        tuple(
+            pod
+            for pod in unbound
+            if pod.metadata.deletion_timestamp is None and not pod.spec.scheduling_gates
+        ),
+    )
+
+
+def _may_be_written(claim: ResourceClaim, unbound: set[str]) -> bool:
+    if claim.status.allocation is None:
+        return FINALIZER in claim.metadata.finalizers
+    return any(consumer.uid in unbound for consumer in claim.status.reserved_for)

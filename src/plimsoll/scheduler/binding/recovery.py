@@ -1,0 +1,97 @@
+"""What a restart finds half done, and what becomes of it.
+
+Owns `recover`, which looks at pods and claims alone. A binding that broke off has left, at most, a finalizer
+(nothing to do: the next attempt wants it), claims that are allocated and reserved for a pod without a node
+(kept: the pod is tried again and goes where its devices are), and charges in the status of such a pod.
+Promises: nothing is released that a pod which is still there may count on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import read_pod
+from plimsoll.api.resource import ClaimConsumer, ResourceClaim
+from plimsoll.ledger.claims import claim_names
+from plimsoll.scheduler.reasons import Sentence
+from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.snapshot.snapshot import FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A claim with consumers that no longer exist; `deallocate` if it has no others."""
+
+    claim: ResourceClaim
+    consumers: tuple[ClaimConsumer, ...]
+    deallocate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is kept for pods that wait, what is to be released, and charges that stand for nothing."""
+
+    kept: tuple[tuple[ResourceClaim, Pod], ...] = ()
+    released: tuple[Leftover, ...] = ()
+    uncharged: tuple[Pod, ...] = ()
+
+
+def recover(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recovery:
+    """What the objects say about bindings that broke off.
+
+    Reservations of deleted pods are found here, too, although the claim controller of any cluster releases
+    them: until it has, their devices count as taken. Whoever carries this out does so under the claim's
+    resourceVersion, and only after asking the API whether those pods are really gone.
+    """
+    by_uid = {pod.metadata.uid: pod for pod in pods}
+    kept: list[tuple[ResourceClaim, Pod]] = []
+    released: list[Leftover] = []
+    waiting: dict[str, set[str]] = {}  # UID of a pod without a node -> its claims that have devices
+    for claim in claims:
+        if claim.status.allocation is None:
+            continue
+        gone = []
+        for consumer in claim.status.reserved_for:
+            if consumer.resource != "pods" or consumer.api_group:
+                continue  # not a pod: not ours to judge
+            pod = by_uid.get(consumer.uid)
+            if pod is None or pod.status.phase in FINISHED:
+                gone.append(consumer)
+            elif not pod.spec.node_name:
+                kept.append((claim, pod))
+                waiting.setdefault(consumer.uid, set()).add(claim.metadata.name)
+        if gone:
+            released.append(Leftover(claim, tuple(gone), len(gone) == len(claim.status.reserved_for)))
+    uncharged = tuple(
+        pod
+        for pod in by_uid.values()
+        if not pod.spec.node_name
+        and pod.status.phase not in FINISHED
+        and not {each.claim for each in read_pod(pod)} <= waiting.get(pod.metadata.uid, set())
+    )
+    return Recovery(tuple(kept), tuple(released), uncharged)
+
+
+def find_abandoned(unplaced: Unplaced) -> ResourceClaim | None:
+    """Return a claim that an unschedulable pod holds for nothing, and that nobody else uses.
+
+    Either its devices are where the pod cannot go: giving them up lets the next attempt choose others, as
+    kube-scheduler does before it preempts. Or it is reserved for the pod by a binding that was interrupted,
+    and the pod does not fit for other reasons.
+
+    DIFF: kube-scheduler gives up only the former, so that a pod whose binding was interrupted keeps its
+    devices from others for as long as it is pending
+    (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
+    """
+    elsewhere = any(reason.sentence is Sentence.CLAIM_ELSEWHERE for reason, _ in unplaced.reasons)
+    pod = unplaced.task.pod
+    names = set(claim_names(pod).values())
+    for claim in unplaced.task.claims:
+        if claim.status.allocation is None or claim.metadata.name not in names:
+            continue
+        consumers = claim.status.reserved_for
+        if (elsewhere or consumers) and all(each.uid == pod.metadata.uid for each in consumers):
+            return claim
+    return None

@@ -1,0 +1,48 @@
+"""Which nodes have devices that charge them; where none does, the books have nothing to say about claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.allocator import Fault
+from plimsoll.api.forms import device_forms, read_device_class
+from plimsoll.api.resource import DeviceClass
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+
+def charges_node(snapshot: Snapshot, place: int) -> bool:
+    """Whether any device of a node could charge the node; where none does, the books have nothing to say."""
+    return snapshot.index(Chargers).at(place, snapshot)
+
+
+class Chargers(Index):
+    """Which nodes have devices with mappings, found out once per state of the node's devices.
+
+    A class that says in an annotation what its devices charge concerns all nodes.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, bool]] = {}
+        self._classes: set[str] = set()
+
+    def object_set(self, new: Any, old: Any) -> None:
+        if isinstance(new, DeviceClass):
+            if read_device_class(new).charges:
+                self._classes.add(new.metadata.name)
+            else:
+                self._classes.discard(new.metadata.name)
+
+    def object_removed(self, old: Any) -> None:
+        if isinstance(old, DeviceClass):
+            self._classes.discard(old.metadata.name)
+
+    def at(self, place: int, snapshot: Snapshot) -> bool:
+        if self._classes:
+            return True
+        devices = snapshot.inventory.devices_for(snapshot.node(place))
+        known = self._known.get(place)
+        if known is None or known[0] is not devices:
+            any_mapped = isinstance(devices, Fault) or any(device_forms(e.device) for e in devices.entries)
+            known = self._known[place] = (devices, any_mapped)
+        return known[1]

@@ -1,0 +1,294 @@
+"""Which volumes are attached where, and how many more drivers can attach.
+
+Owns `Attachments`, an index of the volumes that the pods on a node's books use and those that are attached to
+it, each once, and of what the node's CSINode says drivers can attach. A claim that has no volume yet counts
+as a volume of its class's provisioner; volumes of the old kinds count for the driver that serves them today.
+
+Objects come in any order, so what they mean is worked out when somebody asks, for the places where anything
+happened since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.filters.volumes import count, has_any, part, text, volume_claims
+from plimsoll.scheduler.snapshot.index import Index
+
+#: A volume: its driver, and the driver's name for it.
+Volume: TypeAlias = tuple[str, str]
+#: A claim: its namespace and name.
+Claim: TypeAlias = tuple[str, str]
+#: What a pod uses: a claim, or a volume that it names itself.
+Use: TypeAlias = tuple[Claim, None] | tuple[None, Volume]
+
+UNLIMITED = 2**62
+
+#: Kind of volume -> the driver that serves it, the field that names the disk, the provisioner of old.
+_SERVED = {
+    "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName", "kubernetes.io/gce-pd"),
+    "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID", "kubernetes.io/aws-ebs"),
+    "azureDisk": ("disk.csi.azure.com", "diskURI", "kubernetes.io/azure-disk"),
+    "cinder": ("cinder.csi.openstack.org", "volumeID", "kubernetes.io/cinder"),
+    "portworxVolume": ("pxd.portworx.com", "volumeID", "kubernetes.io/portworx-volume"),
+}
+_PROVISIONERS = {old: driver for driver, _, old in _SERVED.values()}
+_MATTER = frozenset({"persistentVolumeClaim", "ephemeral", *_SERVED})
+
+
+def can_attach(pod: Pod) -> bool:
+    """Whether a pod has a volume that may have to be attached."""
+    return has_any(pod, _MATTER)
+
+
+def uses(pod: Pod) -> Iterator[Use]:
+    """What a pod uses that may have to be attached."""
+    for volume in pod.spec.volumes:
+        for kind, (driver, field, _) in _SERVED.items():
+            source = part(volume, kind)
+            if source is not None:
+                yield None, (driver, f"{kind}/{text(source, field)}")
+    for used in volume_claims(pod):
+        yield (pod.metadata.namespace, used.name), None
+
+
+def _source(volume: PersistentVolume) -> Volume | None:
+    """What a PersistentVolume stands for; None for kinds that are not attached."""
+    spec = volume.spec
+    if spec.csi is not None:
+        return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.volume_handle else None
+    old = {
+        "gcePersistentDisk": spec.gce_persistent_disk,
+        "awsElasticBlockStore": spec.aws_elastic_block_store,
+        "azureDisk": spec.azure_disk,
+        "cinder": spec.cinder,
+        "portworxVolume": spec.portworx_volume,
+    }
+    for kind, source in old.items():
+        if source is not None:
+            driver, field, _ = _SERVED[kind]
+            return driver, f"{kind}/{text(source, field)}"
+    return None
+
+
+class Attachments(Index):
+    """The volumes at every place, and the room there is for more."""
+
+    def __init__(self) -> None:
+        # -- what was heard of
+        self._nodes: dict[int, str] = {}
+        self._places: dict[str, int] = {}
+        self._uses: dict[int, Counter[Use]] = {}
+        self._users: dict[Claim, Counter[int]] = {}
+        self._claims: dict[Claim, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._bound: dict[str, Counter[Claim]] = {}  # volume -> the claims that name it
+        self._classes: dict[str, StorageClass] = {}
+        self._limits: dict[str, Mapping[str, int]] = {}
+        self._attached: dict[str, dict[str, VolumeAttachment]] = {}  # by node
+        # -- what follows from it, as it was when last asked
+        self._size = 0
+        self._stale: set[int] = set()
+        self._here: dict[int, frozenset[Volume]] = {}
+        self._where: dict[Volume, set[int]] = {}
+        self._counts: dict[str, Column] = {}
+        self._lines: dict[str, Column] = {}
+
+    # -- asking
+
+    def volume_of(self, use: Use) -> Volume | None:
+        """The volume behind what a pod uses; None if it is not known or is not attached."""
+        name, own = use
+        if name is None:
+            return own
+        claim = self._claims.get(name)
+        if claim is None:
+            return None
+        volume = self._volumes.get(claim.spec.volume_name)
+        if volume is not None:
+            return _source(volume)
+        found = self._classes.get(claim.storage_class)
+        if found is None or not found.provisioner:
+            return None
+        driver = _PROVISIONERS.get(found.provisioner, found.provisioner)
+        return driver, f"claim {name[0]}/{name[1]}"
+
+    def volumes_at(self, place: int) -> frozenset[Volume]:
+        """The volumes at a place."""
+        found = {self.volume_of(use) for use in self._uses.get(place, ())}
+        for each in self._attached.get(self._nodes.get(place, ""), {}).values():
+            volume = self._volumes.get(each.spec.source.persistent_volume_name or "")
+            if volume is not None and volume.spec.csi is not None and each.spec.attacher:
+                found.add((each.spec.attacher, volume.spec.csi.volume_handle))
+        return frozenset(each for each in found if each is not None)
+
+    def limits_at(self, place: int) -> Mapping[str, int]:
+        """What drivers can attach at a place; a driver that is not named can attach any number."""
+        return self._limits.get(self._nodes.get(place, ""), {})
+
+    def has_room(self, wanted: Iterable[Volume], place: int) -> bool:
+        """Whether these volumes can be attached at a place, beside those that are."""
+        here, limits = self.volumes_at(place), self.limits_at(place)
+        taken = Counter(driver for driver, _ in here)
+        new = Counter(volume[0] for volume in set(wanted) - here)
+        return all(taken[driver] + more <= limits.get(driver, UNLIMITED) for driver, more in new.items())
+
+    def room_for(self, wanted: Iterable[Volume]) -> Mask:
+        """The places that have room for these volumes."""
+        self._settle()
+        mask = np.ones(self._size, dtype=np.bool_)
+        by_driver: dict[str, set[Volume]] = {}
+        for volume in wanted:
+            by_driver.setdefault(volume[0], set()).add(volume)
+        for driver, volumes in by_driver.items():
+            lines = self._lines.get(driver)
+            if lines is None:
+                continue
+            new = np.full(self._size, len(volumes), dtype=np.int64)
+            for volume in volumes:
+                new[list(self._where.get(volume, ()))] -= 1
+            counts = self._counts.get(driver)
+            mask &= (new == 0) | ((new if counts is None else new + counts) <= lines)
+        return mask
+
+    def _settle(self) -> None:
+        """Bring the columns up to date at the places where anything happened."""
+        for place in self._stale:
+            before, now = self._here.pop(place, frozenset()), self.volumes_at(place)
+            if now:
+                self._here[place] = now
+            for volume in before - now:
+                self._where[volume].discard(place)
+                if not self._where[volume]:
+                    del self._where[volume]
+                self._counts[volume[0]][place] -= 1
+            for volume in now - before:
+                self._where.setdefault(volume, set()).add(place)
+                self._column(self._counts, volume[0], 0)[place] += 1
+            limits = self.limits_at(place)
+            for driver, lines in self._lines.items():
+                lines[place] = limits.get(driver, UNLIMITED)
+            for driver, limit in limits.items():
+                self._column(self._lines, driver, UNLIMITED)[place] = limit
+        self._stale.clear()
+
+    def _column(self, columns: dict[str, Column], driver: str, fill: int) -> Column:
+        column = columns.get(driver)
+        if column is None:
+            column = columns[driver] = np.full(self._size, fill, dtype=np.int64)
+        return column
+
+    # -- hearing of nodes and pods
+
+    def grown(self, size: int) -> None:
+        more = size - self._size
+        for columns, fill in ((self._counts, 0), (self._lines, UNLIMITED)):
+            for driver, column in columns.items():
+                columns[driver] = np.concatenate([column, np.full(more, fill, dtype=np.int64)])
+        self._size = size
+
+    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+        if old is None:
+            self._nodes[place] = node.metadata.name
+            self._places[node.metadata.name] = place
+            self._stale.add(place)
+
+    def node_removed(self, place: int, node: Node) -> None:
+        del self._nodes[place], self._places[node.metadata.name]
+        self._stale.add(place)
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        self._count(place, pod, 1)
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        self._count(place, pod, -1)
+
+    def _count(self, place: int, pod: Pod, by: int) -> None:
+        if not pod.spec.volumes or not can_attach(pod):
+            return
+        for use in uses(pod):
+            count(self._uses, place, use, by)
+            if use[0] is not None:
+                count(self._users, use[0], place, by)
+        self._stale.add(place)
+
+    # -- hearing of volumes
+
+    def object_set(self, new: Any, old: Any) -> None:
+        match new:
+            case PersistentVolumeClaim():
+                self._set_claim((new.metadata.namespace, new.metadata.name), new)
+            case PersistentVolume():
+                self._volumes[new.metadata.name] = new
+                if old is None or _source(old) != _source(new):
+                    self._volume_changed(new.metadata.name)
+            case StorageClass():
+                self._classes[new.metadata.name] = new
+                if old is None or old.provisioner != new.provisioner:
+                    self._stale.update(self._nodes)
+            case CSINode():
+                self._limits[new.metadata.name] = {
+                    driver.name: driver.allocatable.count
+                    for driver in new.spec.drivers
+                    if driver.allocatable is not None and driver.allocatable.count is not None
+                }
+                self._node_changed(new.metadata.name)
+            case VolumeAttachment():
+                if old is not None:
+                    self.object_removed(old)
+                self._attached.setdefault(new.spec.node_name, {})[new.metadata.name] = new
+                self._node_changed(new.spec.node_name)
+
+    def object_removed(self, old: Any) -> None:
+        match old:
+            case PersistentVolumeClaim():
+                self._set_claim((old.metadata.namespace, old.metadata.name), None)
+            case PersistentVolume():
+                self._volumes.pop(old.metadata.name, None)
+                self._volume_changed(old.metadata.name)
+            case StorageClass():
+                self._classes.pop(old.metadata.name, None)
+                self._stale.update(self._nodes)
+            case CSINode():
+                self._limits.pop(old.metadata.name, None)
+                self._node_changed(old.metadata.name)
+            case VolumeAttachment():
+                attached = self._attached.get(old.spec.node_name, {})
+                attached.pop(old.metadata.name, None)
+                if not attached:
+                    self._attached.pop(old.spec.node_name, None)
+                self._node_changed(old.spec.node_name)
+
+    def _set_claim(self, key: Claim, new: PersistentVolumeClaim | None) -> None:
+        old = self._claims.pop(key, None)
+        if old is not None:
+            count(self._bound, old.spec.volume_name, key, -1)
+        if new is not None:
+            self._claims[key] = new
+            count(self._bound, new.spec.volume_name, key, 1)
+        self._stale.update(self._users.get(key, ()))
+
+    def _volume_changed(self, name: str) -> None:
+        for key in self._bound.get(name, ()):
+            self._stale.update(self._users.get(key, ()))
+        for node, attached in self._attached.items():
+            if any(each.spec.source.persistent_volume_name == name for each in attached.values()):
+                self._node_changed(node)
+
+    def _node_changed(self, name: str) -> None:
+        place = self._places.get(name)
+        if place is not None:
+            self._stale.add(place)

@@ -1,0 +1,199 @@
+"""The nodes a pod asks for: `nodeSelector` and required node affinity.
+
+Owns `AffinityFilter` and, for pods whose every term names a node, `NamedNodesFilter`, which comes before all
+other rules as kube-scheduler's narrowing does. A required term that cannot be read matches nothing, as in
+Kubernetes. Signatures that name nodes or label values (`In`) are worked out for the nodes that have them
+only, so that a thousand pods with a thousand different hosts cost no more than a thousand alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
+from plimsoll.api.node_selection import NAME_FIELD, readable_terms, term_matches
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.static import A, S, SignatureIndex, StaticFilter
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+#: Labels a node must have, and the selector it must match.
+Wanted: TypeAlias = "tuple[tuple[tuple[str, str], ...], NodeSelector | None]"
+#: How many label names the index keeps nodes sorted by.
+_LABELS_KEPT = 64
+
+
+def required_selector(pod: Pod) -> NodeSelector | None:
+    """The required node affinity of a pod."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None:
+        return None
+    return affinity.node_affinity.required
+
+
+def wanted_nodes(pod: Pod) -> Wanted | None:
+    """What a pod asks of its node; None if nothing."""
+    selector = required_selector(pod)
+    if selector is None and not pod.spec.node_selector:
+        return None
+    return tuple(sorted(pod.spec.node_selector.items())), selector
+
+
+def matches(wanted: Wanted, node: Node) -> bool:
+    """Whether a node is one of those asked for."""
+    labels, selector = wanted
+    if any(node.metadata.labels.get(key) != value for key, value in labels):
+        return False
+    return selector is None or any(term_matches(term, node) for term in _readable(selector))
+
+
+@lru_cache(maxsize=1024)
+def _readable(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
+    return readable_terms(selector.node_selector_terms)
+
+
+def named_nodes(selector: NodeSelector | None) -> frozenset[str] | None:
+    """The nodes that are named, if every term names some; None if other nodes may match, too."""
+    if selector is None or not selector.node_selector_terms:
+        return None
+    names: set[str] = set()
+    for term in selector.node_selector_terms:
+        own = _names_of(term)
+        if own is None:
+            return None
+        names |= own
+    return frozenset(names)
+
+
+def _names_of(term: NodeSelectorTerm) -> set[str] | None:
+    found: set[str] | None = None
+    for field in term.match_fields:
+        if field.key == NAME_FIELD and field.operator == "In":
+            found = {*field.values} if found is None else found & {*field.values}
+    return found
+
+
+class LabelledNodes(SignatureIndex[S, A]):
+    """An index of answers that depend on labels and names; it finds nodes by either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[str, int] = {}
+        self._by_label: dict[str, dict[str, set[int]]] = {}  # label -> value -> places
+
+    def relevant(self, node: Node) -> object:
+        return node.metadata.labels
+
+    def places_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
+        """The only places where one of these terms can match; None if that is not easily told."""
+        union: set[int] = set()
+        for term in terms:
+            own = self._places_of(term)
+            if own is None:
+                return None
+            union |= own
+        return union
+
+    def _places_of(self, term: NodeSelectorTerm) -> set[int] | None:
+        names = _names_of(term)
+        if names is not None:
+            return {self._places[name] for name in names if name in self._places}
+        for each in term.match_expressions:
+            if each.operator == "In":
+                return {place for value in each.values for place in self.with_label(each.key, value)}
+        return None
+
+    def with_label(self, key: str, value: str) -> set[int]:
+        """The places of nodes with a label, to be read only."""
+        by_value = self._by_label.get(key)
+        if by_value is None:
+            if len(self._by_label) >= _LABELS_KEPT:
+                del self._by_label[next(iter(self._by_label))]
+            by_value = self._by_label[key] = {}
+            for place, node in self.nodes.items():
+                own = node.metadata.labels.get(key)
+                if own is not None:
+                    by_value.setdefault(own, set()).add(place)
+        return by_value.get(value, _NONE)
+
+    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+        if old is not None:
+            self._places.pop(old.metadata.name, None)
+        if new is not None:
+            self._places[new.metadata.name] = place
+        for key, by_value in self._by_label.items():
+            before = None if old is None else old.metadata.labels.get(key)
+            after = None if new is None else new.metadata.labels.get(key)
+            if before != after and before is not None:
+                by_value[before].discard(place)
+                if not by_value[before]:
+                    del by_value[before]
+            if before != after and after is not None:
+                by_value.setdefault(after, set()).add(place)
+
+
+class WantedNodes(LabelledNodes[Wanted, np.bool_]):
+    """Where the nodes are that pods ask for."""
+
+    dtype = np.bool_
+
+    def answer(self, signature: Wanted, node: Node) -> bool:
+        return matches(signature, node)
+
+    def candidates(self, signature: Wanted) -> Iterable[int]:
+        labels, selector = signature
+        found = [self.with_label(key, value) for key, value in labels]
+        if selector is not None:
+            named = self.places_of(selector.node_selector_terms)
+            if named is not None:
+                found.append(named)
+        if not found:
+            return self.nodes
+        return min(found, key=len)
+
+
+_NONE: set[int] = set()
+
+
+class AffinityFilter(StaticFilter):
+    """Nodes that have the labels, and match a term of the affinity, that a pod requires."""
+
+    rule = Rule.NODE_AFFINITY
+    reason = NodeReason(rule, Sentence.NODE_AFFINITY, Code.UNRESOLVABLE)
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
+        wanted = wanted_nodes(task.pod)
+        return None if wanted is None else cls(task, snapshot, snapshot.index(WantedNodes).column(wanted))
+
+    def passes(self, node: Node) -> bool:
+        wanted = wanted_nodes(self.task.pod)
+        return wanted is None or matches(wanted, node)
+
+
+class NamedNodesFilter(StaticFilter):
+    """The nodes that are named by required affinity, where every term names some."""
+
+    rule = Rule.NODE_AFFINITY
+    reason = NodeReason(rule, Sentence.NOT_NAMED, Code.UNRESOLVABLE, {"rule": rule.value})
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
+        names = named_nodes(required_selector(task.pod))
+        if names is None:
+            return None
+        if not names:
+            return NodeReason(cls.rule, Sentence.AFFINITY_CONFLICT, Code.UNRESOLVABLE)
+        mask = np.zeros(snapshot.size, dtype=np.bool_)
+        places = (snapshot.place_of(name) for name in names)
+        mask[[place for place in places if place is not None]] = True
+        return cls(task, snapshot, mask)
+
+    def passes(self, node: Node) -> bool:
+        names = named_nodes(required_selector(self.task.pod))
+        return names is None or node.metadata.name in names

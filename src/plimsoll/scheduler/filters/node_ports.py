@@ -1,0 +1,148 @@
+"""Ports of the host that a pod's containers ask for.
+
+Owns the table of host ports in use. A port is used on one address of the host or on all of them (no address,
+or 0.0.0.0); two pods collide if protocol and number are equal and the addresses are, or one of them means
+all. Ports of sidecars count, those of init containers that end do not. In a pod on the host's network every
+container port is a host port, whether it says so or not.
+
+DIFF: a port that two pods of a node use, both bound by hand, is free when both are gone; upstream frees it
+with the first (test_a_port_is_free_when_its_last_user_is_gone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.columns import Mask
+from plimsoll.ledger.containers import is_sidecar
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+EVERY_ADDRESS = "0.0.0.0"
+#: Protocol and number.
+Port: TypeAlias = "tuple[str, int]"
+#: A port on an address.
+Socket: TypeAlias = "tuple[str, Port]"
+
+
+def host_sockets(pod: Pod) -> tuple[Socket, ...]:
+    """The host ports a pod needs while it runs, each once."""
+    return tuple(dict.fromkeys(_sockets(pod)))
+
+
+def _sockets(pod: Pod) -> Iterator[Socket]:
+    on_host = pod.spec.host_network
+    for container in (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers):
+        for port in container.ports:
+            number = port.host_port or (port.container_port if on_host else 0)
+            if number > 0:
+                yield port.host_ip or EVERY_ADDRESS, (port.protocol or "TCP", number)
+
+
+def collide(one: Socket, other: Socket) -> bool:
+    """Whether two pods on a host cannot both have what they ask for."""
+    same = one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0])
+    return same and one[1] == other[1]
+
+
+class UsedPorts(Index):
+    """Which host ports are in use at which places, and the places where a port is free."""
+
+    #: How many answers are kept.
+    kept: ClassVar[int] = 512
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._users: dict[Port, dict[int, dict[str, int]]] = {}  # port -> place -> address -> pods
+        self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> where it is free
+
+    def addresses(self, port: Port, place: int) -> Mapping[str, int]:
+        """The addresses a port is in use on at a place, with the number of pods."""
+        return self._users.get(port, {}).get(place, {})
+
+    def used_at(self, socket: Socket, place: int) -> bool:
+        """Whether a socket collides with one in use at a place."""
+        return any(collide(socket, (address, socket[1])) for address in self.addresses(socket[1], place))
+
+    def free(self, socket: Socket) -> Mask:
+        """The places where a socket collides with none."""
+        address, port = socket
+        known = self._free.get(port, {}).get(address)
+        if known is None:
+            known = np.ones(self._size, dtype=np.bool_)
+            known[[place for place in self._users.get(port, ()) if self.used_at(socket, place)]] = False
+            if len(self._free) >= self.kept:
+                del self._free[next(iter(self._free))]
+            answers = self._free.setdefault(port, {})
+            if len(answers) >= self.kept:
+                answers.clear()
+            answers[address] = known
+        return known
+
+    def grown(self, size: int) -> None:
+        self._size = size
+        self._free.clear()
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        for address, port in host_sockets(pod):
+            addresses = self._users.setdefault(port, {}).setdefault(place, {})
+            addresses[address] = addresses.get(address, 0) + 1
+            self._put(port, place)
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        for address, port in host_sockets(pod):
+            places = self._users[port]
+            addresses = places[place]
+            addresses[address] -= 1
+            if not addresses[address]:
+                del addresses[address]
+            if not addresses:
+                del places[place]
+            if not places:
+                del self._users[port]
+            self._put(port, place)
+
+    def _put(self, port: Port, place: int) -> None:
+        for address, mask in self._free.get(port, {}).items():
+            mask[place] = not self.used_at((address, port), place)
+
+
+class PortsFilter(Filter):
+    """Nodes where the host ports a pod asks for are free."""
+
+    rule = Rule.PORTS
+    reason: ClassVar[NodeReason] = NodeReason(rule, Sentence.PORTS, Code.UNSCHEDULABLE)
+
+    def __init__(self, task: Task, snapshot: Snapshot, sockets: tuple[Socket, ...]) -> None:
+        super().__init__(task, snapshot)
+        self.sockets = sockets
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
+        sockets = host_sockets(task.pod)
+        return cls(task, snapshot, sockets) if sockets else None
+
+    def feasible(self) -> Mask:
+        index = self.snapshot.index(UsedPorts)
+        masks = [index.free(socket) for socket in self.sockets]
+        return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
+
+    def why_not(self, place: int) -> tuple[NodeReason, ...]:
+        used = {socket for pod in self.snapshot.pods_at(place) for socket in host_sockets(pod)}
+        free = not any(collide(wanted, socket) for wanted in self.sockets for socket in used)
+        return () if free else (self.reason,)
+
+    def tally(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+        count = int(np.count_nonzero(removed))
+        return [(self.reason, count)] if count else []
+
+    def resolvable(self, removed: Mask) -> Mask:
+        return removed.copy()

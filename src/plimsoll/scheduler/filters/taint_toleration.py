@@ -1,0 +1,73 @@
+"""Taints of nodes that a pod must tolerate (NoSchedule and NoExecute).
+
+Owns which nodes pods with given tolerations may go to; what it means to tolerate is in `api/tolerations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node, Taint, Toleration
+from plimsoll.api.tolerations import tolerated
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+Tolerations: TypeAlias = "tuple[Toleration, ...]"
+NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
+#: The taint that stands for `spec.unschedulable`.
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_HARD = (NO_SCHEDULE, NO_EXECUTE)
+
+
+def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:
+    """Whether a pod with these tolerations may go to a node, as far as taints are concerned."""
+    return all(tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
+
+
+class HardTaints(SignatureIndex[Tolerations, np.bool_]):
+    """Where pods with given tolerations may go; nodes without such taints are no matter."""
+
+    dtype = np.bool_
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tainted: set[int] = set()
+
+    def relevant(self, node: Node) -> object:
+        return node.spec.taints
+
+    def answer(self, signature: Tolerations, node: Node) -> bool:
+        return tolerates_hard_taints(signature, node)
+
+    def otherwise(self) -> bool:
+        return True
+
+    def candidates(self, signature: Tolerations) -> Iterable[int]:
+        return self.tainted
+
+    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+        if new is not None and any(taint.effect in _HARD for taint in new.spec.taints):
+            self.tainted.add(place)
+        else:
+            self.tainted.discard(place)
+
+
+class TaintsFilter(StaticFilter):
+    """Taints that keep pods away unless they tolerate them."""
+
+    rule = Rule.TAINTS
+    reason = NodeReason(rule, Sentence.TAINT, Code.UNRESOLVABLE)
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | None:
+        index = snapshot.index(HardTaints)
+        return cls(task, snapshot, index.column(task.pod.spec.tolerations)) if index.tainted else None
+
+    def passes(self, node: Node) -> bool:
+        return tolerates_hard_taints(self.task.pod.spec.tolerations, node)

@@ -1,0 +1,160 @@
+"""A pod goes where its bound volumes can be reached.
+
+Owns `VolumeBindingFilter`: every claim of the pod must be there, be the pod's own if it was made for it, and
+be bound; the node must be one that the volume's node affinity means. Claims that are to be bound at once wait
+for whoever binds them.
+
+DIFF: a claim that waits for its first consumer is refused until it is bound; kube-scheduler chooses a volume
+for it or has one made on the node it chose (test_a_claim_that_waits_for_its_consumer_is_refused).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from plimsoll.api.core import Node, NodeSelector, Pod
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.node_selection import selector_matches, selector_problem
+from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
+from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_affinity import WantedNodes
+from plimsoll.scheduler.filters.static import SignatureIndex
+from plimsoll.scheduler.filters.volumes import (
+    VolumeClaim,
+    find_claim,
+    find_volume,
+    is_made_for,
+    reason,
+    uses_claims,
+    volume_claims,
+)
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+_RULE = Rule.VOLUME_BINDING
+_AFFINITY = reason(_RULE, Sentence.VOLUME_AFFINITY)
+_GONE = reason(_RULE, Sentence.VOLUME_GONE)
+
+
+class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
+    """Which nodes the node affinity of a volume means, worked out node by node."""
+
+    dtype = np.bool_
+
+    def relevant(self, node: Node) -> object:
+        return node.metadata.labels
+
+    def answer(self, signature: NodeSelector, node: Node) -> bool:
+        return is_reachable(signature, node)
+
+
+def is_reachable(affinity: NodeSelector, node: Node) -> bool:
+    """Whether a volume can be reached from a node; by labels only, as upstream, which has no name to ask.
+
+    Affinity that cannot be read means no node.
+    """
+    nameless = Node(metadata=ObjectMeta(labels=node.metadata.labels))
+    return selector_matches(affinity, nameless) is True
+
+
+class VolumeBindingFilter(Filter):
+    """The bound claims of a pod, each with the node affinity of its volume (None: its volume is gone)."""
+
+    rule = _RULE
+
+    def __init__(self, task: Task, snapshot: Snapshot, affinities: Sequence[NodeSelector | None]) -> None:
+        super().__init__(task, snapshot)
+        self._affinities = affinities
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = task.pod
+        if not pod.spec.volumes or not uses_claims(pod):
+            return None
+        claims: list[PersistentVolumeClaim] = []
+        for used in volume_claims(pod):
+            claim = find_claim(pod, used, snapshot)
+            if claim is None:
+                missing = Sentence.VOLUME_CLAIM_NOT_MADE if used.made else Sentence.VOLUME_CLAIM_MISSING
+                return reason(_RULE, missing, claim=used.name)
+            problem = _problem(claim, used, pod)
+            if problem is not None:
+                return problem
+            claims.append(claim)
+        unbound = _unbound([claim for claim in claims if not claim.bound], snapshot)
+        if unbound is not None:
+            return unbound
+        affinities: list[NodeSelector | None] = []
+        for claim in claims:
+            volume = find_volume(claim.spec.volume_name, snapshot)
+            if volume is None:
+                affinities.append(None)
+            elif volume.spec.node_affinity is not None and volume.spec.node_affinity.required is not None:
+                affinities.append(volume.spec.node_affinity.required)
+        return cls(task, snapshot, affinities) if affinities else None
+
+    def feasible(self) -> Mask:
+        if None in self._affinities:
+            return np.zeros(self.snapshot.size, dtype=np.bool_)
+        columns = [self._column(affinity) for affinity in self._affinities if affinity is not None]
+        mask: Mask = np.logical_and.reduce(columns)
+        return mask
+
+    def _column(self, affinity: NodeSelector) -> Mask:
+        """What is asked of labels alone a pod can ask, too, and there is an index for that."""
+        fields = any(term.match_fields for term in affinity.node_selector_terms)
+        if fields or selector_problem(affinity) is not None:
+            return self.snapshot.index(VolumeNodes).column(affinity)
+        return self.snapshot.index(WantedNodes).column(((), affinity))
+
+    def why_not(self, place: int) -> tuple[NodeReason, ...]:
+        node = self.snapshot.node(place)
+        for affinity in self._affinities:
+            if affinity is None:
+                return (_GONE,)
+            if not is_reachable(affinity, node):
+                return (_AFFINITY,)
+        return ()
+
+    def resolvable(self, removed: Mask) -> Mask:
+        return np.zeros_like(removed)
+
+
+def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeReason | None:
+    """Why a claim that is there cannot be used by a pod."""
+    if claim.status.phase == "Lost":
+        return reason(_RULE, Sentence.VOLUME_CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
+    if claim.metadata.deletion_timestamp is not None:
+        return reason(_RULE, Sentence.VOLUME_CLAIM_DELETED, claim=used.name)
+    if used.made and not is_made_for(claim, pod):
+        meta = pod.metadata
+        return reason(
+            _RULE,
+            Sentence.VOLUME_CLAIM_NOT_OWNED,
+            claim=f"{claim.metadata.namespace}/{used.name}",
+            pod=f"{meta.namespace}/{meta.name}",
+        )
+    return None
+
+
+def _unbound(claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> NodeReason | None:
+    """What there is to say about claims without a volume: those to be bound at once come first."""
+    waiting: NodeReason | None = None
+    at_once = False
+    for claim in claims:
+        name = claim.storage_class
+        found = snapshot.find(StorageClass, "", name) if name else None
+        if found is not None and found.volume_binding_mode is None:
+            return reason(_RULE, Sentence.VOLUME_CLASS_MODELESS, storage_class=name)
+        waits = found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        if not waits or claim.spec.volume_name:
+            at_once = True
+        elif waiting is None:
+            facts = {"claim": claim.metadata.name, "storage_class": name}
+            waiting = reason(_RULE, Sentence.VOLUME_CLAIM_WAITS, **facts)
+    return reason(_RULE, Sentence.VOLUME_CLAIM_UNBOUND) if at_once else waiting

@@ -1,0 +1,159 @@
+"""Disks and claims that only one pod may use.
+
+Owns `VolumeRestrictionsFilter`: a claim for one pod alone (ReadWriteOncePod) waits until no pod on any node
+uses it, and disks of the old kinds that a pod names in its own spec cannot be mounted twice on a node unless
+all mounts are read-only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Pod
+from plimsoll.api.storage import READ_WRITE_ONCE_POD
+from plimsoll.ledger.columns import Mask
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.volumes import count, find_claim, has_any, part, reason, text, volume_claims
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+#: What a disk is known by, and whether it is mounted read-only.
+Disk: TypeAlias = tuple[tuple[str, ...], bool]
+
+_GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"
+_KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
+_MATTER = _KINDS | {"persistentVolumeClaim"}
+_RULE = Rule.VOLUME_RESTRICTIONS
+_DISK_IN_USE = NodeReason(_RULE, Sentence.DISK_IN_USE, Code.UNSCHEDULABLE)
+_IN_USE_HERE = NodeReason(_RULE, Sentence.VOLUME_IN_USE, Code.UNSCHEDULABLE)
+_IN_USE_ELSEWHERE = NodeReason(_RULE, Sentence.VOLUME_IN_USE, Code.UNRESOLVABLE)
+
+
+def disks(pod: Pod) -> Iterator[Disk]:
+    """The disks of the old kinds in a pod's spec; an image that has several monitors is several disks."""
+    for volume in pod.spec.volumes:
+        if _KINDS.isdisjoint(volume):
+            continue
+        if (disk := part(volume, _GCE)) is not None:
+            yield (_GCE, text(disk, "pdName")), disk.get("readOnly") is True
+        if (disk := part(volume, _AWS)) is not None:
+            yield (_AWS, text(disk, "volumeID")), False  # twice is once too often, read-only or not
+        if (disk := part(volume, _ISCSI)) is not None:
+            yield (_ISCSI, text(disk, "iqn")), disk.get("readOnly") is True
+        if (disk := part(volume, _RBD)) is not None:
+            monitors = disk.get("monitors")
+            for monitor in monitors if isinstance(monitors, list) else ():
+                if isinstance(monitor, str):
+                    key = (_RBD, monitor, text(disk, "pool"), text(disk, "image"))
+                    yield key, disk.get("readOnly") is True
+
+
+def conflicts(one: Disk, other: Disk) -> bool:
+    """Whether two mounts of disks cannot be on one node."""
+    return one[0] == other[0] and not (one[1] and other[1])
+
+
+class VolumeUsers(Index):
+    """Where the pods are that use a claim or a disk."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[str, str], Counter[int]] = {}
+        self._disks: dict[Disk, Counter[int]] = {}
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        self._count(place, pod, 1)
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        self._count(place, pod, -1)
+
+    def _count(self, place: int, pod: Pod, by: int) -> None:
+        if not pod.spec.volumes or not has_any(pod, _MATTER):
+            return
+        for used in volume_claims(pod):
+            if not used.made:
+                count(self._claims, (pod.metadata.namespace, used.name), place, by)
+        for disk in disks(pod):
+            count(self._disks, disk, place, by)
+
+    def users(self, namespace: str, claim: str) -> Iterable[int]:
+        """The places of the pods that use a claim."""
+        return self._claims.get((namespace, claim), {}).keys()
+
+    def mounts(self, disk: Disk) -> Iterable[int]:
+        """The places where a disk is mounted so that it cannot be mounted again."""
+        key, read_only = disk
+        yield from self._disks.get((key, False), ())
+        if not read_only:
+            yield from self._disks.get((key, True), ())
+
+
+class VolumeRestrictionsFilter(Filter):
+    """The disks of a pod, and where the pods are that use a claim it must have for itself."""
+
+    rule = _RULE
+
+    def __init__(
+        self, task: Task, snapshot: Snapshot, own: Sequence[Disk], users: Sequence[frozenset[int]]
+    ) -> None:
+        super().__init__(task, snapshot)
+        self._own = own
+        self._users = users
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = task.pod
+        if not pod.spec.volumes or not has_any(pod, _MATTER):
+            return None
+        users: list[frozenset[int]] = []
+        for used in volume_claims(pod):
+            if used.made:
+                continue
+            claim = find_claim(pod, used, snapshot)
+            if claim is None:
+                return reason(_RULE, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                index = snapshot.index(VolumeUsers)
+                users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
+        own = tuple(disks(pod))
+        return cls(task, snapshot, own, [each for each in users if each]) if own or any(users) else None
+
+    def feasible(self) -> Mask:
+        if self._users:
+            return np.zeros(self.snapshot.size, dtype=np.bool_)
+        mask = np.ones(self.snapshot.size, dtype=np.bool_)
+        index = self.snapshot.index(VolumeUsers)
+        for disk in self._own:
+            mask[list(index.mounts(disk))] = False
+        return mask
+
+    def why_not(self, place: int) -> tuple[NodeReason, ...]:
+        here = [disk for pod in self.snapshot.pods_at(place) for disk in disks(pod)] if self._own else []
+        if any(conflicts(own, disk) for own in self._own for disk in here):
+            return (_DISK_IN_USE,)
+        if self._users:
+            return (_IN_USE_HERE if self._all_at(place) else _IN_USE_ELSEWHERE,)
+        return ()
+
+    def _all_at(self, place: int) -> bool:
+        """Whether all users of the claims are at a place, so that their leaving it would help."""
+        return all(users == {place} for users in self._users)
+
+    def resolvable(self, removed: Mask) -> Mask:
+        if not self._users:
+            return removed.copy()
+        mask = np.zeros_like(removed)
+        for place in {place for users in self._users for place in users}:
+            mask[place] = removed[place] and self._all_at(place)
+        if self._own:  # a place with a disk conflict is told as such, and others' leaving is tried there
+            index = self.snapshot.index(VolumeUsers)
+            for disk in self._own:
+                for place in index.mounts(disk):
+                    mask[place] = removed[place]
+        return mask

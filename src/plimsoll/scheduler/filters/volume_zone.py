@@ -1,0 +1,106 @@
+"""A pod goes to the zone and region its volumes are labelled with.
+
+Owns `VolumeZoneFilter`, for volumes that say where they are in labels instead of node affinity. A node
+without any such label is taken to be in the only zone there is; a volume may be in several zones, joined by
+`__`; an old label of a volume is also looked for under its new name on the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node
+from plimsoll.api.storage import PersistentVolume
+from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
+from plimsoll.scheduler.filters.volumes import find_claim, find_volume, reason, uses_claims, volume_claims
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+_NEW_NAMES = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+LABELS = (*_NEW_NAMES, *_NEW_NAMES.values())
+SEPARATOR = "__"
+
+#: A label, and the values one of which a node must have.
+Topology: TypeAlias = tuple[str, frozenset[str]]
+
+
+def topologies(volume: PersistentVolume) -> Iterator[Topology]:
+    """Where a volume says it is; a label with an empty zone in it says nothing."""
+    labels = volume.metadata.labels
+    for key in LABELS:
+        if key in labels:
+            zones = frozenset(zone.strip() for zone in labels[key].split(SEPARATOR))
+            if "" not in zones:
+                yield key, zones
+
+
+def is_there(wanted: Sequence[Topology], node: Node) -> bool:
+    """Whether a node is where all volumes are."""
+    labels = node.metadata.labels
+    if not any(key in labels for key in LABELS):
+        return True
+    for key, zones in wanted:
+        value = labels.get(key, labels.get(_NEW_NAMES.get(key, key)))
+        if value is None or value not in zones:
+            return False
+    return True
+
+
+class ZoneNodes(SignatureIndex[tuple[Topology, ...], np.bool_]):
+    """Which nodes are where volumes are."""
+
+    dtype = np.bool_
+
+    def relevant(self, node: Node) -> object:
+        labels = node.metadata.labels
+        return [labels.get(key) for key in LABELS]
+
+    def answer(self, signature: tuple[Topology, ...], node: Node) -> bool:
+        return is_there(signature, node)
+
+
+class VolumeZoneFilter(StaticFilter):
+    """What the labels of a pod's volumes ask of a node."""
+
+    rule = Rule.VOLUME_ZONE
+    reason = reason(Rule.VOLUME_ZONE, Sentence.VOLUME_ZONE)
+
+    def __init__(self, task: Task, snapshot: Snapshot, wanted: tuple[Topology, ...], mask: Mask) -> None:
+        super().__init__(task, snapshot, mask)
+        self._wanted = wanted
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot) -> Self | NodeReason | None:
+        pod = task.pod
+        if not pod.spec.volumes or not uses_claims(pod):
+            return None
+        wanted: list[Topology] = []
+        for used in volume_claims(pod):
+            if used.made:
+                continue  # upstream leaves these out, too: what made the claim says where by node affinity
+            if not used.name:
+                return reason(cls.rule, Sentence.VOLUME_CLAIM_UNNAMED)
+            claim = find_claim(pod, used, snapshot)
+            if claim is None:
+                return reason(cls.rule, Sentence.VOLUME_CLAIM_MISSING, claim=used.name)
+            if not claim.spec.volume_name:
+                continue  # what is not bound is refused elsewhere
+            volume = find_volume(claim.spec.volume_name, snapshot)
+            if volume is None:
+                return reason(cls.rule, Sentence.VOLUME_MISSING, volume=claim.spec.volume_name)
+            wanted.extend(topologies(volume))
+        if not wanted:
+            return None
+        signature = tuple(dict.fromkeys(wanted))
+        return cls(task, snapshot, signature, snapshot.index(ZoneNodes).column(signature))
+
+    def passes(self, node: Node) -> bool:
+        return is_there(self._wanted, node)

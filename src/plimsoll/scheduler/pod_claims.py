@@ -1,0 +1,120 @@
+"""Reading a pod's claims before any node is looked at.
+
+Owns `read_task`: every claim the pod names must be there, be made for this pod if it was generated, not be on
+its way out, not be promised to a pod in flight, have room for one more consumer, and its requests must name
+classes that exist and can be read. What is missing is a reason about the pod itself; it holds for all nodes.
+Document 000, "PreFilter"; the checks and their order are kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import read_device_class
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+#: How many consumers a claim can have.
+RESERVED_MAX = 256
+#: What keeps a pod from being tried at all: it waits for its claim, without a word at first.
+HELD = frozenset(
+    {
+        Sentence.CLAIM_MISSING,
+        Sentence.CLAIM_NOT_MADE,
+        Sentence.CLAIM_NOT_OWNED,
+        Sentence.CLAIM_DELETED,
+        Sentence.CLAIM_PENDING,  # in a moment it is written down, or given back
+    }
+)
+
+
+def read_task(pod: Pod, snapshot: Snapshot) -> Task | NodeReason:
+    """The pod with its claims, ready to be placed, or why it cannot be tried at all."""
+    if not pod.spec.resource_claims or not snapshot.gates.enabled("DynamicResourceAllocation"):
+        return Task(pod, (), snapshot.options)
+    claims = find_claims(pod, snapshot)
+    if isinstance(claims, NodeReason):
+        return claims
+    for claim in claims:
+        problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
+        if problem is not None:
+            return problem
+    return Task(pod, claims, snapshot.options)
+
+
+def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | NodeReason:
+    """The claims a pod names, each once; or the first that is not there yet, or not for this pod.
+
+    A pod for which this gives a reason is not worth an attempt (kube-scheduler's PreEnqueue).
+    """
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    found: dict[str, ResourceClaim] = {}
+    for reference in pod.spec.resource_claims:
+        name, generated = reference.resource_claim_name, False
+        if name is None:
+            if reference.name not in made:
+                return _reason(Sentence.CLAIM_NOT_MADE, pod=pod.metadata.name)
+            name, generated = made[reference.name], True
+            if not name:
+                continue  # whoever makes claims decided that none is needed
+        claim = snapshot.claim(pod.metadata.namespace, name)
+        if claim is None:
+            return _reason(Sentence.CLAIM_MISSING, claim=name)
+        if claim.metadata.deletion_timestamp is not None:
+            return _reason(Sentence.CLAIM_DELETED, claim=name)
+        if generated and not _is_owner(pod, claim):
+            meta = pod.metadata
+            return _reason(
+                Sentence.CLAIM_NOT_OWNED,
+                claim=f"{claim.metadata.namespace}/{name}",
+                pod=f"{meta.namespace}/{meta.name}",
+            )
+        found[name] = claim
+    return tuple(found.values())
+
+
+def _is_owner(pod: Pod, claim: ResourceClaim) -> bool:
+    return any(
+        owner.uid == pod.metadata.uid and owner.controller for owner in claim.metadata.owner_references
+    )
+
+
+def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:
+    if claim.status.allocation is None:
+        if snapshot.pending(claim.metadata.uid) is not None:
+            name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            return _reason(Sentence.CLAIM_PENDING, claim=name)
+        return None
+    reserved = claim.status.reserved_for
+    if len(reserved) >= RESERVED_MAX and all(user.uid != pod.metadata.uid for user in reserved):
+        return _reason(Sentence.CLAIM_IN_USE)
+    return None
+
+
+def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
+    if claim.status.allocation is not None:
+        return None
+    for request, name in _classes(claim):
+        found = snapshot.classes.get(name)
+        if found is None:
+            return _reason(Sentence.NO_CLASS, request=request, device_class=name)
+        if snapshot.profile.annotations and (problem := read_device_class(found).problem):
+            return _reason(Sentence.TOLD, text=f"request {request}: {problem}")
+    return None
+
+
+def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+    """The requests of a claim and the classes they name."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly.device_class_name
+        for alternative in request.first_available:
+            yield f"{request.name}/{alternative.name}", alternative.device_class_name
+
+
+def _reason(sentence: Sentence, **facts: object) -> NodeReason:
+    return NodeReason(Rule.DEVICES, sentence, Code.UNRESOLVABLE, facts)

@@ -1,0 +1,126 @@
+"""START HERE: `plan_preemption` finds pods that make room for one of higher priority.
+
+A pure function: an `Unplaced`, a snapshot, settings, disruption budgets and promises in; a `Preemption` or a
+`NoPreemption` out. The story: may the pod preempt at all; on which nodes would it fit if all pods below it
+were gone, and who of them could stay (`candidates`, `victims`); which of these nodes loses least. The
+snapshot is changed on the way and is as it was in the end (`hypothesis`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.devices import NewId
+from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.candidates import CandidateLimits, find_candidates
+from plimsoll.scheduler.preemption.importance import priority_of, started_at
+from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.nominations import Nominations
+from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
+from plimsoll.scheduler.preemption.victims import Victims
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.result import Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+NEVER = "Never"
+#: The condition of a pod that has to go, and its reason where a scheduler wants it to.
+DISRUPTION_TARGET = "DisruptionTarget"
+BY_SCHEDULER = "PreemptionByScheduler"
+#: Added to priorities before they are summed up, so that more victims never sum up to less.
+_LIFT = 2**31
+
+_NOT_HELPFUL = NodeReason(Rule.PREEMPTION, Sentence.NOT_HELPFUL, Code.UNRESOLVABLE)
+
+
+def plan_preemption(
+    unplaced: Unplaced,
+    snapshot: Snapshot,
+    settings: Settings,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    new_id: NewId | None = None,
+    nominations: Nominations | None = None,
+    *,
+    offset: int = 0,
+    limits: CandidateLimits | None = None,
+) -> Preemption | NoPreemption:
+    """Whom to remove, and from which node, for a pod without a place; or why that would not help.
+
+    `offset` says at which node to begin; whoever calls lets it go round, so that all nodes take turns.
+    """
+    task = unplaced.task
+    barred = why_not_eligible(unplaced, snapshot, nominations)
+    if barred is not None:
+        return NoPreemption(unplaced.nodes, ((barred, 0),), clears=False)
+    if unplaced.resolvable is None or not unplaced.resolvable.any():
+        return NoPreemption(unplaced.nodes, ((_NOT_HELPFUL, unplaced.nodes),))
+
+    examination = Examination(task, snapshot, settings, new_id)
+    candidates = find_candidates(
+        examination, unplaced.resolvable, Budgets(budgets), nominations, offset, limits
+    )
+    if not candidates.found:
+        reasons = candidates.reasons
+        if candidates.seen < unplaced.nodes:
+            reasons += ((_NOT_HELPFUL, unplaced.nodes - candidates.seen),)
+        return NoPreemption(unplaced.nodes, reasons)
+
+    chosen = choose_victims(candidates.found)
+    node = snapshot.node(chosen.place).metadata.name
+    outbid = nominations.lower_at(node, task.priority) if nominations is not None else ()
+    return Preemption(node, chosen.place, chosen.pods, chosen.broken, task.pod, tuple(outbid))
+
+
+def why_not_eligible(
+    unplaced: Unplaced, snapshot: Snapshot, nominations: Nominations | None = None
+) -> NodeReason | None:
+    """Why a pod may not preempt now: it never does, or pods are already leaving to make room for it."""
+    pod = unplaced.task.pod
+    if pod.spec.preemption_policy == NEVER:
+        return NodeReason(Rule.PREEMPTION, Sentence.NEVER_PREEMPTS, Code.UNSCHEDULABLE)
+    promise = nominations.of(unplaced.task.key) if nominations is not None else None
+    node = promise.node if promise is not None else pod.status.nominated_node_name
+    place = snapshot.place_of(node) if node else None
+    if place is None or unplaced.resolvable is None or not unplaced.resolvable[place]:
+        return None  # no promise, or one that is of no use any more
+    asked = promise.victims if promise is not None else frozenset()
+    for other in snapshot.pods_at(place):
+        below = priority_of(other) < unplaced.task.priority
+        if below and (pod_key(other) in asked or is_leaving(other)):
+            return NodeReason(Rule.PREEMPTION, Sentence.VICTIMS_LEAVING, Code.UNSCHEDULABLE)
+    return None
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Whether a pod is on its way out to make room for another."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    for condition in pod.status.conditions:
+        if condition.type == DISRUPTION_TARGET:
+            return condition.status == "True" and condition.reason == BY_SCHEDULER
+    return False
+
+
+def choose_victims(candidates: Sequence[Victims]) -> Victims:
+    """The candidate that loses least; of several alike the first."""
+    best = _loss(candidates[0])
+    chosen = candidates[0]
+    for candidate in candidates[1:]:
+        loss = _loss(candidate)
+        # Youth counts last: the later the most important victims were started, the better.
+        if loss[0] < best[0] or (loss[0] == best[0] and loss[1] > best[1]):
+            best, chosen = loss, candidate
+    return chosen
+
+
+def _loss(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
+    """What a choice costs, the gravest first: budgets broken, the highest priority, all priorities, pods."""
+    priorities = [priority_of(pod) for pod in victims.pods]
+    highest = max(priorities)
+    numbers = (victims.broken, highest, sum(each + _LIFT for each in priorities), len(priorities))
+    oldest = min(started_at(pod) for pod in victims.pods if priority_of(pod) == highest)
+    return numbers, oldest

@@ -1,0 +1,312 @@
+"""The scheduler's writes over the API: small patches, and nothing read that need not be.
+
+`ApiWriter` implements the `Writer` of `scheduler/binding/bind.py` for a real API, and the status patches that
+tell a pod why it is pending. Only what is to change is sent, so that unknown fields survive. Each write names
+the UID it is meant for and, unless it only adds something harmless, the resourceVersion. A call is made once:
+whether it may be repeated is for `bind_pod` to decide.
+
+Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
+sent before is refused, however late it arrives.
+
+Where charges go: into the pod's status, in the form of the cluster; or, where a server drops those fields,
+into an annotation that the binding itself carries, so that it costs no write of its own. `Charging.AUTO`
+finds out with the first pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from random import Random
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod, PodStatus
+from plimsoll.api.forms import POD_KEY, ClaimCharge, Form, charges_annotation, read_status, write_status
+from plimsoll.api.meta import ObjectMeta, Wire
+from plimsoll.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import RESOURCE_CLAIMS, Endpoint
+from plimsoll.client.retries import Backoff
+from plimsoll.client.transport import Reply
+from plimsoll.common.log_format import LOG
+from plimsoll.errors import ApiError
+from plimsoll.scheduler.binding.binding_conditions import waits_for_devices
+from plimsoll.scheduler.binding.writes import FINALIZER
+from plimsoll.scheduler.process.claim_waiters import ClaimWaits
+
+T = TypeVar("T")
+_MERGE = "application/merge-patch+json"
+#: What kube-apiserver applies at two thirds of the cost of a merge patch.
+_STRATEGIC = "application/strategic-merge-patch+json"
+_BACKOFF = Backoff(first=0.05, most=5.0)
+#: Which field of a pod's status charges are in, form by form.
+_FIELDS = {
+    Form.V1_36: "nodeAllocatableResourceClaimStatuses",
+    Form.V1_37: "nodeAllocatableResourceClaimStatuses",
+    Form.DRAFT: "nativeResourceClaimStatus",
+}
+_NO_STATUS = PodStatus()
+#: Annotation whose change gives claims and pods a new resourceVersion.
+FENCE_KEY = "plimsoll.dev/write-fence"
+
+
+class _Versioned(Wire, frozen=True):
+    """Any object, as far as its metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Charging(Enum):
+    """Where charges are written: a form of the pod's status, its annotation, or what the server keeps."""
+
+    AUTO = "auto"
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+    DRAFT = "draft"
+    ANNOTATION = "annotation"
+
+
+class ApiWriter:
+    """Writes with one client; `charging` may change once, from AUTO to what the server turned out to keep."""
+
+    def __init__(
+        self,
+        client: Client,
+        charging: Charging = Charging.AUTO,
+        *,
+        claims: Endpoint = RESOURCE_CLAIMS,
+        waits: ClaimWaits | None = None,
+        dice: Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        self.charging = charging
+        self.requests = 0  #: calls made so far
+        self._client = client
+        self._claims = claims.root + "/namespaces/"
+        self._plural = claims.plural
+        self._dice = dice or Random()
+        self._sleep = sleep
+        self._now = now
+        self._new_id = new_id
+        self.waits = waits or ClaimWaits(self.read_claim, now=now)
+
+    # -- claims
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        body = {"metadata": {"uid": claim.metadata.uid, "finalizers": [FINALIZER]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
+
+    async def write_allocation(
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ClaimConsumer
+    ) -> ResourceClaim:
+        """DIFF: the time of the allocation is noted only for devices with binding conditions, which are the
+        only ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always
+        notes it.
+        """
+        tree: Any = allocation
+        if waits_for_devices(allocation) and allocation.allocation_timestamp is None:
+            tree = {**codec.to_tree(allocation), "allocationTimestamp": write_time(self._now())}
+        body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def reserve(self, claim: ResourceClaim, consumer: ClaimConsumer) -> ResourceClaim:
+        """Without a version: pods that join the same claim at once do not get in each other's way."""
+        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def unreserve(
+        self, claim: ResourceClaim, consumer: ClaimConsumer, *, deallocate: bool = False
+    ) -> ResourceClaim:
+        if deallocate:
+            nothing = {"allocation": None, "reservedFor": None, "devices": None}
+            body: Any = {"metadata": _version(claim), "status": nothing}
+            return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
+        gone = {"$patch": "delete", "uid": consumer.uid}
+        body = {"metadata": _version(claim), "status": {"reservedFor": [gone]}}
+        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+
+    async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        meta = {"uid": claim.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
+        try:
+            return _claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
+        except ApiError as error:
+            if error.code in (404, 409):  # without a version, only another UID is a conflict
+                return None
+            raise
+
+    async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        fresh = await self._read(self._claim_path(claim), ResourceClaim)
+        return fresh if fresh is not None and fresh.metadata.uid == claim.metadata.uid else None
+
+    async def wait_for(
+        self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
+    ) -> ResourceClaim | None:
+        return await self.waits.wait_for(claim, predicate, timeout_ms)
+
+    # -- pods
+
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+        if self.charging is Charging.ANNOTATION:
+            return pod  # the binding carries them
+        if self.charging is not Charging.AUTO:
+            return _at_version(pod, await self._write_status(pod, entries, Form(self.charging.value)))
+        for form, charging in ((Form.V1_36, Charging.V1_36), (Form.V1_37, Charging.V1_37)):
+            try:
+                reply = await self._write_status(pod, entries, form)
+            except ApiError as error:
+                if error.code != 422:
+                    raise
+                LOG.info("the server refuses claim charges in the %s form: %s", form.value, error)
+                continue
+            # Not by the field's name alone: that is among the managedFields even where the field is dropped.
+            pod = codec.decode(reply.body, Pod)
+            kept = bool(read_status(pod.status))
+            if kept and self.charging is Charging.AUTO:
+                self.charging = charging
+            if kept:
+                return pod
+        if self.charging is Charging.AUTO:
+            LOG.info("the server drops claim charges from pod statuses: they go into an annotation")
+            self.charging = Charging.ANNOTATION
+        return pod
+
+    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Reply:
+        """Write charges in a form, or in the one that loses nothing."""
+        written = write_status(_NO_STATUS, entries, form)
+        if written.losses:
+            form = Form.V1_37
+            written = write_status(_NO_STATUS, entries, form)
+        body = {"metadata": _version(pod), "status": written.view}
+        return await self._patch_pod(pod, body, _STRATEGIC, "/status")
+
+    async def clear_charges(self, pod: Pod) -> Pod:
+        if self.charging is not Charging.ANNOTATION or read_status(pod.status):
+            fields = dict.fromkeys(self._fields())
+            body: Any = {"metadata": _version(pod), "status": fields}
+            pod = _at_version(pod, await self._patch_pod(pod, body, _STRATEGIC, "/status"))
+        if POD_KEY in pod.metadata.annotations:
+            body = {"metadata": {**_version(pod), "annotations": {POD_KEY: None}}}
+            pod = _at_version(pod, await self._patch_pod(pod, body, _MERGE, ""))
+        return pod
+
+    async def fence_pod(self, pod: Pod) -> Pod | None:
+        """By way of the status: schedulers have no right to patch pods."""
+        meta = {"uid": pod.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
+        try:
+            reply = await self._patch_pod(pod, {"metadata": meta}, _STRATEGIC, "/status")
+        except ApiError as error:
+            if error.code in (404, 409):
+                return None
+            raise
+        return codec.decode(reply.body, Pod)
+
+    def _fields(self) -> set[str]:
+        """The fields charges may be in; a form with no room for something falls back on 1.37."""
+        return set(_FIELDS.values()) if self.charging is Charging.DRAFT else {_FIELDS[Form.V1_37]}
+
+    async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
+        meta = pod.metadata
+        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
+        if entries and self.charging is Charging.ANNOTATION:
+            head["annotations"] = {POD_KEY: charges_annotation(entries)}
+        body = codec.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": head,
+                "target": {"kind": "Node", "name": node},
+            }
+        )
+        await self._call("POST", _pod_path(pod) + "/binding", body, "application/json")
+
+    async def read_pod(self, pod: Pod) -> Pod | None:
+        fresh = await self._read(_pod_path(pod), Pod)
+        return fresh if fresh is not None and fresh.metadata.uid == pod.metadata.uid else None
+
+    async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """Write what `plan_condition` made, if the pod is still as `pod` shows it."""
+        await self._patch_pod(pod, {**patch, "metadata": _version(pod)}, _STRATEGIC, "/status")
+
+    # -- how
+
+    async def gather(self, jobs: Sequence[Awaitable[T]]) -> list[T]:
+        done = await asyncio.gather(*jobs, return_exceptions=True)
+        found: list[T] = []
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+            found.append(each)
+        return found
+
+    async def pause(self, attempt: int, error: ApiError) -> None:
+        if attempt in (1, 5) or attempt % 20 == 0:
+            LOG.warning("a write is made again (attempt %d): %s", attempt + 1, error)
+        await self._sleep(_BACKOFF.delay(attempt, self._dice))
+
+    def _claim_path(self, claim: ResourceClaim) -> str:
+        return f"{self._claims}{claim.metadata.namespace}/{self._plural}/{claim.metadata.name}"
+
+    def _patch_claim(
+        self, claim: ResourceClaim, body: Any, kind: str, subresource: str
+    ) -> Coroutine[Any, Any, Reply]:
+        return self._call("PATCH", self._claim_path(claim) + subresource, codec.encode(body), kind)
+
+    def _patch_pod(self, pod: Pod, body: Any, kind: str, subresource: str) -> Coroutine[Any, Any, Reply]:
+        return self._call("PATCH", _pod_path(pod) + subresource, codec.encode(body), kind)
+
+    async def _read(self, path: str, view: type[T]) -> T | None:
+        try:
+            return codec.decode((await self._call("GET", path, None, "")).body, view)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _call(self, method: str, path: str, body: bytes | None, kind: str) -> Reply:
+        self.requests += 1
+        try:
+            return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
+        except ApiError as error:
+            if error.code == 422 and _is_of_another(error):
+                raise ApiError(409, "Conflict", error.message, error.details) from None
+            raise
+
+
+def _is_of_another(error: ApiError) -> bool:
+    """Whether a patch was meant for an object that was here before: servers call that an invalid UID."""
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes
+    )
+
+
+def write_time(when: datetime) -> str:
+    """A moment as the API writes it, to the second."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _claim(reply: Reply) -> ResourceClaim:
+    return codec.decode(reply.body, ResourceClaim)
+
+
+def _version(thing: ResourceClaim | Pod) -> dict[str, str]:
+    """Preconditions: this object, and only as it was read."""
+    return {"uid": thing.metadata.uid, "resourceVersion": thing.metadata.resource_version}
+
+
+def _at_version(pod: Pod, reply: Reply) -> Pod:
+    """The pod with the resourceVersion that a write has given it."""
+    version = codec.decode(reply.body, _Versioned).metadata.resource_version
+    return replace(pod, metadata=replace(pod.metadata, resource_version=version))
+
+
+def _pod_path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"

@@ -1,0 +1,227 @@
+"""Events about pods: what `kubectl describe pod` shows of the scheduler's work.
+
+Owns `Recorder`. Events are news, not state: `record` never waits; a bounded queue forgets the oldest when it
+is full and counts them; nothing else stops because an event cannot be written. Promises: what is said of a
+pod again is one Event whose series counts (`events.k8s.io/v1`), written at most once a minute; while bindings
+are under way (`is_busy`), events are written slowly and leave the server to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import EVENTS_V1
+from plimsoll.common.log_format import LOG
+from plimsoll.errors import ApiError, InputError
+from plimsoll.scheduler.binding.pod_conditions import shorten
+
+NORMAL, WARNING = "Normal", "Warning"
+_ROOT = EVENTS_V1.root + "/namespaces/"
+_MERGE = "application/merge-patch+json"
+#: Seconds between two writes of one series; between two events while bindings are under way.
+_SERIES_SECONDS = 60.0
+_PACE_SECONDS = 0.02
+#: A series that was silent for so long begins anew, as kube-scheduler has it.
+_FINISHED_SECONDS = 360.0
+_SERIES_MAX = 4096
+
+
+@dataclass(slots=True)
+class _Series:
+    """Something that was said of a pod, and how often."""
+
+    path: str
+    name: str
+    body: dict[str, Any]
+    count: int = 1
+    told: int = 0  #: the count that the API has
+    heard_at: float = 0.0
+    told_at: float = 0.0
+    queued: bool = False
+
+
+class Recorder:
+    """Writes events one after the other, in `run`."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        controller: str = "plimsoll",
+        instance: str = "",
+        limit: int = 5_000,
+        is_busy: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.dropped = 0  #: events nobody will see: too many at a time
+        self.failed = 0  #: events the API did not take
+        self.written = 0
+        self._client = client
+        self._controller = controller
+        self._instance = instance or f"{controller}-0"
+        self._limit = max(1, limit)
+        self._is_busy = is_busy
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._queue: deque[_Series] = deque()
+        self._series: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
+        self._last_name = 0
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    # -- what is said
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        text = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+        self.record(pod, "Scheduled", "Binding", text)
+
+    def failed_scheduling(self, pod: Pod, message: str) -> None:
+        self.record(pod, "FailedScheduling", "Scheduling", message, type=WARNING)
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
+        text = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
+        self.record(victim, "Preempted", "Preempting", text, related=preemptor)
+
+    def awaiting_devices(self, pod: Pod, node: str) -> None:
+        text = f"waiting for binding conditions for device on node {node}"
+        self.record(pod, "BindingConditionsPending", "Scheduling", text)
+
+    def record(
+        self,
+        pod: Pod,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        type: str = NORMAL,
+        related: Pod | None = None,
+    ) -> None:
+        """Say something about a pod; it is written when there is time."""
+        note, now = shorten(note), self._clock()
+        key = (pod.metadata.uid, reason, note)
+        series = self._series.get(key)
+        if series is not None and now - series.heard_at < _FINISHED_SECONDS:
+            series.count += 1
+            series.heard_at = now
+            self._series.move_to_end(key)
+        else:
+            series = self._begin(pod, reason, action, note, type, related, now)
+            self._series[key] = series
+            while len(self._series) > _SERIES_MAX:
+                self._series.popitem(last=False)
+        if not series.queued and (not series.told or now - series.told_at >= _SERIES_SECONDS):
+            self._enqueue(series)
+
+    def _begin(
+        self, pod: Pod, reason: str, action: str, note: str, type: str, related: Pod | None, now: float
+    ) -> _Series:
+        meta = pod.metadata
+        moment = self._now()
+        self._last_name = max(self._last_name + 1, int(moment.timestamp() * 1e9))
+        namespace = meta.namespace or "default"
+        name = f"{meta.name[:236]}.{self._last_name:x}"
+        body = {
+            "apiVersion": EVENTS_V1.api_version,
+            "kind": EVENTS_V1.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": _write_micro(moment),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance[:128],
+            "action": action,
+            "reason": reason,
+            "regarding": _reference(pod),
+            "note": note,
+            "type": type,
+        }
+        if related is not None:
+            body["related"] = _reference(related)
+        return _Series(f"{_ROOT}{namespace}/events", name, body, heard_at=now)
+
+    def _enqueue(self, series: _Series) -> None:
+        if len(self._queue) >= self._limit:
+            oldest = self._queue.popleft()
+            oldest.queued = False
+            self.dropped += 1
+        series.queued = True
+        self._queue.append(series)
+        self._news.set()
+
+    # -- writing
+
+    async def run(self) -> None:
+        """Write what is said, until cancelled."""
+        while True:
+            if not self._queue:
+                self._news.clear()
+                await self._news.wait()
+            if self._is_busy():
+                await self._sleep(_PACE_SECONDS)
+            if self._queue:
+                await self._write(self._queue.popleft())
+
+    async def flush(self, seconds: float) -> None:
+        """Write what is left, as far as this time allows."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._queue:
+                    await self._write(self._queue.popleft())
+
+    async def _write(self, series: _Series) -> None:
+        series.queued = False
+        count, first = series.count, not series.told
+        series.told_at = self._clock()
+        try:
+            if first:
+                await self._create(series)
+            if count > 1:
+                await self._count(series, count)
+            self.written += 1
+            series.told = count
+        except InputError as error:
+            self.failed += 1
+            missing = isinstance(error, ApiError) and error.code == 404
+            if missing and not first:
+                series.told = 0  # the API has forgotten it: should it be said again, it is new
+            LOG.debug("event %s was not written: %s", series.name, error)
+
+    async def _create(self, series: _Series) -> None:
+        try:
+            await self._client.call("POST", series.path, body=codec.encode(series.body), harmless=False)
+        except ApiError as error:
+            if error.code != 409:  # an answer was lost, and it is there
+                raise
+
+    async def _count(self, series: _Series, count: int) -> None:
+        news = {"series": {"count": count, "lastObservedTime": _write_micro(self._now())}}
+        await self._client.call(
+            "PATCH",
+            f"{series.path}/{series.name}",
+            body=codec.encode(news),
+            content_type=_MERGE,
+            harmless=True,
+        )
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    meta = pod.metadata
+    reference = {"apiVersion": "v1", "kind": "Pod", "namespace": meta.namespace, "name": meta.name}
+    return {**reference, "uid": meta.uid, "resourceVersion": meta.resource_version}
+
+
+def _write_micro(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,247 @@
+"""What the scheduler says about itself to Prometheus, under the names that kube-scheduler uses.
+
+Owns `Metrics`: attempts and how long they took, pods by queue, pods by the rule that stands in their way,
+preemptions; and, of our own, the ledger's line, charge and headroom of every node and resource, devices, and
+the collector's pauses. Observing a pod costs a few microseconds; a scrape of 5,000 nodes is written in pieces
+so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Bag
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from plimsoll.api.identity import PoolId
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.common.counters import Counter, Histogram, exponential, gauge
+from plimsoll.ledger.node import NodeLedger
+from plimsoll.ledger.units import CPU, PODS
+from plimsoll.scheduler.reasons import Rule
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+#: Nodes written out before others get their turn.
+_PIECE = 100
+#: Attempts are told apart up to this many.
+_MOST_ATTEMPTS = 15
+SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+_ATTEMPTS = (*map(str, range(_MOST_ATTEMPTS)), f"{_MOST_ATTEMPTS}+")
+
+
+class Metrics(Collector):
+    """Everything that is counted; `expose` writes it out."""
+
+    def __init__(self, snapshot: Snapshot, lengths: Callable[[], Mapping[str, int]]) -> None:
+        self._snapshot = snapshot
+        self._lengths = lengths
+        self._refused: dict[str, tuple[frozenset[Rule], str]] = {}
+        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        seconds, fine = exponential(0.001, 2, 15), exponential(0.0001, 2, 12)
+        self.attempts = Counter(
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result.",
+            ("result", "profile"),
+        )
+        self.attempt = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+            seconds,
+            ("result", "profile"),
+        )
+        self.algorithm = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds.",
+            exponential(0.00001, 2, 20),
+        )
+        self.extension_point = Histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Latency of one part of an attempt; of some attempts only.",
+            fine,
+            ("extension_point", "status", "profile"),
+        )
+        self.plugin = Histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration of one rule; of some attempts only.",
+            exponential(0.00001, 1.5, 20),
+            ("plugin", "extension_point", "status"),
+        )
+        self.lead_time = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Time from the first try of a pod, or from its entry into the queue, until it is bound.",
+            exponential(0.01, 2, 20),
+            ("attempts",),
+        )
+        self.tries = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            exponential(1, 2, 5),
+        )
+        self.victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims.",
+            exponential(1, 2, 7),
+        )
+        self.preemptions = Counter("scheduler_preemption_attempts_total", "Attempts to preempt.")
+        self.incoming = Counter(
+            "scheduler_queue_incoming_pods_total",
+            "Number of pods added to scheduling queues by event and queue type.",
+            ("queue", "event"),
+        )
+        self.steps = Counter(
+            "plimsoll_binding_failures_total", "Bindings that failed, by the step that did.", ("step",)
+        )
+        self.pauses = Histogram(
+            "plimsoll_gc_pause_seconds",
+            "Pauses of Python's garbage collector.",
+            fine,
+            ("generation",),
+        )
+        self._scheduled: dict[str, tuple[Callable[[float], None], tuple[str, str]]] = {}
+        self._lead_times = [self.lead_time.at(label).observe for label in _ATTEMPTS]
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+
+    # -- observing
+
+    def decided(self, seconds: float) -> None:
+        """The algorithm has come to a decision, whichever."""
+        self.algorithm.at().observe(seconds)
+
+    def scheduled(self, profile: str, seconds: float, lead_time: float, attempts: int) -> None:
+        """A pod is bound."""
+        known = self._scheduled.get(profile)
+        if known is None:
+            labels = (SCHEDULED, profile)
+            known = self._scheduled[profile] = (self.attempt.at(*labels).observe, labels)
+        observe, labels = known
+        observe(seconds)
+        self.attempts.add(*labels)
+        self._lead_times[min(attempts, _MOST_ATTEMPTS)](lead_time)
+        self.tries.at().observe(attempts)
+
+    def failed(self, result: str, profile: str, seconds: float) -> None:
+        """A pod was refused (`unschedulable`), or something went wrong (`error`)."""
+        self.attempts.add(result, profile)
+        self.attempt.at(result, profile).observe(seconds)
+
+    def refused(self, key: str, rules: frozenset[Rule], profile: str) -> None:
+        """A pod waits, and these rules are why."""
+        self._refused[key] = (rules, profile)
+
+    def cleared(self, key: str) -> None:
+        """It does so no longer."""
+        self._refused.pop(key, None)
+
+    def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """Ask for a number at every scrape."""
+        self._gauges.append((name, help, value))
+
+    # -- telling
+
+    def collect(self) -> Iterator[Metric]:
+        for counter in (self.attempts, self.preemptions, self.incoming, self.steps):
+            yield counter.family()
+        for histogram in (
+            self.attempt,
+            self.algorithm,
+            self.extension_point,
+            self.plugin,
+            self.lead_time,
+            self.tries,
+            self.victims,
+            self.pauses,
+        ):
+            yield histogram.family()
+        yield gauge("scheduler_pending_pods", "Number of pending pods, by queue.", "queue", self._lengths())
+        yield self._unschedulable()
+        sizes = {"nodes": len(self._snapshot), "assumed_pods": len(self._snapshot.assumed)}
+        yield gauge("scheduler_cache_size", "Number of nodes and assumed pods.", "type", sizes)
+        for name, help, value in self._gauges:
+            yield GaugeMetricFamily(name, help, value=value())
+
+    def _unschedulable(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "scheduler_unschedulable_pods",
+            "Number of unschedulable pods by the rule in their way; a pod counts for each of its rules.",
+            labels=["plugin", "profile"],
+        )
+        counts: Bag[tuple[str, str]] = Bag()
+        for rules, profile in self._refused.values():
+            counts.update((rule.value, profile) for rule in rules)
+        for labels, count in counts.items():
+            family.add_metric(labels, count)
+        return family
+
+    async def expose(self) -> AsyncIterator[bytes]:
+        """The page for a scrape, in pieces."""
+        yield generate_latest(self.registry)
+        for piece in devices_page(self._snapshot):
+            await asyncio.sleep(0)
+            yield piece
+        for piece in ledger_page(self._snapshot):
+            await asyncio.sleep(0)
+            yield piece
+
+
+_LEDGER: tuple[tuple[str, str, Callable[[NodeLedger], Mapping[str, int]]], ...] = (
+    ("allocatable", "What a node has of a resource.", lambda ledger: ledger.allocatable),
+    ("requested", "What is charged: pods and claims.", lambda ledger: _requested(ledger)),
+    ("headroom", "What is left below the line.", lambda ledger: ledger.headroom()),
+)
+
+
+def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
+    """Line, charge and headroom of every node and resource; cpu in cores, the rest in whole units."""
+    for name, help, amounts in _LEDGER:
+        metric = f"plimsoll_ledger_{name}"
+        yield f"# HELP {metric} {help}\n# TYPE {metric} gauge\n".encode()
+        places = list(snapshot.places())
+        for start in range(0, len(places), _PIECE):
+            lines: list[str] = []
+            for place in places[start : start + _PIECE]:
+                if snapshot.nodes[place] is None:
+                    continue  # gone since the page was begun
+                ledger = snapshot.ledger(place)
+                head = f'{metric}{{node="{ledger.name}",resource="'
+                lines += [f'{head}{r}"}} {_amount(r, v)}\n' for r, v in amounts(ledger).items()]
+            yield "".join(lines).encode()
+
+
+def devices_page(snapshot: Snapshot) -> Iterator[bytes]:
+    """How many devices drivers have published, and of how many something is held."""
+    pools: dict[PoolId, int] = {}
+    for slice in snapshot.all(ResourceSlice):
+        key = PoolId(slice.spec.driver, slice.spec.pool.name)
+        pools[key] = pools.get(key, 0) + len(slice.spec.devices or ())
+    yield b"# HELP plimsoll_devices Devices in slices, and those held wholly or in part.\n"
+    yield b"# TYPE plimsoll_devices gauge\n"
+    published: Bag[str] = Bag()
+    held: Bag[str] = Bag()
+    for pool, count in pools.items():
+        published[pool.driver] += count
+        held[pool.driver] += min(count, len(snapshot.state.pool(pool)))
+    yield "".join(_states(published, held)).encode()
+
+
+def _states(published: Mapping[str, int], held: Mapping[str, int]) -> Iterable[str]:
+    for driver in sorted(published):
+        for state, count in (("published", published[driver]), ("held", held[driver])):
+            yield f'plimsoll_devices{{driver="{driver}",state="{state}"}} {count}\n'
+
+
+def _requested(ledger: NodeLedger) -> dict[str, int]:
+    return {name: used for name, used in ledger.requested.items() if used} | {PODS: len(ledger)}
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource != CPU:
+        return str(amount)
+    whole, milli = divmod(abs(amount), 1000)
+    sign = "-" if amount < 0 else ""
+    return f"{sign}{whole}.{milli:03d}" if milli else f"{sign}{whole}"

@@ -1,0 +1,276 @@
+"""How a scheduler weighs nodes and how hard it searches: a profile, read from a file or made in code.
+
+Owns `Settings`. The defaults are those of kube-scheduler's default profile; a profile file names what it
+changes and nothing else. Whatever is wrong in it is an `InputError` that names the field and the fix.
+
+    schedulerName: plimsoll
+    weights: {NodeResourcesFit: 1, TaintToleration: 3, DeviceWaste: 2}
+    strategy: MostAllocated
+    resources: {cpu: 1, memory: 1, example.com/gpu: 5}
+    balanced: [cpu, memory]
+    searchSteps: 200000
+    explore: 8
+    devicePreference: least-waste
+    deviceOrder: joint
+    scoring: whole-numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from plimsoll.allocator import Limits, Preference
+from plimsoll.errors import InputError
+from plimsoll.ledger.units import CPU, MEMORY, is_counted
+
+RANK = "DevicePreference"  #: how well the alternatives of prioritized lists are served
+WASTE = "DeviceWaste"  #: how much of the devices handed out goes to waste
+#: What kube-scheduler calls the first of these.
+ALIASES: Mapping[str, str] = MappingProxyType({"DynamicResources": RANK})
+#: Every scorer there is, with its weight unless a profile says otherwise.
+WEIGHTS: Mapping[str, int] = MappingProxyType(
+    {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        RANK: 2,
+        WASTE: 0,
+    }
+)
+WEIGHT_MAX = 1000
+RESOURCES_MAX = 16
+STEPS_MAX = 1_000_000_000
+EXPLORE_MAX = 10_000
+#: From so many nodes on kube-scheduler does not look at all of them.
+SAMPLED_FROM = 100
+_RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
+
+
+class Strategy(Enum):
+    """Which nodes `NodeResourcesFit` prefers: those with the most left, or those with the least."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+
+
+class DeviceOrder(Enum):
+    """Whether devices are chosen together with the node's books, or first.
+
+    DIFF: kube-scheduler chooses devices first and asks the node's books about that choice only, so that a
+    node is refused where other devices would have fitted; a shortage of devices is none that preemption
+    helps against. `devices-first` does the same, for predictions of it; the default is joint
+    (test_devices_first_refuses_what_joint_allocation_finds).
+
+    DIFF: an error on one node ends kube-scheduler's attempt on all of them; jointly, that node is refused
+    (test_an_error_on_one_node_ends_the_attempt).
+    """
+
+    JOINT = "joint"
+    FIRST = "devices-first"
+
+
+class Scoring(Enum):
+    """How scores are worked out: in whole numbers, or with the doubles and the slips of kube-scheduler 1.36.
+
+    DIFF: kube-scheduler's NodeResourcesFit passes over what a pod requests as a whole when it scores nodes;
+    here it counts. `as-kube-scheduler` does as upstream does, for predictions
+    (test_what_a_pod_requests_as_a_whole_is_scored).
+    """
+
+    WHOLE = "whole-numbers"
+    STOCK = "as-kube-scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A profile. What is not given is as in kube-scheduler's default profile."""
+
+    name: str = "plimsoll"  #: the `schedulerName` of the pods it is for
+    weights: Mapping[str, int] = field(default_factory=dict)  #: only what differs from `WEIGHTS`; 0: off
+    strategy: Strategy = Strategy.LEAST_ALLOCATED
+    resources: Mapping[str, int] = field(
+        default_factory=lambda: _RESOURCES
+    )  #: what the strategy looks at, with weights
+    balanced: tuple[str, ...] = (CPU, MEMORY)  #: what balanced allocation looks at
+    search_steps: int = Limits().steps  #: how long one search for devices may take
+    explore: int = 5  #: nodes to search where alternatives or waste make a difference
+    device_preference: Preference = Preference.FIRST
+    device_order: DeviceOrder = DeviceOrder.JOINT
+    scoring: Scoring = Scoring.WHOLE
+
+    def __post_init__(self) -> None:
+        whole = dict(WEIGHTS)
+        whole.update(_weights("weights", self.weights, WEIGHTS, ALIASES))
+        object.__setattr__(self, "weights", MappingProxyType(whole))
+        resources = _weights("resources", self.resources)
+        for where, names in (("resources", tuple(resources)), ("balanced", self.balanced)):
+            _check_names(where, names)
+        if not any(resources.values()):
+            raise InputError("resources: give at least one resource a weight above 0")
+        object.__setattr__(self, "resources", MappingProxyType(resources))
+        _number("searchSteps", self.search_steps, 1, STEPS_MAX)
+        _number("explore", self.explore, 1, EXPLORE_MAX)
+        if not self.name:
+            raise InputError("schedulerName: must not be empty; leave it out for plimsoll")
+
+    @staticmethod
+    def default() -> Settings:
+        return _DEFAULT
+
+    @property
+    def rank_weight(self) -> int:
+        """What the rank of the alternatives chosen from prioritized lists counts."""
+        return self.weights[RANK]
+
+    @property
+    def waste_weight(self) -> int:
+        """What device waste counts."""
+        return self.weights[WASTE]
+
+    def asks_all(self, nodes: int) -> bool:
+        """Whether every node is asked about devices before any is scored, as kube-scheduler does.
+
+        It does so with fewer than 100 nodes; with more it looks at some of them, which nobody can predict.
+        """
+        return self.device_order is DeviceOrder.FIRST and nodes < SAMPLED_FROM
+
+    @staticmethod
+    def read(tree: Any) -> Settings:
+        """The settings a profile file has; `tree` is what YAML or JSON made of it (None: an empty file)."""
+        if tree is None:
+            return _DEFAULT
+        if not isinstance(tree, Mapping):
+            raise InputError(f"a profile is a mapping of settings, not {_kind(tree)}")
+        found: dict[str, Any] = {}
+        for key, value in tree.items():
+            if key not in _FIELDS:
+                raise InputError(f"{key}: unknown setting; known are {', '.join(_FIELDS)}")
+            name, read = _FIELDS[key]
+            found[name] = read(key, value)
+        return Settings(**found)
+
+
+# -- fields, one by one
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{where}: must be a text, not {_kind(value)}")
+    return value
+
+
+def _number(where: str, value: Any, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InputError(f"{where}: must be a whole number from {least} to {most}, not {_told(value)}")
+    return value
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: must be a mapping of names to weights, not {_kind(value)}")
+    return value
+
+
+def _names(where: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f"{where}: must be a list of resource names, not {_kind(value)}")
+    return tuple(_text(f"{where}[{place}]", each) for place, each in enumerate(value))
+
+
+def _check_names(where: str, names: tuple[str, ...]) -> None:
+    if len(names) > RESOURCES_MAX:
+        raise InputError(f"{where}: name at most {RESOURCES_MAX} resources, not {len(names)}")
+    for name in names:
+        if not is_counted(name):
+            raise InputError(
+                f"{where}: {name!r} is not a resource nodes are booked in: "
+                "use cpu, memory, ephemeral-storage, hugepages-SIZE or a name such as example.com/gpu"
+            )
+    if len({*names}) < len(names):
+        raise InputError(f"{where}: name each resource once, not {', '.join(names)}")
+
+
+def _strategy(where: str, value: Any) -> Strategy:
+    known = {each.value: each for each in Strategy}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
+def _preference(where: str, value: Any) -> Preference:
+    known = {each.value: each for each in Preference}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
+def _order(where: str, value: Any) -> DeviceOrder:
+    known = {each.value: each for each in DeviceOrder}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
+def _scoring(where: str, value: Any) -> Scoring:
+    known = {each.value: each for each in Scoring}
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{where}: must be {' or '.join(known)}, not {_told(value)}")
+    return known[value]
+
+
+def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+    return lambda where, value: _number(where, value, least, most)
+
+
+def _weights(
+    where: str,
+    given: Mapping[str, Any],
+    known: Mapping[str, int] | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """The weights given, by their proper names; with `known`, no others may be named."""
+    found: dict[str, int] = {}
+    for name, weight in given.items():
+        _text(f"{where}: the name {_told(name)}", name)
+        proper = (aliases or {}).get(name, name)
+        if known is not None and proper not in known:
+            raise InputError(f"{where}.{name}: no such scorer; known are {', '.join(known)}")
+        if proper in found:
+            raise InputError(f"{where}.{name}: is given as {proper} too; keep one of them")
+        found[proper] = _number(f"{where}.{name}", weight, 0, WEIGHT_MAX)
+    return found
+
+
+def _kind(value: Any) -> str:
+    names = {type(None): "null", bool: "a boolean", str: "a text", list: "a list", tuple: "a list"}
+    return names.get(type(value), "a mapping" if isinstance(value, Mapping) else "a number")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        text = repr(value) if isinstance(value, str) else str(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    return _kind(value)
+
+
+#: The name of a setting in a file -> its name here, and what reads it.
+_FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "schedulerName": ("name", _text),
+    "weights": ("weights", _mapping),
+    "strategy": ("strategy", _strategy),
+    "resources": ("resources", _mapping),
+    "balanced": ("balanced", _names),
+    "searchSteps": ("search_steps", _whole(1, STEPS_MAX)),
+    "explore": ("explore", _whole(1, EXPLORE_MAX)),
+    "devicePreference": ("device_preference", _preference),
+    "deviceOrder": ("device_order", _order),
+    "scoring": ("scoring", _scoring),
+}
+_DEFAULT = Settings()

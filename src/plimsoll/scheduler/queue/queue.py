@@ -1,0 +1,488 @@
+"""Who is next, and who waits for what.
+
+Owns `PodQueue`. A pod is in exactly one place: active (ready to be tried), back-off (failed, waits for a
+time), unschedulable (fits nowhere, waits for a happening that can help), gated or held (must not be tried
+yet), or in flight (handed out by `pop`, until `done`, `fail`, `retry` or `hold`). What happens while a pod is
+in flight is remembered for it. Times are whole milliseconds, given by the caller and never running backwards.
+
+Order and fairness. The most important pod is next; among equals those that were never tried, then those that
+failed before, the oldest first. A flood of pods that fit nowhere cannot keep others waiting:
+- each is tried once, then it sleeps until something happens that can help it, and backs off after that;
+- after `retries_in_a_row` retries of more important pods a pod of any priority has its turn: one that was
+  never tried, or else the one that was tried least;
+- new pods cannot keep retries waiting for ever either: after as many first attempts that passed over a retry
+  of the same priority, that retry has its turn.
+A pod that was never tried is never passed by a less important one.
+
+DIFF: upstream tries pods of one priority strictly by the time they joined the queue, and never a less
+important one first, so that pods that fail again and again can keep others waiting
+(test_a_flood_of_important_hopeless_pods_does_not_starve_others, test_first_attempts_come_before_retries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
+from plimsoll.scheduler.queue.in_flight_events import FlightLog
+from plimsoll.scheduler.queue.ordered_keys import OrderedKeys
+from plimsoll.scheduler.queue.queueing_hints import (
+    Happening,
+    any_helps,
+    concerned_claims,
+    own_change,
+    settles,
+)
+from plimsoll.scheduler.queue.unschedulable_pods import Waiting
+from plimsoll.scheduler.reasons import NodeReason, Rule
+from plimsoll.scheduler.snapshot.snapshot import FINISHED
+
+__all__ = ["Attempt", "PodQueue", "QueueSettings", "Where"]
+
+
+class Where(Enum):
+    """The place of a pod in the queue."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"  #: its spec has scheduling gates
+    HELD = "held"  #: an object of its own is missing
+    IN_FLIGHT = "in flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A pod that is to be tried now."""
+
+    pod: Pod
+    key: str
+    attempts: int  #: this one included
+    queued_at: int  #: when the queue first heard of it
+    first_tried_at: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What the queue knows of a pod."""
+
+    key: str
+    pod: Pod
+    queued_at: int
+    since: int  #: when it joined, or failed last
+    number: int = 0  #: which of those of one moment it was
+    where: Where = Where.ACTIVE
+    attempts: int = 0
+    failures: int = 0  #: attempts that found no place
+    errors: int = 0  #: attempts in a row that ended in an error
+    first_tried_at: int | None = None
+    due: int = 0  #: when its back-off ends
+    eager: int = 0  #: how often it may be tried before that
+    early: bool = False  #: whether the attempt under way is such a one
+    rules: frozenset[Rule] = frozenset()
+    room: bool = True  #: whether what its claims charge was in the way
+    watched: tuple[tuple[str, str], ...] = ()  #: held: namespace and name of the claims it waits for
+    # -- in flight
+    changed: frozenset[Rule] = field(default_factory=frozenset)  #: what its own changes may have settled
+    activated: bool = False
+    gone: bool = False
+    again: Pod | None = None  #: came back under the same key after it was gone
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+
+class PodQueue:
+    """The pods that have no node yet."""
+
+    def __init__(self, settings: QueueSettings | None = None) -> None:
+        self.settings = settings or QueueSettings()
+        self._entries: dict[str, _Entry] = {}
+        self._number = 0
+        # -- active: never tried, tried (by importance), tried (by how often)
+        self._fresh, self._tried, self._least = OrderedKeys(), OrderedKeys(), OrderedKeys()
+        self._retries = self._firsts = 0  # pops in a row of either kind while others were waiting
+        self._turns = 0  # how often one had its turn that was tried less
+        # -- back-off: by time, and those that may come earlier if nothing else is to be done
+        self._backoff, self._eager = OrderedKeys(), OrderedKeys()
+        # -- unschedulable: by what helps, and by the time they are tried anyway
+        self._waiting, self._flush = Waiting(), OrderedKeys()
+        self._aside: dict[str, None] = {}  # gated and held
+        self._held: dict[tuple[str, str], dict[str, None]] = {}
+        self._log = FlightLog()
+
+    # -- looking
+
+    def __len__(self) -> int:
+        """How many pods there are, those in flight too."""
+        return len(self._entries)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[Pod]:
+        """The pods, in no particular order."""
+        return (entry.pod for entry in self._entries.values())
+
+    def where(self, key: str) -> Where | None:
+        """Where a pod is; None if it is not here."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.where
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as it was last heard of."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.pod
+
+    def lengths(self) -> Mapping[str, int]:
+        """How many pods are where; those in flight count nowhere."""
+        return {
+            Where.ACTIVE.value: len(self._fresh) + len(self._tried),
+            Where.BACKOFF.value: len(self._backoff),
+            Where.UNSCHEDULABLE.value: len(self._waiting),
+            Where.GATED.value: len(self._aside),
+        }
+
+    def in_flight(self) -> int:
+        return len(self._log)
+
+    def waiting_for(self) -> Mapping[Rule, int]:
+        """How many unschedulable pods each rule stood in the way of."""
+        return self._waiting.counts()
+
+    def next_due(self, now: int) -> int | None:
+        """In how many milliseconds `pop` may have something; None: not by the passing of time."""
+        if self._fresh or self._tried or self._eager:
+            return 0
+        times = [first[0][0] for each in (self._backoff, self._flush) if (first := each.first()) is not None]
+        return max(0, min(times) - now) if times else None
+
+    # -- pods come, change and go
+
+    def add(self, pod: Pod, now: int) -> None:
+        """A pod wants a node."""
+        key = pod_key(pod)
+        known = self._entries.get(key)
+        if known is not None:
+            if known.gone:
+                known.again = None if _is_over(pod) else pod
+            else:
+                self.update(pod, now)
+        elif not _is_over(pod):
+            entry = self._entries[key] = _Entry(key, pod, now, now)
+            self._admit(entry, now)
+
+    def update(self, pod: Pod, now: int) -> None:
+        """A pod has changed; what it is, not what is written about it, may give it another attempt."""
+        key = pod_key(pod)
+        entry = self._entries.get(key)
+        if entry is None or entry.gone:
+            self.add(pod, now)
+            return
+        if _is_over(pod):
+            self.remove(key)
+            return
+        old, entry.pod = entry.pod, pod
+        changed = own_change(old, pod)
+        match entry.where:
+            case Where.IN_FLIGHT:
+                entry.changed |= changed
+            case Where.ACTIVE | Where.BACKOFF:
+                if (old.spec.priority or 0) != entry.priority:
+                    self._place(entry, entry.where)
+            case Where.UNSCHEDULABLE:
+                if settles(changed, entry.rules):
+                    self._wake(entry, now)
+                elif changed:
+                    self._waiting.add(key, pod, entry.rules, entry.room)
+            case Where.GATED:
+                if not pod.spec.scheduling_gates:
+                    self._admit(entry, now)
+            case Where.HELD:
+                if changed:
+                    self._admit(entry, now)
+
+    def remove(self, key: str) -> None:
+        """A pod is gone, or has a node."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        if entry.where is Where.IN_FLIGHT:
+            entry.gone, entry.again = True, None
+        else:
+            self._leave(entry)
+            del self._entries[key]
+
+    def hold(self, pod: Pod, why: NodeReason, now: int) -> None:
+        """A pod cannot be tried yet for want of an object of its own; that is not counted as an attempt.
+
+        It comes back when that object appears or changes or the pod itself does, not by time.
+        """
+        key = pod_key(pod)
+        entry = self._entries.get(key)
+        if entry is None:
+            if _is_over(pod):
+                return
+            entry = self._entries[key] = _Entry(key, pod, now, now)
+        elif entry.where is Where.IN_FLIGHT:
+            entry.attempts -= 1
+            if not entry.attempts:
+                entry.first_tried_at = None
+            missed = self._log.since(key)
+            self._log.end(key)
+            if self._is_over_with(entry, now):
+                return
+            watched = _watched(entry.pod, why)
+            if entry.changed or missed is None or any(_concerns(each, watched) for each in missed):
+                self._admit(entry, now)
+                return
+        else:
+            self._leave(entry)
+        entry.watched = _watched(entry.pod, why)
+        self._place(entry, Where.HELD)
+
+    # -- attempts
+
+    def pop(self, now: int) -> Attempt | None:
+        """The pod to try next, if there is one; it is in flight from now on."""
+        self._move(now)
+        key = self._choose()
+        early = key is None
+        key = key or self._eager.take()
+        if key is None:
+            return None
+        entry = self._entries[key]
+        entry.early = early
+        self._leave(entry)
+        entry.where = Where.IN_FLIGHT
+        entry.attempts += 1
+        entry.changed, entry.activated = frozenset(), False
+        if entry.first_tried_at is None:
+            entry.first_tried_at = now
+        self._log.begin(key)
+        return Attempt(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
+
+    def done(self, key: str, now: int = 0) -> None:
+        """A pod in flight has its node."""
+        entry = self._land(key)
+        if entry is not None:
+            del self._entries[key]
+            if entry.again is not None:
+                self.add(entry.again, now)
+
+    def fail(self, key: str, rules: frozenset[Rule], now: int, *, room: bool = True) -> None:
+        """A pod in flight fits nowhere, because of these rules: it waits for a happening that can help it.
+
+        Without rules nobody knows what could help, so everything that happens does. `room` says whether room
+        on nodes was short for what its claims charge (see `wakeups.wants_room`).
+        """
+        missed = self._log.since(key)
+        entry = self._land(key)
+        if entry is None or self._is_over_with(entry, now):
+            return
+        entry.errors = 0
+        entry.rules, entry.room = rules, room
+        if entry.early:
+            entry.eager -= 1
+        else:
+            if now - entry.since > 2 * self.settings.max_backoff_ms:
+                entry.failures = 0
+            entry.failures += 1
+            entry.due = now + backoff_ms(self.settings, entry.failures)
+            entry.eager = self.settings.eager_tries
+        self._stamp(entry, now)
+        if entry.activated:
+            self._place(entry, Where.ACTIVE)
+        elif missed is None or settles(entry.changed, rules) or any_helps(missed, rules, entry.pod, room):
+            self._place(entry, Where.BACKOFF)
+        else:
+            self._place(entry, Where.UNSCHEDULABLE)
+
+    def retry(self, key: str, now: int) -> None:
+        """An attempt ended in an error or a conflict: again after a while."""
+        entry = self._land(key)
+        if entry is None or self._is_over_with(entry, now):
+            return
+        entry.errors += 1
+        self._stamp(entry, now)
+        entry.due = now + backoff_ms(self.settings, entry.errors)
+        entry.rules = frozenset()
+        self._place(entry, Where.ACTIVE if entry.activated else Where.BACKOFF)
+
+    # -- what happens
+
+    def happen(self, happening: Happening, now: int) -> int:
+        """Something happened: wake the pods it can help; how many those are."""
+        self._log.note(happening)
+        keys = self._waiting.helped(happening)
+        for key in keys:
+            self._wake(self._entries[key], now)
+        held = {key for name in concerned_claims(happening) for key in self._held.get(name, ())}
+        for key in sorted(held):
+            self._admit(self._entries[key], now)
+        return len(keys) + len(held)
+
+    def activate(self, keys: Iterable[str], now: int) -> int:
+        """Pods that have reason to be tried at once, whatever their back-off; how many there are."""
+        count = 0
+        for key in keys:
+            entry = self._entries.get(key)
+            if entry is None or entry.gone:
+                continue
+            if entry.where is Where.IN_FLIGHT:
+                entry.activated = True
+            elif entry.where in (Where.BACKOFF, Where.UNSCHEDULABLE):
+                self._place(entry, Where.ACTIVE)
+            else:
+                continue
+            count += 1
+        return count
+
+    # -- inside
+
+    def _admit(self, entry: _Entry, now: int) -> None:
+        """Let a pod in, or aside if it has gates."""
+        self._stamp(entry, now)
+        self._place(entry, Where.GATED if entry.pod.spec.scheduling_gates else Where.ACTIVE)
+
+    def _stamp(self, entry: _Entry, now: int) -> None:
+        """From now on a pod is as old as this."""
+        self._number += 1
+        entry.since, entry.number = now, self._number
+
+    def _wake(self, entry: _Entry, now: int) -> None:
+        self._place(entry, Where.ACTIVE if entry.due <= now else Where.BACKOFF)
+
+    def _move(self, now: int) -> None:
+        """Bring in those whose time has come."""
+        for key in self._backoff.take_up_to(now):
+            self._place(self._entries[key], Where.ACTIVE)
+        for key in self._flush.take_up_to(now):
+            self._wake(self._entries[key], now)
+
+    def _choose(self) -> str | None:
+        """The next of the active pods; see the order at the top."""
+        fresh, tried = self._fresh.first(), self._tried.first()
+        if tried is None:
+            self._firsts = self._retries = 0
+            return None if fresh is None else fresh[1]
+        if fresh is None:
+            self._firsts = 0
+            return self._retry(tried[1], self._is_turn())
+        if tried[0][0] < fresh[0][0]:  # the retry is more important
+            if not self._is_turn():
+                return self._retry(tried[1], False)
+            least = self._entries[self._least.first_key()]
+            if self._turns % 2 and -least.priority <= fresh[0][0]:
+                return self._retry(tried[1], True)
+        elif tried[0][0] == fresh[0][0]:
+            if self._firsts >= self.settings.retries_in_a_row:
+                self._firsts = 0
+                return self._retry(tried[1], False)
+            self._firsts += 1
+        self._turns += self._is_turn()
+        self._retries = 0
+        return fresh[1]
+
+    def _is_turn(self) -> bool:
+        """Whether it is the turn of pods that were tried less."""
+        return self._retries >= self.settings.retries_in_a_row
+
+    def _retry(self, key: str, turn: bool) -> str:
+        """Another attempt at a pod, or at the one tried least if that has its turn."""
+        if not turn:
+            self._retries += 1
+            return key
+        self._retries = 0
+        self._turns += 1
+        return self._least.first_key()
+
+    def _place(self, entry: _Entry, where: Where) -> None:
+        """Put a pod in a place, out of the one it is in."""
+        self._leave(entry)
+        key, entry.where = entry.key, where
+        match where:
+            case Where.ACTIVE:
+                order = (-entry.priority, entry.since, entry.number)
+                if entry.attempts:
+                    self._tried.put(key, order)
+                    self._least.put(key, (entry.attempts, entry.since, entry.number))
+                else:
+                    self._fresh.put(key, order)
+            case Where.BACKOFF:
+                self._backoff.put(key, (entry.due,))
+                if entry.rules and entry.eager > 0 and entry.failures <= self.settings.eager_failures:
+                    self._eager.put(key, (-entry.priority, entry.since, entry.number))
+            case Where.UNSCHEDULABLE:
+                self._waiting.add(key, entry.pod, entry.rules, entry.room)
+                self._flush.put(key, (entry.since + self.settings.flush_ms,))
+            case Where.HELD | Where.GATED:
+                self._aside[key] = None
+                for name in entry.watched:
+                    self._held.setdefault(name, {})[key] = None
+
+    def _leave(self, entry: _Entry) -> None:
+        """Take a pod out of the place it is in."""
+        key = entry.key
+        match entry.where:
+            case Where.ACTIVE:
+                if not self._fresh.drop(key):
+                    self._tried.drop(key)
+                    self._least.drop(key)
+            case Where.BACKOFF:
+                self._backoff.drop(key)
+                self._eager.drop(key)
+            case Where.UNSCHEDULABLE:
+                self._waiting.remove(key)
+                self._flush.drop(key)
+            case Where.HELD | Where.GATED:
+                self._aside.pop(key, None)
+                for name in entry.watched:
+                    users = self._held.get(name, {})
+                    users.pop(key, None)
+                    if not users:
+                        self._held.pop(name, None)
+                entry.watched = ()
+
+    def _land(self, key: str) -> _Entry | None:
+        """A pod is in flight no longer."""
+        entry = self._entries.get(key)
+        if entry is None or entry.where is not Where.IN_FLIGHT:
+            return None
+        self._log.end(key)
+        return entry
+
+    def _is_over_with(self, entry: _Entry, now: int) -> bool:
+        """Whether a pod went away while it was in flight; one that came back joins as if new."""
+        if not entry.gone:
+            return False
+        del self._entries[entry.key]
+        if entry.again is not None:
+            self.add(entry.again, now)
+        return True
+
+
+def _is_over(pod: Pod) -> bool:
+    """Whether a pod needs no node: it has one, has finished or is being deleted."""
+    return bool(
+        pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
+    )
+
+
+def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
+    """The claims whose change can end a pod's being held: the one the reason names, or else all."""
+    names = set(claim_names(pod).values())
+    named = str(why.facts.get("claim", "")).rpartition("/")[2]
+    if named in names:
+        names = {named}
+    return tuple((pod.metadata.namespace, name) for name in sorted(names))
+
+
+def _concerns(happening: Happening, watched: tuple[tuple[str, str], ...]) -> bool:
+    return any(name in watched for name in concerned_claims(happening))

@@ -1,0 +1,139 @@
+"""How full a node would be with a pod on it, as a score: least and most allocated, and balanced allocation.
+
+Owns the formulas. Each has two forms, for one node in Python's whole numbers and for many at once; a test
+holds them equal. Both read the unified ledger: what claims charge counts as requests do.
+
+DIFF: balanced allocation counts shares in hundred-thousandths instead of doubles, so that equal nodes score
+alike on every machine, and rounds once, to the nearest; upstream rounds what is before and after down, and so
+prefers any node in use to an empty one for a small pod. No score is more than one away from upstream's
+(test_balance_is_what_doubles_make_of_it, test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from plimsoll.ledger.columns import Column, Mask, NodeColumns
+from plimsoll.scheduler.scores.scorer import BEST
+from plimsoll.scheduler.snapshot.node_answers import Places, Question
+
+#: The parts that the share of a node in use is counted in.
+PARTS = 100_000
+#: Larger amounts are worked out place by place, in numbers that do not overflow.
+LARGE = (1 << 63) // (2 * PARTS)
+#: Balances are counted in thousandths of a point; half of the best score, and what rounds to the nearest.
+FINE = 1_000
+HALF = BEST // 2 * FINE + FINE
+
+
+class Part(NamedTuple):
+    """A resource in a formula: what the pod takes of it, and what it weighs."""
+
+    name: str
+    demand: int
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Formula(Question):
+    """A score from 0 to 100 by the resources of a node; resources that a node does not have are left out."""
+
+    parts: tuple[Part, ...]
+
+    def over(self, columns: NodeColumns, places: Places) -> Column:
+        if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
+            some = range(columns.size)[places] if isinstance(places, slice) else places.tolist()
+            return np.array([self.at(columns, place) for place in some], dtype=np.int64)
+        return self._over(columns, places)
+
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated(Formula):
+    """The more would be left, the better; or the less, if `most` is asked for."""
+
+    most: bool = False
+
+    def at(self, columns: NodeColumns, place: int) -> int:
+        total = weights = 0
+        for part in self.parts:
+            line = int(columns.line(part.name)[place])
+            if line > 0:
+                left = max(min(int(columns.spare(part.name)[place]), line) - part.demand, 0)
+                total += (line - left if self.most else left) * BEST // line * part.weight
+                weights += part.weight
+        return total // weights if weights else 0
+
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
+        total: Column | int = 0
+        weights: Column | int = 0
+        for part in self.parts:
+            line = columns.line(part.name)[places]
+            left = np.minimum(columns.spare(part.name)[places], line)
+            left = np.maximum(np.maximum(left, 0) - part.demand, 0)
+            there = line > 0
+            if there.all():
+                weights += part.weight
+            else:
+                weights += there * np.int64(part.weight)
+            # Where there is no line there is nothing left either: the score is 0 whatever it is divided by.
+            total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
+        return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced(Formula):
+    """The more the pod evens out how full the resources are, the better: 50 to 100, no change being 75."""
+
+    def at(self, columns: NodeColumns, place: int) -> int:
+        before, after = [], []
+        for part in self.parts:
+            line = int(columns.line(part.name)[place])
+            if line > 0:
+                free = min(int(columns.free(part.name)[place]), line)
+                before.append((line - max(free, 0)) * PARTS // line)
+                after.append((line - max(free - part.demand, 0)) * PARTS // line)
+        return BEST // 2 + (HALF + _balance(after) - _balance(before)) // (2 * FINE)
+
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
+        there, before, after = [], [], []
+        for part in self.parts:
+            line = columns.line(part.name)[places]
+            free = np.maximum(np.minimum(columns.free(part.name)[places], line), 0)
+            divisor = np.maximum(line, 1)
+            there.append(line > 0)
+            before.append((line - free) * PARTS // divisor)
+            after.append((line - np.maximum(free - part.demand, 0)) * PARTS // divisor)
+        gain = _balances(after, there) - _balances(before, there)
+        return BEST // 2 + (HALF + gain) // (2 * FINE)
+
+
+def _balance(shares: list[int]) -> int:
+    """In thousandths: 100 if all shares are equal, 50 if they are as far apart as can be."""
+    count = len(shares)
+    if count < 2:
+        return BEST * FINE
+    total = sum(shares)
+    spread = isqrt(sum((count * share - total) ** 2 for share in shares) // count)  # count x the deviation
+    return (count * PARTS - spread) * BEST * FINE // (count * PARTS)
+
+
+def _balances(shares: list[Column], there: list[Mask]) -> Column:
+    """The same for many nodes; where a resource is not there its share is 0, and does not count."""
+    if len(shares) == 2:
+        apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
+        return (2 * PARTS - apart) * BEST * FINE // (2 * PARTS)
+    count: Column = np.sum(there, axis=0, dtype=np.int64)
+    total: Column = np.sum(shares, axis=0, dtype=np.int64)
+    squares: Column = np.zeros_like(total)
+    for share, here in zip(shares, there, strict=True):
+        squares += (count * share - total) ** 2 * here
+    divisor: Column = np.maximum(count, 1)
+    spread = np.array([isqrt(square) for square in (squares // divisor).tolist()], dtype=np.int64)
+    return (divisor * PARTS - spread) * BEST * FINE // (divisor * PARTS)

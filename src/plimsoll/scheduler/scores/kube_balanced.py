@@ -1,0 +1,53 @@
+"""Balanced allocation as kube-scheduler 1.36 works it out, in doubles, to the last bit.
+
+Owns `BalancedDoubles`, for predictions of what that scheduler does; nothing is booked by it. Our own formula
+is `formulas.Balanced`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from plimsoll.ledger.columns import Column, NodeColumns
+from plimsoll.scheduler.scores.formulas import Formula
+from plimsoll.scheduler.scores.scorer import BEST
+from plimsoll.scheduler.snapshot.node_answers import Places
+
+
+@dataclass(frozen=True, slots=True)
+class BalancedDoubles(Formula):
+    """The more the pod evens out how full the resources are, the better."""
+
+    def at(self, columns: NodeColumns, place: int) -> int:
+        before, after = [], []
+        for part in self.parts:
+            line = int(columns.line(part.name)[place])
+            if line > 0:
+                used = line - min(int(columns.free(part.name)[place]), line)
+                before.append(min(used / line, 1.0))
+                after.append(min((used + part.demand) / line, 1.0))
+        # Both are from 50 to 100, so that what is halved is never negative.
+        return BEST // 2 + (BEST // 2 + _balance_in_doubles(after) - _balance_in_doubles(before)) // 2
+
+    def _over(self, columns: NodeColumns, places: Places) -> Column:
+        some = range(columns.size)[places] if isinstance(places, slice) else places.tolist()
+        return np.array([self.at(columns, place) for place in some], dtype=np.int64)
+
+
+def _balance_in_doubles(shares: list[float]) -> int:
+    deviation = 0.0
+    if len(shares) == 2:
+        deviation = abs((shares[0] - shares[1]) / 2)
+    elif len(shares) > 2:
+        # One after the other: Python's own sum of doubles is more exact than that.
+        total = squares = 0.0
+        for share in shares:
+            total += share
+        mean = total / len(shares)
+        for share in shares:
+            squares += (share - mean) * (share - mean)
+        deviation = sqrt(squares / len(shares))
+    return int((1 - deviation) * BEST)

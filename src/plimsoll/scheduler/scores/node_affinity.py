@@ -1,0 +1,76 @@
+"""The nodes a pod would rather have: preferred node affinity.
+
+A node's raw score is the sum of the weights of the terms it matches; pods that prefer alike share what was
+found out.
+
+DIFF: a preferred term that cannot be read counts for nothing; upstream fails the attempt
+(test_a_preferred_term_that_cannot_be_read_counts_for_nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import ClassVar, Self, TypeAlias
+
+import numpy as np
+
+from plimsoll.api.core import Node, PreferredSchedulingTerm
+from plimsoll.api.node_selection import readable_terms, term_matches
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.filters.node_affinity import LabelledNodes
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.scores.scorer import Scorer, normalise
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
+
+
+@lru_cache(maxsize=1024)
+def _readable(terms: Terms) -> Terms:
+    """The terms that count at all."""
+    return tuple(term for term in terms if term.weight > 0 and readable_terms((term.preference,)))
+
+
+def weigh(terms: Terms, node: Node) -> int:
+    """The sum of the weights of the terms that match a node."""
+    return sum(term.weight for term in terms if term_matches(term.preference, node))
+
+
+class PreferredNodes(LabelledNodes[Terms, np.int64]):
+    """How much pods prefer the nodes."""
+
+    kept: ClassVar[int] = 256
+    dtype = np.int64
+
+    def answer(self, signature: Terms, node: Node) -> int:
+        return weigh(signature, node)
+
+    def candidates(self, signature: Terms) -> Iterable[int]:
+        places = self.places_of(term.preference for term in signature)
+        return self.nodes if places is None else places
+
+
+class AffinityScorer(Scorer):
+    """Preferred terms of node affinity."""
+
+    name = "NodeAffinity"
+
+    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings, terms: Terms) -> None:
+        super().__init__(task, snapshot, settings)
+        self.terms = terms
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
+        affinity = task.pod.spec.affinity
+        if affinity is None or affinity.node_affinity is None:
+            return None
+        terms = _readable(affinity.node_affinity.preferred)
+        return cls(task, snapshot, settings, terms) if terms else None
+
+    def scores(self, feasible: Mask) -> Column:
+        return normalise(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
+
+    def score(self, place: int) -> int:
+        return weigh(self.terms, self.snapshot.node(place))

@@ -1,0 +1,88 @@
+"""Scores by the room on a node: `NodeResourcesFit` (least or most allocated) and balanced allocation.
+
+Owns which formula holds for a pod: its resources, their weights and the pod's demand. The scores themselves
+are kept by `Answers` and brought up to date where books changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Self
+
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
+from plimsoll.ledger.units import CPU, MEMORY, PLAIN, units_of
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Scoring, Settings, Strategy
+from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, Part
+from plimsoll.scheduler.scores.kube_balanced import BalancedDoubles
+from plimsoll.scheduler.scores.scorer import Scorer
+from plimsoll.scheduler.snapshot.node_answers import Answers
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+_NON_ZERO = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
+
+
+def non_zero_demand(task: Task, *, skip_pod_level: bool = False) -> Mapping[str, int]:
+    """What a pod requests if each container that requests no cpu or memory counts for a little."""
+    spec = task.pod.spec
+    if skip_pod_level and spec.resources is not None:
+        options = replace(task.options, count_claims=False, non_missing=_NON_ZERO, skip_pod_level=True)
+        return units_of(pod_requests(task.pod, options, ()))
+    for container in (*spec.containers, *spec.init_containers):
+        requests = container.resources.requests
+        if CPU not in requests or MEMORY not in requests:
+            options = replace(task.options, count_claims=False, non_missing=_NON_ZERO)
+            return units_of(pod_requests(task.pod, options, ()))
+    return task.demand
+
+
+class _FormulaScorer(Scorer):
+    """A scorer by a formula; its scores are what they are, whatever other nodes have."""
+
+    def __init__(self, task: Task, snapshot: Snapshot, settings: Settings, formula: Formula) -> None:
+        super().__init__(task, snapshot, settings)
+        self.formula = formula
+
+    def scores(self, feasible: Mask) -> Column:
+        return self.snapshot.index(Answers).column(self.formula, self.snapshot)
+
+    def score(self, place: int) -> int:
+        return self.formula.at(self.snapshot.columns, place)
+
+
+class AllocatedScorer(_FormulaScorer):
+    """Least or most allocated, as the settings say; containers without requests count for a little."""
+
+    name = "NodeResourcesFit"
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
+        demand = non_zero_demand(task, skip_pod_level=settings.scoring is Scoring.STOCK)
+        parts = tuple(
+            Part(name, demand.get(name, 0), weight)
+            for name, weight in settings.resources.items()
+            if weight and (demand.get(name, 0) or name in PLAIN)
+        )
+        most = settings.strategy is Strategy.MOST_ALLOCATED
+        return cls(task, snapshot, settings, Allocated(parts, most)) if parts else None
+
+
+class BalancedScorer(_FormulaScorer):
+    """How the pod changes the balance between resources; pods that request none of them do not."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
+        demand = task.demand
+        parts = tuple(
+            Part(name, demand.get(name, 0))
+            for name in settings.balanced
+            if demand.get(name, 0) or name in PLAIN
+        )
+        if len(parts) < 2 or not any(part.demand for part in parts):
+            return None
+        formula = BalancedDoubles if settings.scoring is Scoring.STOCK else Balanced
+        return cls(task, snapshot, settings, formula(parts))

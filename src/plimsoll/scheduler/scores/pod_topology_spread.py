@@ -1,0 +1,127 @@
+"""Spreading pods over domains where that is a wish: the fewer like it are in a node's domains, the better.
+
+Owns `SpreadScorer`, the score PodTopologySpread for constraints that say ScheduleAnyway. The pods in a domain
+count the logarithm of the number of domains each, so that zones do not outweigh hosts; the skew allowed is
+added, so that it waters differences down. Nodes without all the labels have 0.
+
+DIFF: pods without constraints are not spread by default. Upstream spreads those that a Service, ReplicaSet
+or StatefulSet selects; this scheduler does not watch these (test_no_constraints_no_spreading).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.filters.spread_counts import Spreading
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.scores.scorer import BEST, Scorer
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, Constraint, read_constraints
+
+HOSTNAME = "kubernetes.io/hostname"
+#: Logarithms are whole numbers of 1/2**_BITS.
+_BITS = 36
+
+
+class SpreadScorer(Scorer):
+    """The constraints that would better hold."""
+
+    name: ClassVar[str] = "PodTopologySpread"
+
+    def __init__(
+        self, task: Task, snapshot: Snapshot, settings: Settings, constraints: tuple[Constraint, ...]
+    ) -> None:
+        super().__init__(task, snapshot, settings)
+        self._spread = Spreading(task, snapshot, constraints)
+        self._among = snapshot.alive
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> SpreadScorer | None:
+        if not task.pod.spec.topology_spread_constraints:
+            return None
+        constraints = read_constraints(task.pod, SCHEDULE_ANYWAY)
+        if isinstance(constraints, SelectorProblem) or not constraints:
+            return None
+        return cls(task, snapshot, settings, constraints)
+
+    def scores(self, feasible: Mask) -> Column:
+        self._among = feasible
+        scored = feasible & self._spread.labelled
+        raw = self._raw(scored)
+        most = int(raw.max(initial=0, where=scored))
+        if not most:
+            return np.where(scored, BEST, 0)
+        least = int(raw.min(initial=2**62, where=scored))
+        return np.where(scored, BEST * (most + least - raw) // most, 0)
+
+    def _raw(self, scored: Mask) -> Column:
+        total: Column = np.zeros(self.snapshot.size, dtype=np.int64)
+        for number, constraint in enumerate(self._spread.constraints):
+            total += self._pods(number, constraint) * self._weight(number, scored)
+        return _rounded(total) + self._tolerance
+
+    def _pods(self, number: int, constraint: Constraint) -> Column:
+        """How many pods count against each place."""
+        if constraint.topology_key == HOSTNAME:  # a host is itself, whatever the policies say
+            return self._spread.counts(constraint).spread_over(self.snapshot.size)
+        return self._spread.sums(number)[self._spread.columns[number].ids]
+
+    def _weight(self, number: int, scored: Mask) -> int:
+        column = self._spread.columns[number]
+        hosts = column.key == HOSTNAME
+        return logarithm(int(np.count_nonzero(scored if hosts else column.present(scored))) + 2)
+
+    @property
+    def _tolerance(self) -> int:
+        return sum(each.max_skew - 1 for each in self._spread.constraints)
+
+    def score(self, place: int) -> int:
+        """The raw score of a node among those that were last scored together (at first: all nodes)."""
+        scored = self._among & self._spread.labelled
+        if not scored[place]:
+            return 0
+        total = 0
+        for number, constraint in enumerate(self._spread.constraints):
+            if constraint.topology_key == HOSTNAME:
+                pods = self._spread.counts(constraint).at(place)
+            else:
+                pods = int(self._spread.sums(number)[self._spread.columns[number].ids[place]])
+            total += pods * self._weight(number, scored)
+        return int(_rounded(np.array([total]))[0]) + self._tolerance
+
+
+def _rounded(parts: Column) -> Column:
+    """The nearest whole number of so many parts; halves go up."""
+    return (parts + (1 << (_BITS - 1))) >> _BITS
+
+
+@lru_cache(maxsize=1 << 14)
+def logarithm(number: int) -> int:
+    """The natural logarithm of a whole number from 1 up, in parts of 1/2**_BITS, to the nearest one.
+
+    The number is a power of two times a fraction y from 1 to 2; the logarithm of each is twice the series
+    z + z**3/3 + z**5/5 + ..., where z = (y - 1) / (y + 1), with some bits to spare.
+    """
+    exponent = number.bit_length() - 1
+    parts = exponent * _series(1, 3) + _series(number - (1 << exponent), number + (1 << exponent))
+    return (parts + (1 << (_SPARE - 1))) >> _SPARE
+
+
+_SPARE = 24
+
+
+def _series(top: int, bottom: int) -> int:
+    """2 * (z + z**3/3 + ...) for z = top / bottom, which is at most 1/3."""
+    power = (top << (_BITS + _SPARE)) // bottom
+    total, odd = 0, 1
+    while power:
+        total += power // odd
+        power = power * top * top // (bottom * bottom)
+        odd += 2
+    return 2 * total

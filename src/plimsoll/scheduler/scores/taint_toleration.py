@@ -1,0 +1,71 @@
+"""Nodes that would rather not have a pod: taints with PreferNoSchedule that it does not tolerate.
+
+A node's raw score is the number of such taints; the fewer, the better. Where no node has one all nodes would
+score alike, and the scorer does not concern the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Self
+
+import numpy as np
+
+from plimsoll.api.core import Node
+from plimsoll.api.tolerations import tolerated
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.filters.static import SignatureIndex
+from plimsoll.scheduler.filters.taint_toleration import PREFER_NO_SCHEDULE, Tolerations
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.scores.scorer import Scorer, normalise
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+
+def count_untolerated(tolerations: Tolerations, node: Node) -> int:
+    """How many taints of a node ask that a pod with these tolerations rather go elsewhere."""
+    soft = (taint for taint in node.spec.taints if taint.effect == PREFER_NO_SCHEDULE)
+    return sum(not tolerated(tolerations, taint) for taint in soft)
+
+
+class SoftTaints(SignatureIndex[Tolerations, np.int64]):
+    """How many soft taints pods with given tolerations meet; most nodes have none."""
+
+    kept: ClassVar[int] = 256
+    dtype = np.int64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tainted: set[int] = set()
+
+    def relevant(self, node: Node) -> object:
+        return node.spec.taints
+
+    def answer(self, signature: Tolerations, node: Node) -> int:
+        return count_untolerated(signature, node)
+
+    def candidates(self, signature: Tolerations) -> Iterable[int]:
+        return self.tainted
+
+    def node_changed(self, place: int, new: Node | None, old: Node | None) -> None:
+        if new is not None and any(taint.effect == PREFER_NO_SCHEDULE for taint in new.spec.taints):
+            self.tainted.add(place)
+        else:
+            self.tainted.discard(place)
+
+
+class TaintsScorer(Scorer):
+    """Soft taints that a pod does not tolerate."""
+
+    name = "TaintToleration"
+
+    @classmethod
+    def read(cls, task: Task, snapshot: Snapshot, settings: Settings) -> Self | None:
+        return cls(task, snapshot, settings) if snapshot.index(SoftTaints).tainted else None
+
+    def scores(self, feasible: Mask) -> Column:
+        raw = self.snapshot.index(SoftTaints).column(self.task.pod.spec.tolerations)
+        return normalise(raw, feasible, reverse=True)
+
+    def score(self, place: int) -> int:
+        return count_untolerated(self.task.pod.spec.tolerations, self.snapshot.node(place))

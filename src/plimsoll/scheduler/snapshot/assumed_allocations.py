@@ -1,0 +1,69 @@
+"""Which devices are held for which claim: what the API says, and what was promised and is not written yet.
+
+Owns `Holdings`, the devices' side of the books. What the API says about a claim counts, unless it does not
+know yet what we promised. Every change tells what was let go, so that whoever waits for it can be told.
+"""
+
+from __future__ import annotations
+
+from plimsoll.allocator import AllocationState
+from plimsoll.api.resource import AllocationResult, ResourceClaim
+
+
+class Holdings:
+    """Devices by the UID of the claim they are held for; `state` is the same by device."""
+
+    __slots__ = ("_held", "_promised", "state")
+
+    def __init__(self, shared: bool) -> None:
+        self.state = AllocationState(shared)
+        self._held: dict[str, AllocationResult] = {}
+        self._promised: dict[str, tuple[str, AllocationResult]] = {}
+
+    def of(self, uid: str) -> AllocationResult | None:
+        """What is held for a claim, written down or promised."""
+        return self._held.get(uid)
+
+    def promised(self, uid: str) -> AllocationResult | None:
+        """What a claim was promised that is not written down yet."""
+        found = self._promised.get(uid)
+        return None if found is None else found[1]
+
+    def hold(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
+        """Hold these devices for a claim instead of those it had; what was let go."""
+        before = self._held.get(uid)
+        if before == allocation:
+            return None
+        if before is not None:
+            self.state.release_all(before)
+            del self._held[uid]
+        if allocation is not None:
+            self.state.hold_all(allocation)
+            self._held[uid] = allocation
+        return before
+
+    def promise(self, uid: str, pod: str, allocation: AllocationResult) -> AllocationResult | None:
+        """A pod's claim is to get these devices."""
+        self._promised[uid] = (pod, allocation)
+        return self.hold(uid, allocation)
+
+    def withdraw(self, uid: str, pod: str, claim: ResourceClaim | None) -> AllocationResult | None:
+        """A promise to a pod is void: what the API says counts again, `claim` or that there is none."""
+        if self._promised.get(uid, ("",))[0] != pod:
+            return None
+        del self._promised[uid]
+        written = claim is not None and claim.metadata.uid == uid
+        return self.hold(uid, claim.status.allocation if claim is not None and written else None)
+
+    def hear(self, claim: ResourceClaim) -> AllocationResult | None:
+        """A claim is new or has changed."""
+        uid, allocation = claim.metadata.uid, claim.status.allocation
+        if allocation is None and uid in self._promised:
+            return None
+        self._promised.pop(uid, None)
+        return self.hold(uid, allocation)
+
+    def drop(self, uid: str) -> AllocationResult | None:
+        """A claim is gone, and with it what it was promised."""
+        self._promised.pop(uid, None)
+        return self.hold(uid, None)

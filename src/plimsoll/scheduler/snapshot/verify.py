@@ -1,0 +1,90 @@
+"""Whether the snapshot is what its objects come to, and whether anything is past its line.
+
+Owns two questions that tests, chaos runs and audits ask: `verify` computes books, columns and held devices
+again and lists what differs (a bug, never anyone's choice); `find_overdrafts` lists what was handed out twice
+or beyond what there is (which others may have done).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plimsoll.allocator import AllocationState, Fault
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.columns import NodeColumns
+from plimsoll.ledger.node import Discrepancy
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+
+def verify(snapshot: Snapshot) -> list[Discrepancy]:
+    """Everything that is not what the objects come to; empty is as it should be."""
+    found = [*_verify_books(snapshot), *_verify_devices(snapshot)]
+    fresh = NodeColumns(size=snapshot.size)
+    for place in snapshot.places():
+        fresh.refresh(place, snapshot.ledger(place))
+    for name in sorted(fresh.names | snapshot.columns.names):
+        for what, booked, computed in (
+            ("line", snapshot.columns.line(name), fresh.line(name)),
+            ("free", snapshot.columns.free(name), fresh.free(name)),
+        ):
+            for place in np.flatnonzero(booked != computed).tolist():
+                where = f"{what} {name} at place {place}"
+                found.append(Discrepancy(where, int(booked[place]), int(computed[place])))
+    return found
+
+
+def _verify_books(snapshot: Snapshot) -> Iterator[Discrepancy]:
+    seen: set[str] = set()
+    for place in snapshot.places():
+        ledger = snapshot.ledger(place)
+        for each in ledger.verify():
+            yield Discrepancy(f"node {ledger.name}: {each.where}", each.booked, each.computed)
+        for key, entry in ledger.entries.items():
+            seen.add(key)
+            booked = snapshot.booked(key)
+            if booked is None or booked[0] != place or booked[1] is not entry.pod:
+                yield Discrepancy(f"pod {key} on node {ledger.name}", booked, entry.pod.metadata.name)
+            if entry.assumed != (key in snapshot.assumed):
+                yield Discrepancy(f"pod {key}: assumed", entry.assumed, key in snapshot.assumed)
+    for key in snapshot.booked_keys() - seen:
+        yield Discrepancy(f"pod {key}", snapshot.booked(key), None)
+
+
+def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
+    fresh = AllocationState(snapshot.features.consumable_capacity)
+    for claim in snapshot.all(ResourceClaim):
+        uid = claim.metadata.uid
+        wanted = claim.status.allocation or snapshot.pending(uid)
+        if snapshot.held(uid) != wanted:
+            yield Discrepancy(f"devices of claim {uid}", snapshot.held(uid), wanted)
+        if wanted is not None:
+            fresh.hold_all(wanted)
+    if fresh != snapshot.state:
+        yield Discrepancy("held devices", dict(snapshot.state), dict(fresh))
+
+
+def find_overdrafts(snapshot: Snapshot) -> list[str]:
+    """What is past its line: resources of nodes, devices held twice, capacity and counters overdrawn."""
+    found: list[str] = []
+    for place in snapshot.places():
+        ledger = snapshot.ledger(place)
+        found += [
+            f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
+        ]
+        devices = snapshot.inventory.devices_for(snapshot.node(place))
+        if isinstance(devices, Fault):
+            continue
+        usage = Usage(devices, snapshot.state)
+        found += [
+            f"node {ledger.name}: counter {n} {left}" for n, left in enumerate(usage.available) if left < 0
+        ]
+        for number, entry in enumerate(devices.entries):
+            if usage.consumed.get(number) and min(usage.free(number), default=0) < 0:
+                found.append(f"device {entry.id}: capacity {usage.free(number)}")
+    for device, holding in snapshot.state:
+        if holding.exclusive > 1 or (holding.exclusive and holding.shares):
+            found.append(f"device {device}: held {holding.exclusive} times, {len(holding.shares)} shares")
+    return found

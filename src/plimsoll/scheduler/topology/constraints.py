@@ -1,0 +1,73 @@
+"""A pod's topology spread constraints, read into values.
+
+Owns `Constraint` and `read_constraints`: which pods are counted, over which domains, and which nodes count.
+The pod's own values of `matchLabelKeys` are part of the selector, whether or not the API server has put them
+there. Defaults are the API's: node affinity is honoured, taints are ignored, one domain is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.api.core import Pod, TopologySpreadConstraint
+from plimsoll.api.label_selection import IN, Requirement, Selector, read_selector
+from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.scheduler.topology.affinity_terms import Crowd
+from plimsoll.scheduler.topology.match_counts import Census
+
+DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
+HONOR = "Honor"
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint; `own` is 1 if the pod itself would be counted where it goes."""
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    honor_affinity: bool
+    honor_taints: bool
+    own: int
+    census: Census
+
+    @property
+    def counts_nobody(self) -> bool:
+        """A selector that asks for nothing counts nobody, though it matches the pod itself."""
+        return self.selector.everything or self.selector.nothing
+
+
+def read_constraints(pod: Pod, when: str) -> tuple[Constraint, ...] | SelectorProblem:
+    """The pod's constraints of one kind, DoNotSchedule or ScheduleAnyway."""
+    found: list[Constraint] = []
+    for number, constraint in enumerate(pod.spec.topology_spread_constraints):
+        if constraint.when_unsatisfiable == when:
+            read = _read(pod, constraint)
+            if isinstance(read, SelectorProblem):
+                field = f"topologySpreadConstraints[{number}].labelSelector.{read.field}"
+                return SelectorProblem(field, read.message)
+            found.append(read)
+    return tuple(found)
+
+
+def _read(pod: Pod, constraint: TopologySpreadConstraint) -> Constraint | SelectorProblem:
+    selector = read_selector(constraint.label_selector)
+    if isinstance(selector, SelectorProblem):
+        return selector
+    labels = pod.metadata.labels
+    keys = [key for key in constraint.match_label_keys if key in labels]
+    if keys:
+        selector = selector.narrowed(Requirement(key, IN, (labels[key],)) for key in keys)
+    affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
+    return Constraint(
+        topology_key=constraint.topology_key,
+        max_skew=min(constraint.max_skew, INT32_MAX),
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        selector=selector,
+        honor_affinity=affinity is None or affinity == HONOR,
+        honor_taints=taints == HONOR,
+        own=int(selector.matches(labels)),
+        census=Census((Crowd(frozenset([pod.metadata.namespace]), selector),), living=True),
+    )

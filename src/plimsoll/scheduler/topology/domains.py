@@ -1,0 +1,76 @@
+"""Which topology domain each node is in, key by key.
+
+Owns `Domains`, the index of topology values as numbers: a column per label key that some rule has asked for,
+and the nodes that have all the labels of several keys.
+"""
+
+from __future__ import annotations
+
+from plimsoll.api.core import Node
+from plimsoll.ledger.columns import Mask
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.topology.counts import DomainColumn
+
+_GROUPS = 64
+
+
+class KeyGroup:
+    """Several keys: the nodes that have all these labels, and the domains of each key that they are in."""
+
+    def __init__(self, columns: tuple[DomainColumn, ...]) -> None:
+        self.columns = columns
+        self.versions = [column.version for column in columns]
+        mask = columns[0].known
+        for column in columns[1:]:
+            mask = mask & column.known
+        self.labelled: Mask = mask
+        self.present = tuple(column.present(mask) for column in columns)
+        #: For each key, whether all nodes that have its label have the others, too.
+        self.whole = tuple(bool((column.known == mask).all()) for column in columns)
+
+    @property
+    def current(self) -> bool:
+        return self.versions == [column.version for column in self.columns]
+
+
+class Domains(Index):
+    """The columns of all keys that were asked for."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._nodes: dict[int, Node] = {}
+        self._columns: dict[str, DomainColumn] = {}
+        self._groups: dict[tuple[str, ...], KeyGroup] = {}
+
+    def column(self, key: str) -> DomainColumn:
+        found = self._columns.get(key)
+        if found is None or len(found) > 2 * self._size + 64:  # too many values of nodes long gone
+            found = self._columns[key] = DomainColumn(key, self._size, self._nodes)
+        return found
+
+    def group(self, keys: tuple[str, ...]) -> KeyGroup:
+        """What is known of these keys together, as it is now; at least one."""
+        columns = tuple(self.column(key) for key in keys)
+        found = self._groups.pop(keys, None)
+        if found is None or found.columns != columns or not found.current:
+            found = KeyGroup(columns)
+            if len(self._groups) >= _GROUPS:
+                del self._groups[next(iter(self._groups))]
+        self._groups[keys] = found
+        return found
+
+    def grown(self, size: int) -> None:
+        self._size = size
+        for column in self._columns.values():
+            column.grow(size)
+
+    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+        self._nodes[place] = node
+        if old is None or old.metadata.labels != node.metadata.labels:
+            for column in self._columns.values():
+                column.note(place, node)
+
+    def node_removed(self, place: int, node: Node) -> None:
+        del self._nodes[place]
+        for column in self._columns.values():
+            column.note(place, None)

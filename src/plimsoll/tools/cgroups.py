@@ -1,0 +1,177 @@
+"""What a node would set for pods, shown: QoS class, tree of cgroups, values, OOM scores.
+
+Owns the answer to `plimsoll cgroups`. Nothing is touched: the same parts that drive a machine are given
+cgroups that are only a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import Form, pod_problem
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.errors import InputError
+from plimsoll.ledger.cgroups import Settings
+from plimsoll.ledger.cgroups.conversions import page_size_of, page_size_text
+from plimsoll.node.cgroups import plan_cgroups
+from plimsoll.node.enforcement import Enforced, Enforcement
+from plimsoll.node.machine.machine import read_machine
+from plimsoll.node.resources import resources_of
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.colors import PLAIN, Paint
+from plimsoll.tools.columns import lay_out
+
+FORMS = (Form.V1_36.value, Form.V1_37.value)
+ROOT = "plimsoll"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSettings:
+    """How the node is set up. Without an amount of memory it is that of a Node among the objects, else of
+    this machine, and so are the sizes of huge pages."""
+
+    form: str = Form.V1_37.value
+    version: Literal[1, 2] = 2
+    memory: str = ""  #: what the machine has; "": see above
+    memory_qos: bool = False
+    node: str = ""  #: only the pods of this node; "": all there are, on the one node there is
+    namespace: str = ""  #: only these are shown; what stands above the pods counts all
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """A pod with all that would be set for it: files below the root of cgroups, with their values."""
+
+    pod: Pod
+    enforced: Enforced
+    files: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.pod.metadata.namespace or 'default'}/{self.pod.metadata.name}"
+
+    def lines(self, paint: Paint = PLAIN) -> Iterator[str]:
+        yield f"{paint.bold(self.title)}: {self.enforced.qos}"
+        if self.problem:
+            yield paint.yellow(f"  its claims charge nothing: {self.problem}")
+        rows = [("CONTAINER", "ROLE", "OOM_SCORE_ADJ")]
+        for plan in self.enforced.containers.values():
+            rows.append((plan.name, plan.role.name.lower(), str(plan.oom_score_adj)))
+        yield from (f"  {line}" for line in lay_out(rows))
+        yield from (f"  {line}" for line in lay_out([("FILE", "VALUE"), *self.files.items()]))
+
+    def as_json(self) -> dict[str, Any]:
+        containers = [
+            {"name": plan.name, "role": plan.role.name.lower(), "oomScoreAdj": plan.oom_score_adj}
+            for plan in self.enforced.containers.values()
+        ]
+        found = {"pod": self.title, "qosClass": self.enforced.qos, "containers": containers}
+        return found | {"files": self.files} | ({"problem": self.problem} if self.problem else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a node: what is set above the pods, and the pods."""
+
+    form: str
+    tiers: dict[str, str]
+    pods: tuple[PlannedPod, ...]
+
+    def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
+        if not self.pods:
+            return
+        yield f"by the rules of {self.form}"
+        yield from lay_out([("FILE", "VALUE"), *self.tiers.items()])
+        for pod in self.pods:
+            yield ""
+            yield from pod.lines(paint)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"form": self.form, "tiers": self.tiers, "pods": [pod.as_json() for pod in self.pods]}
+
+
+def show_plan(objects: Iterable[Found], settings: PlanSettings) -> Planned:
+    """What a node would set for the pods among these objects; pods that have ended are left out."""
+    pods: list[Pod] = []
+    nodes: list[Node] = []
+    for found in objects:
+        kind = found.tree.get("kind")
+        try:
+            if kind == "Pod":
+                pods.append(codec.convert(found.tree, Pod))
+            elif kind == "Node":
+                nodes.append(codec.convert(found.tree, Node))
+        except InputError as error:
+            raise InputError(f"{found.where}: {error}") from None
+    node = _pick(nodes, pods, settings.node)
+    alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    if settings.node:
+        alive = [pod for pod in alive if pod.spec.node_name == settings.node]
+    return _plan(alive, Enforcement(_settings(node, settings)), settings)
+
+
+def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
+    """The node that pods run on: the one that is named, or the only one."""
+    if name:
+        known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
+        if name not in known:
+            raise InputError(f"there is no node {name!r}" + (f"; {_known(known)}" if known else ""))
+        return next((node for node in nodes if node.metadata.name == name), None)
+    if len(nodes) > 1:
+        told = _known({node.metadata.name for node in nodes})
+        raise InputError(f"cgroups are those of one node: name it with --node; {told}")
+    return nodes[0] if nodes else None
+
+
+def _known(names: set[str]) -> str:
+    first = sorted(names)[:12]
+    return f"there are: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _plan(pods: list[Pod], enforcement: Enforcement, settings: PlanSettings) -> Planned:
+    cgroups = plan_cgroups(ROOT, version=settings.version)
+    cgroups.set_up()
+    cgroups.apply_tiers(enforcement.tiers(pods))
+    tiers = dict(cgroups.plan())
+    planned = []
+    known = tiers
+    for pod in pods:
+        enforced = enforcement.plan(pod)
+        uid = pod.metadata.uid or f"-{pod.metadata.namespace or 'default'}-{pod.metadata.name}".strip("-")
+        cgroups.make_pod(uid, enforced.qos, enforced.pod)
+        for plan in enforced.containers.values():
+            cgroups.make_container(uid, plan.name, resources_of(plan))
+        everything = dict(cgroups.plan())
+        files = {file: value for file, value in everything.items() if file not in known}
+        known = everything
+        problem = pod_problem(pod)
+        if settings.namespace and (pod.metadata.namespace or settings.namespace) != settings.namespace:
+            continue
+        planned.append(PlannedPod(pod, enforced, files, "" if problem is None else str(problem)))
+    return Planned(settings.form, tiers, tuple(planned))
+
+
+def _settings(node: Node | None, settings: PlanSettings) -> Settings:
+    if node is not None:
+        capacity = node.status.capacity
+    else:
+        capacity = {} if settings.memory else read_machine().capacity
+    memory = Quantity.parse(settings.memory) if settings.memory else capacity.get("memory", ZERO)
+    if memory.sign() <= 0:
+        raise InputError("how much memory the machine has must be known: give it with --memory")
+    sizes = [page_size_of(name) for name, amount in capacity.items() if amount]
+    texts = [page_size_text(size) for size in sorted({size for size in sizes if size is not None})]
+    allocatable = node.status.allocatable.get("memory", ZERO) if node is not None else ZERO
+    return Settings(
+        memory_capacity=memory.value(),
+        form=Form(settings.form),
+        memory_qos=settings.memory_qos,
+        allocatable_memory=allocatable.value(),
+        cgroup_version=settings.version,
+        huge_page_sizes=tuple(text for text in texts if text is not None),
+    )

@@ -1,0 +1,127 @@
+"""One cluster at one moment, on one set of books.
+
+Owns `Picture`: the objects and the scheduler's own snapshot of them, kept in step as objects come and go, so
+that whatever is told about a cluster is told by the same code that schedules it. Nothing is ever written to a
+cluster from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, TypeVar
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.errors import InputError
+from plimsoll.ledger.profile import Profile
+from plimsoll.scheduler.snapshot.snapshot import FINISHED, Snapshot
+from plimsoll.tools.cluster_state.objects import Objects
+
+T = TypeVar("T", Pod, ResourceClaim)
+
+
+class Picture:
+    """The objects of a cluster and its books."""
+
+    def __init__(
+        self,
+        objects: Objects | None = None,
+        gates: Gates | None = None,
+        profile: Profile | None = None,
+        *,
+        origin: str = "",
+    ) -> None:
+        """Without objects it is of an empty cluster. `origin`: where it was read, for people."""
+        self.objects = Objects() if objects is None else objects
+        self.gates = gates or Gates.all_on()
+        self.profile = profile or Profile.default()
+        self.origin = origin
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The books as the scheduler keeps them, with every pod that has a node."""
+        made = Snapshot(self.gates, self.profile)
+        with without_collection():
+            for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):  # pods are priced last
+                made.set(thing)
+        return made
+
+    def under(self, profile: Profile) -> Picture:
+        """The same objects on other books."""
+        return Picture(self.objects, self.gates, profile, origin=self.origin)
+
+    def copy(self) -> Picture:
+        """Another picture of the same; what changes in one does not in the other."""
+        return Picture(self.objects.copy(), self.gates, self.profile, origin=self.origin)
+
+    # -- as time goes by
+
+    def set(self, thing: Any) -> None:
+        """An object is new or has changed."""
+        self.objects.set(thing)
+        if "snapshot" in self.__dict__:
+            self.snapshot.set(thing)
+
+    def remove(self, thing: Any) -> None:
+        """An object is gone."""
+        self.objects.remove(thing)
+        if "snapshot" in self.__dict__:
+            self.snapshot.remove(thing)
+
+    # -- looking things up
+
+    @property
+    def nodes(self) -> list[Node]:
+        return sorted(self.objects.all(Node), key=lambda node: node.metadata.name)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that have not ended, bound or not."""
+        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in FINISHED]
+
+    @property
+    def waiting(self) -> list[Pod]:
+        """The pods that have no node yet and are not on their way out."""
+        return [
+            pod for pod in self.pods if not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+        ]
+
+    def pod(self, name: str, namespace: str = "") -> Pod:
+        """The pod of this name; InputError, with names that are near, if there is none."""
+        return self._named(Pod, "pod", name, namespace)
+
+    def claim(self, name: str, namespace: str = "") -> ResourceClaim:
+        return self._named(ResourceClaim, "ResourceClaim", name, namespace)
+
+    def _named(self, kind: type[T], word: str, name: str, namespace: str) -> T:
+        """`name` may be NAMESPACE/NAME; without a namespace the name must be the only one of its kind."""
+        if "/" in name:
+            namespace, name = name.split("/", 1)
+        if namespace and (found := self.objects.find(kind, namespace, name)) is not None:
+            return found
+        everywhere = [each for each in self.objects.all(kind) if each.metadata.name == name]
+        if not namespace and len(everywhere) == 1:
+            return everywhere[0]
+        raise InputError(_missing(word, name, namespace, everywhere, self.objects.all(kind), _full))
+
+
+def _full(thing: Any) -> str:
+    return f"{thing.metadata.namespace}/{thing.metadata.name}"
+
+
+def _missing(
+    word: str, name: str, namespace: str, same: list[T], known: list[T], full: Callable[[Any], str]
+) -> str:
+    if same:
+        found = ", ".join(sorted(map(full, same))[:5])
+        if not namespace:
+            return f"there is more than one {word} {name}: {found}; say which with -n"
+        return f"there is no {word} {name} in namespace {namespace}; there is {found}"
+    where = f" in namespace {namespace}" if namespace else ""
+    near = get_close_matches(name, sorted({each.metadata.name for each in known}), 3)
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {len(known)} in all"
+    return f"there is no {word} {name}{where}{hint}"

@@ -1,0 +1,273 @@
+"""A cluster from files: what `kubectl get -o yaml|json` wrote, and what people write by hand.
+
+Owns reading files into `Objects`. An object with a UID has been through an API server and is taken as it is;
+one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by. JSON goes
+from bytes to typed objects in one step; YAML is read item by item (`common/yaml_documents.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.apiserver.validation.timestamps import write_time
+from plimsoll.apiserver.validation.write import settle
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.common.input_limits import Bounds, check_density, default_bounds
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.cluster_state import versions
+from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, Pictured
+from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_sources
+from plimsoll.tools.cluster_state.missing_kinds import find_gaps
+from plimsoll.tools.cluster_state.objects import Gap, Objects
+
+#: How far long work is: what is done, how much of it, of how much (0: nobody knows).
+Tick = Callable[[str, int, int], None]
+_MB = 1_000_000
+_EVERY = 500
+T = TypeVar("T", bound=Any)
+
+
+def silent(what: str, done: int, whole: int) -> None:
+    """Tells nobody."""
+
+
+def read_files(paths: Iterable[str], tick: Tick = silent) -> Objects:
+    """The objects of files, folders, archives, or of standard input (`-`)."""
+    paths = list(paths)
+    bounds = default_bounds()
+    reader = _Reader(write_time(datetime.now(UTC)), tick, bounds)
+    with without_collection():
+        for source, text in read_sources(paths, bounds):
+            reader.read(text, source)
+    reader.finish(", ".join("standard input" if path == "-" else str(path) for path in paths))
+    return reader.objects
+
+
+class _Reader:
+    def __init__(self, moment: str, tick: Tick, bounds: Bounds) -> None:
+        self.objects = Objects()
+        self._bounds = bounds
+        self._moment = moment
+        self._tick = tick
+        self._seen = 0
+        self._repeated: dict[str, list[str]] = {}
+        self._lost: Counter[tuple[str, str]] = Counter()
+
+    def read(self, text: bytes, source: str) -> None:
+        if not text or text.isspace():
+            raise InputError(f"{source}: is empty")
+        if text[:200].lstrip().startswith(b"{"):
+            check_density(text, source, self._bounds)
+        items = _json_items(text)
+        if items is not None:
+            for number, raw, head in items:
+                self._count()
+                self._take_raw(raw, head, source, text, f", items[{number}]")
+            return
+        size = len(text)
+        told = -1
+
+        def heard(done: int) -> None:
+            nonlocal told
+            if done // _MB != told:
+                told = done // _MB
+                self._tick(f"reading {source}, MB", told, -(-size // _MB))
+
+        for found in parse_objects(text, source, heard, self._bounds):
+            self._seen += 1
+            self._take(found)
+
+    def _count(self) -> None:
+        self._seen += 1
+        if self._seen % _EVERY == 0:
+            self._tick("reading objects", self._seen, 0)
+
+    # -- one object
+
+    def _take(self, found: Found) -> None:
+        kind = _kind_of(found.kind, found.tree.get("apiVersion"))
+        if kind is not None:
+            self._keep(kind, _read_found(found, kind, self._moment))
+
+    def _take_raw(self, raw: msgspec.Raw, head: _Head, source: str, text: bytes, place: str) -> None:
+        kind = _kind_of(head.kind, head.api_version)
+        if kind is None:
+            return
+        try:
+            if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
+                self._keep(kind, named(codec.decode(raw, kind.view)))
+                return
+            given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
+            self._keep(kind, _read_tree(given, kind, self._moment))
+        except DecodeError as error:
+            line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
+            where = f"{source}, document 1, line {line}{place}"
+            who = f"{head.kind} {head.metadata.name}".rstrip()
+            raise DecodeError(f"{where}: {who}: {error}") from None
+
+    def _keep(self, kind: Pictured, thing: Any) -> None:
+        if isinstance(thing, versions.Loss):
+            self._lost[kind.endpoint.plural, thing.why] += 1
+            return
+        old = self.objects.find(kind.view, thing.metadata.namespace, thing.metadata.name)
+        if old is not None and old != thing:
+            full = "/".join(filter(None, (thing.metadata.namespace, thing.metadata.name)))
+            self._repeated.setdefault(kind.endpoint.plural, []).append(full)
+        self.objects.set(thing)
+
+    # -- all of them
+
+    def finish(self, origin: str) -> None:
+        """What is to be said of all: nothing to read is an error, something missing is a gap."""
+        if not self.objects and not self._lost:
+            known = ", ".join(kind.endpoint.kind for kind in KINDS if kind.needed)
+            raise InputError(
+                f"there is no {known} or other kind that is read among the {self._seen} objects of {origin}"
+                if self._seen
+                else f"there are no objects in {origin}"
+            )
+        for plural, names in self._repeated.items():
+            what = f"{names[0]} is" if len(names) == 1 else f"{len(names)} ({names[0]}, ...) are"
+            why = f"{what} given more than once, and differently; the last counts"
+            self.objects.gaps.append(Gap(plural, why, whole=False))
+        for (plural, why), number in self._lost.items():
+            self.objects.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+        self.objects.gaps += _tell_apart(self.objects)
+        self.objects.gaps += find_gaps(self.objects, origin)
+
+
+def _tell_apart(objects: Objects) -> Iterator[Gap]:
+    """Give those another UID that have one of others, as copies made by hand do: books know things by it."""
+    kinds: tuple[tuple[str, type[Any]], ...] = (("pods", Pod), ("resourceclaims", ResourceClaim))
+    for plural, kind in kinds:
+        known: set[str] = set()
+        copies: list[str] = []
+        for thing in objects.all(kind):
+            meta = thing.metadata
+            if meta.uid and meta.uid in known:
+                full = f"{meta.namespace}/{meta.name}"
+                objects.set(replace(thing, metadata=replace(meta, uid=f"{meta.uid}/{full}")))
+                copies.append(full)
+            known.add(meta.uid)
+        if copies:
+            what = f"{copies[0]} has" if len(copies) == 1 else f"{len(copies)} ({copies[0]}, ...) have"
+            yield Gap(plural, f"{what} the UID of another; each counts for itself", whole=False)
+
+
+# -- JSON, from bytes
+
+
+class _Meta(msgspec.Struct, gc=False):
+    uid: str = ""
+    name: str = ""
+
+
+class _Head(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    kind: str = ""
+    api_version: str = ""
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Whole(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    kind: str = ""
+    api_version: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_heads = msgspec.json.Decoder(_Head)
+_wholes = msgspec.json.Decoder(_Whole)
+Item = tuple[int, msgspec.Raw, _Head]
+
+
+def _json_items(text: bytes) -> Iterator[Item] | None:
+    """The items of one JSON list with their heads, unread; None if the text is anything else."""
+    if not text[:200].lstrip().startswith(b"{"):
+        return None
+    try:
+        whole = _wholes.decode(text)
+        if not whole.kind.endswith("List") or whole.items is None:
+            return None
+        # All heads are read twice rather than kept: of many small items they would be most of the memory.
+        for _, _, head in _read_heads(whole):
+            if not head.kind or head.kind.endswith("List"):
+                return None
+        return _read_heads(whole)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # whoever reads carefully says what is wrong
+
+
+def _read_heads(whole: _Whole) -> Iterator[Item]:
+    for number, raw in enumerate(whole.items or ()):
+        head = _heads.decode(raw)
+        if not head.kind:
+            head.kind = whole.kind.removesuffix("List")
+            head.api_version = head.api_version or whole.api_version
+        yield number, raw, head
+
+
+def _same_shape(api_version: str) -> bool:
+    return api_version.rpartition("/")[2] in versions.SAME
+
+
+# -- trees
+
+
+def _kind_of(name: str, api_version: Any) -> Pictured | None:
+    kind = BY_NAME.get(name)
+    if kind is None or not isinstance(api_version, str):
+        return None
+    return kind if api_version.rpartition("/")[0] == kind.endpoint.group else None
+
+
+def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
+    tree = versions.to_v1(given)
+    if isinstance(tree, versions.Loss):
+        return tree
+    metadata = tree.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("uid"):
+        return named(codec.look(tree, kind.view))
+    tree = settle(kind.endpoint.kind, tree, kind.view, moment)
+    if not isinstance(tree.get("metadata"), dict):
+        raise DecodeError("must not be empty", "metadata.name")
+    if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
+        tree["metadata"]["namespace"] = "default"
+    if kind.view is ResourceClaim and not tree["metadata"].get("uid"):
+        # Devices are held by UID: claims that were written by hand must not pass for one and the same.
+        meta = tree["metadata"]
+        meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
+    return named(codec.convert(tree, kind.view))
+
+
+def named(thing: T) -> T:
+    """The thing itself; one without a name cannot be told from others, and is no object of any cluster."""
+    if not thing.metadata.name:
+        raise DecodeError("must not be empty", "metadata.name")
+    return thing
+
+
+def _read_found(found: Found, kind: Pictured, moment: str) -> Any | versions.Loss:
+    try:
+        return _read_tree(found.tree, kind, moment)
+    except DecodeError as error:
+        who = f"{found.kind} {found.name}".rstrip()
+        raise DecodeError(f"{found.where}: {who}: {error}") from None
+
+
+def read_thing(found: Found, moment: str) -> Any | None:
+    """An object of a kind that is read, or None; DecodeError that says where it stands."""
+    kind = _kind_of(found.kind, found.tree.get("apiVersion"))
+    if kind is None:
+        return None
+    thing = _read_found(found, kind, moment)
+    if isinstance(thing, versions.Loss):
+        raise DecodeError(f"{found.where}: {found.kind} {found.name}: {thing.why}")
+    return thing

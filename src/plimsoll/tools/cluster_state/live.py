@@ -1,0 +1,304 @@
+"""A cluster as it runs, over its API.
+
+Owns `read_live` (everything once) and `follow_live` (and every change from then on). Both only read. What the
+cluster does not serve, or what we may not see, is a `Gap` where the picture can do without it. A kind is read
+at the best version there is (`versions.py`). Who may look at one namespace only sees that one, and a gap says
+so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.client.client import Client
+from plimsoll.client.discovery import discover
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.client.informer import Handler, Informer
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
+from plimsoll.tools.cluster_state import versions
+from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.files import Tick, named, silent
+from plimsoll.tools.cluster_state.kinds import KINDS, Pictured
+from plimsoll.tools.cluster_state.objects import Gap, Objects, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a kind is read."""
+
+    kind: Pictured
+    endpoint: Endpoint
+    namespace: str | None = None  #: None: all of them
+
+    def decode(self, raw: bytes) -> Any:
+        """An object in the shape of v1; DecodeError also where it cannot be brought into it."""
+        if not self.kind.versioned or self.endpoint.version in versions.SAME:
+            return named(codec.decode(raw, self.kind.view))
+        tree = versions.to_v1(codec.decode_tree(raw))
+        if isinstance(tree, versions.Loss):
+            raise DecodeError(tree.why)
+        return named(codec.look(tree, self.kind.view))
+
+
+async def read_live(client: Client, tick: Tick = silent, *, namespace: str = "") -> Objects:
+    """Everything that is there now; if pods of all namespaces may not be seen, those of `namespace`."""
+    objects = Objects()
+    served = await find_served(client)
+    for number, (kind, endpoint) in enumerate(served):
+        tick(f"reading {kind.endpoint.plural}", number, len(served))
+        if endpoint is None:
+            objects.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
+            continue
+        place = _Place(kind, endpoint)
+        error = await _read(client, place, objects, tick)
+        if error is not None and _is_narrowed(error, kind, namespace):
+            wide, place = error, _Place(kind, endpoint, namespace)
+            error = await _read(client, place, objects, tick)
+            if error is None:
+                objects.gaps.append(_only(kind, namespace, wide))
+        if error is not None:
+            _note(objects, kind, error, namespace)
+    return objects
+
+
+async def _read(client: Client, place: _Place, objects: Objects, tick: Tick) -> ApiError | None:
+    """Read one kind page by page; what kept us from it, if anything did."""
+    kind = place.kind
+    things: list[Any] = []
+    spoilt: list[str] = []
+    revision = ""
+    try:
+        async with aclosing(client.pages(place.endpoint, place.namespace)) as pages:
+            async for page in pages:
+                if page.revision != revision:  # the listing has begun anew
+                    things, spoilt, revision = [], [], page.revision
+                with without_collection():
+                    for raw in page.items:
+                        try:
+                            things.append(place.decode(raw))
+                        except DecodeError as error:
+                            spoilt.append(str(error))
+                if page.more:
+                    tick(f"reading {kind.endpoint.plural}", len(things), 0)
+    except UnreachableError:
+        raise
+    except ApiError as error:
+        return error
+    for thing in things:
+        objects.set(thing)
+    if spoilt:
+        why = f"{len(spoilt)} cannot be read; the first: {spoilt[0]}"
+        objects.gaps.append(Gap(kind.endpoint.plural, why, whole=False))
+    return None
+
+
+# -- as time goes by
+
+
+async def follow_live(
+    client: Client,
+    picture: Picture,
+    changed: Callable[[], None],
+    *,
+    namespace: str = "",
+    trouble: Callable[[str], None] = lambda why: None,
+) -> None:
+    """Keep a picture that was read with `client` up to date; ends only by cancellation or PlimsollError.
+
+    `changed` is called after each change, and once when everything has been listed. Broken connections are
+    made anew for ever; meanwhile `trouble` hears what is wrong, and "" when it is over.
+    """
+    informers = await live_informers(client, picture, changed, namespace=namespace)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for informer in informers:
+                group.create_task(informer.run())
+            group.create_task(_tell_when_listed(informers, changed))
+            group.create_task(_watch_over(informers, trouble))
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from None
+
+
+async def live_informers(
+    client: Client, picture: Picture, changed: Callable[[], None], *, namespace: str = ""
+) -> list[Informer[Any]]:
+    """What keeps a picture up to date, one for each kind that can be read; somebody has to run them.
+
+    Kinds that cannot be read become gaps of the picture, or InputError if nothing can be said without them.
+    What the picture has and the cluster has not is taken out of it with the first listing.
+    """
+    informers: list[Informer[Any]] = []
+    gaps = Objects()
+    for kind, endpoint in await find_served(client):
+        if endpoint is None:
+            gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
+            continue
+        place = _Place(kind, endpoint)
+        error = await _try(client, place)
+        if error is not None and _is_narrowed(error, kind, namespace):
+            wide, place = error, _Place(kind, endpoint, namespace)
+            error = await _try(client, place)
+            if error is None:
+                gaps.gaps.append(_only(kind, namespace, wide))
+        if error is not None:
+            _note(gaps, kind, error, namespace)
+            continue
+        informer: Informer[Any] = _Follower(client, place, picture, changed)
+        informer.add_handler(_Ear(picture, changed))
+        informers.append(informer)
+    known = {gap.kind for gap in picture.objects.gaps}
+    picture.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
+    return informers
+
+
+async def _try(client: Client, place: _Place) -> ApiError | None:
+    try:
+        async with aclosing(client.pages(place.endpoint, place.namespace, limit=1)) as pages:
+            await anext(pages)
+    except UnreachableError:
+        raise
+    except ApiError as error:
+        return error
+    return None
+
+
+class _Follower(Informer[Any]):
+    """An informer that, once it knows all there is, takes out of the picture what is not there any more."""
+
+    def __init__(self, client: Client, place: _Place, picture: Picture, changed: Callable[[], None]) -> None:
+        super().__init__(
+            client,
+            place.endpoint,
+            place.decode,
+            namespace=place.namespace,
+            optional=not place.kind.needed,
+        )
+        self._view = place.kind.view
+        self._picture = picture
+        self._changed = changed
+
+    async def run(self) -> None:
+        cleaning = asyncio.create_task(self._clean())
+        try:
+            await super().run()
+        finally:
+            cleaning.cancel()
+
+    async def _clean(self) -> None:
+        with suppress(Exception):  # what keeps the listing from coming is told by `run`
+            await self.synced()
+            known = set(self.keys())
+            gone = [thing for thing in self._picture.objects.all(self._view) if key_of(thing) not in known]
+            for thing in gone:
+                self._picture.remove(thing)
+            if gone:
+                self._changed()
+
+
+async def _tell_when_listed(informers: list[Informer[Any]], changed: Callable[[], None]) -> None:
+    for informer in informers:
+        await informer.synced()
+    changed()
+
+
+async def _watch_over(informers: list[Informer[Any]], trouble: Callable[[str], None]) -> None:
+    told = ""
+    while True:
+        await asyncio.sleep(1)
+        errors = [f"{each.endpoint.plural}: {each.error}" for each in informers if each.error is not None]
+        now = errors[0] if errors else ""
+        if now != told:
+            told = now
+            trouble(now)
+
+
+class _Ear(Handler[Any]):
+    def __init__(self, picture: Picture, changed: Callable[[], None]) -> None:
+        self._picture = picture
+        self._changed = changed
+
+    def on_added(self, new: Any) -> None:
+        old = self._picture.objects.find(type(new), *key_of(new))
+        if old is not None and _is_same(old, new):
+            return  # the picture was read with it
+        self._picture.set(new)
+        self._changed()
+
+    def on_changed(self, old: Any, new: Any) -> None:
+        self._picture.set(new)
+        self._changed()
+
+    def on_removed(self, old: Any) -> None:
+        self._picture.remove(old)
+        self._changed()
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    before, now = old.metadata, new.metadata
+    return bool(now.resource_version) and (before.uid, before.resource_version) == (
+        now.uid,
+        now.resource_version,
+    )
+
+
+# -- what is not there, or not for us
+
+
+def _is_narrowed(error: ApiError, kind: Pictured, namespace: str) -> bool:
+    return error.code == 403 and kind.endpoint.namespaced and bool(namespace)
+
+
+def _only(kind: Pictured, namespace: str, error: ApiError) -> Gap:
+    why = f"only those of namespace {namespace} are counted; in all namespaces: {error}"
+    return Gap(
+        kind.endpoint.plural, why, whole=False, brief=f"only those of namespace {namespace} may be seen"
+    )
+
+
+def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> None:
+    plural = kind.endpoint.plural
+    if not kind.needed:
+        brief = "may not be seen by this user" if error.code in (401, 403) else ""
+        objects.gaps.append(Gap(plural, str(error), brief=brief, refused=True))
+        return
+    fix = ""
+    if error.code == 401:
+        fix = "; are the credentials of the kubeconfig still good?"
+    elif error.code == 403 and kind.endpoint.namespaced and not namespace:
+        fix = "; ask with a user who may list them in all namespaces, or for one namespace with -n"
+    elif error.code == 403:
+        fix = "; ask with a user who may list them, or a dump that such a user took, with -f"
+    raise InputError(f"{plural} cannot be read: {error}{fix}") from None
+
+
+async def find_served(client: Client) -> list[tuple[Pictured, Endpoint | None]]:
+    """What can be read, each kind at the best version that the server has; None where it has none."""
+    offers: dict[tuple[str, str], tuple[str, ...]] = {}
+    known = True
+    try:
+        for each in await discover(client):
+            offers[each.endpoint.group, each.endpoint.plural] = each.versions
+    except UnreachableError:
+        raise
+    except ApiError:
+        known = False  # then every kind is asked for, and what is not there says so
+    return [(kind, _best(kind, offers, known)) for kind in KINDS]
+
+
+def _best(kind: Pictured, offers: dict[tuple[str, str], tuple[str, ...]], known: bool) -> Endpoint | None:
+    endpoint = kind.endpoint
+    offered = offers.get((endpoint.group, endpoint.plural), ())
+    if not offered:
+        return None if known and not kind.needed else endpoint
+    if endpoint.version in offered:
+        return endpoint
+    if not kind.versioned:
+        return endpoint.at(offered[0])
+    best = next((version for version in versions.VERSIONS if version in offered), "")
+    return endpoint.at(best) if best else None

@@ -1,0 +1,252 @@
+"""Objects from files: what `kubectl get -o yaml|json` writes and what people keep in folders and tarballs.
+
+Owns reading files, folders, archives and standard input into objects, `kubectl cluster-info dump` included.
+Promises: lists are unfolded, unknown kinds are passed on, and whatever cannot be read is an InputError that
+names the file (and the file inside an archive), the document and the line. Texts are UTF-8, or UTF-16 with
+its mark, which is what a redirection in PowerShell writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.common.archives import SUFFIXES, UTF16, TextReader, is_wanted
+from plimsoll.common.input_limits import Bounds, check_density, default_bounds
+from plimsoll.common.yaml import load_documents
+from plimsoll.common.yaml_documents import Part, load_parts
+from plimsoll.errors import DecodeError, InputError
+
+__all__ = ["SUFFIXES", "Found", "parse_objects", "read_objects", "read_sources"]
+
+#: Hears how many bytes of a text have been read.
+Heard = Callable[[int], None]
+
+_DRA = "resource.k8s.io/v1"
+#: Lists under the names of their kinds, as scripts collect them: {"nodes": [...], "pods": [...]}.
+SECTIONS: Mapping[str, tuple[str, str]] = {
+    "nodes": ("v1", "Node"),
+    "namespaces": ("v1", "Namespace"),
+    "pods": ("v1", "Pod"),
+    "deviceclasses": (_DRA, "DeviceClass"),
+    "resourceslices": (_DRA, "ResourceSlice"),
+    "resourceclaimtemplates": (_DRA, "ResourceClaimTemplate"),
+    "resourceclaims": (_DRA, "ResourceClaim"),
+}
+_LOGS = ("==== START logs for container ", "==== END logs for container ")
+_JSON_START = re.compile(r'\s*\{\s*"')
+_LONG = 8 << 20
+_scan = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One object and where it stands."""
+
+    tree: dict[str, Any]
+    source: str
+    document: int = 0  #: 0: it stands in no file
+    line: int = 0
+    place: str = ""  #: which item of a list
+
+    @property
+    def kind(self) -> str:
+        return str(self.tree.get("kind", ""))
+
+    @property
+    def name(self) -> str:
+        metadata = self.tree.get("metadata")
+        return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+    @property
+    def namespace(self) -> str:
+        metadata = self.tree.get("metadata")
+        return str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
+
+    @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME, or the name alone of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def where(self) -> str:
+        if not self.document:
+            return f"{self.source} {self.full_name}"
+        return f"{self.source}, document {self.document}, line {self.line}{self.place}"
+
+
+def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[Found]:
+    """The objects of files, folders and archives in order; `-` is standard input."""
+    bounds = bounds or default_bounds()
+    for source, text in read_sources(paths, bounds):
+        yield from parse_objects(text, source, bounds=bounds)
+
+
+def read_sources(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:
+    """The texts of files, folders and archives, each with the name of its source, in UTF-8."""
+    reader = TextReader(bounds)
+    for path in paths:
+        if str(path) == "-":
+            for source, text in reader.read(sys.stdin.buffer, "standard input"):
+                yield source, _as_utf8(text, source)
+            continue
+        for file in _files(Path(path)):
+            try:
+                with file.open("rb") as content:
+                    for source, text in reader.read(content, str(file)):
+                        yield source, _as_utf8(text, source)
+            except OSError as error:
+                raise InputError(f"{file}: {error.strerror}") from None
+
+
+def _as_utf8(text: bytes, source: str) -> bytes:
+    if text.startswith(UTF16):
+        try:
+            return text.decode("utf-16").encode()
+        except UnicodeError:
+            raise InputError(f"{source}: begins like UTF-16 and is not: write it in UTF-8") from None
+    return text.removeprefix(b"\xef\xbb\xbf")
+
+
+def parse_objects(
+    text: bytes | str, source: str, heard: Heard = lambda done: None, bounds: Bounds | None = None
+) -> Iterator[Found]:
+    """The objects in one YAML or JSON stream; lists are unfolded."""
+    parts = _load(text, source, bounds)
+    number = 0
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration:
+            return
+        except InputError as error:
+            raise InputError(f"{source}, document {number + 1}: {error}") from None
+        number += part.item <= 0
+        yield from _unfold(part.tree, source, number, part.line, "", part.item)
+        heard(part.end)
+
+
+def _unfold(tree: Any, source: str, document: int, line: int, place: str, first: int = -1) -> Iterator[Found]:
+    """`first`: which item of its list the first one is, where the tree has only some of them."""
+    where = f"{source}, document {document}, line {line}{place}"
+    if not isinstance(tree, dict):
+        raise InputError(f"{where}: an object must be a mapping")
+    kind = tree.get("kind")
+    if "kind" not in tree and (sections := [name for name in SECTIONS if isinstance(tree.get(name), list)]):
+        for name in sections:
+            api_version, kind = SECTIONS[name]
+            for number, item in enumerate(tree[name]):
+                if isinstance(item, dict):
+                    item = {"apiVersion": api_version, "kind": kind, **item}
+                yield from _unfold(item, source, document, line, f"{place}, {name}[{number}]")
+        return
+    if not isinstance(kind, str) or not kind:
+        cut = "; has the end of the list been cut off?" if isinstance(tree.get("items"), list) else ""
+        raise InputError(f"{where}: kind is missing{cut}")
+    items = tree.get("items")
+    if kind.endswith("List") and "items" in tree and (items is None or isinstance(items, list)):
+        for number, item in enumerate(items or (), max(first, 0)):
+            if isinstance(item, dict) and "kind" not in item:
+                item = {"apiVersion": tree.get("apiVersion", ""), "kind": kind.removesuffix("List"), **item}
+            yield from _unfold(item, source, document, line, f"{place}, items[{number}]")
+        return
+    yield Found(tree, source, document, line, place)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*") if is_wanted(file.name) and file.is_file())
+        if not found:
+            raise InputError(f"{path}: there is no {', '.join(SUFFIXES)} file in this folder")
+        return found
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    return [path]
+
+
+# -- JSON documents one after the other, as `kubectl cluster-info dump` writes them, with logs in between
+
+
+def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Part]:
+    """The documents of a text, whichever way they are written."""
+    whole = _decoded(text)
+    if whole is None:
+        return _wholly(load_documents(text))
+    head = whole[:200].lstrip()
+    if head.startswith(("{", "[")):
+        check_density(text, source, bounds or default_bounds())
+    if not head.startswith(("{", _LOGS[0])):
+        try:
+            return load_parts(text.encode() if isinstance(text, str) else text)
+        except UnicodeEncodeError:
+            return _wholly(load_documents(text))
+    try:
+        return _wholly(iter([(1, codec.decode_tree(text))]))
+    except DecodeError:
+        # YAML's reader knows best what is wrong with a text, and needs minutes for a very long one.
+        json_only = len(whole) > _LONG and _JSON_START.match(whole) is not None
+        return _wholly(_load_json_stream(whole) if json_only or _goes_on(whole) else load_documents(text))
+
+
+def _wholly(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
+    for line, tree in documents:
+        yield Part(line, tree, -1, 0)
+
+
+def _decoded(text: bytes | str) -> str | None:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _goes_on(text: str) -> bool:
+    """Whether JSON or logs come after the first piece: YAML could not read that."""
+    try:
+        place = _skip(text, 0)
+        if text.startswith("{", place):
+            place = _skip(text, _scan(text, place)[1])
+    except (ValueError, RecursionError):
+        return False
+    return place == len(text) or text.startswith("{", place)
+
+
+def _load_json_stream(whole: str) -> Iterator[tuple[int, Any]]:
+    place, line, counted = 0, 1, 0
+    while (place := _skip(whole, place)) < len(whole):
+        line += whole.count("\n", counted, place)
+        counted = place
+        try:
+            _, end = _scan(whole, place)
+        except json.JSONDecodeError as error:
+            cut = "" if "\n" in whole[error.pos :].rstrip() else "; has its end been cut off?"
+            raise InputError(
+                f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}{cut}"
+            ) from None
+        except RecursionError:
+            raise InputError(f"line {line}: nested too deeply") from None
+        try:
+            yield line, codec.decode_tree(whole[place:end])
+        except DecodeError as error:
+            raise InputError(f"line {line}: {error}") from None
+        place = end
+
+
+def _skip(text: str, place: int) -> int:
+    """The next place that is neither blank nor in the logs of a container."""
+    while True:
+        while place < len(text) and text[place] in " \t\r\n":
+            place += 1
+        if not text.startswith(_LOGS[0], place):
+            return place
+        end = text.find(f"\n{_LOGS[1]}", place)
+        end = text.find("\n", end + 1) if end >= 0 else -1
+        place = len(text) if end < 0 else end + 1

@@ -1,0 +1,37 @@
+"""A picture as a file: a dump like any other.
+
+Owns `write_dump`. What is written is what is read of a cluster (`kinds.py`), as `kubectl get -o yaml` writes
+it, so that every question can be asked of it later.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.common.yaml import dump_document
+from plimsoll.errors import InputError
+from plimsoll.tools.cluster_state.kinds import KINDS
+from plimsoll.tools.cluster_state.objects import Objects
+
+
+def write_dump(objects: Objects, path: Path) -> None:
+    """Write all objects into a file, as JSON if its name says so, else as YAML; InputError if that fails."""
+    tree = {"apiVersion": "v1", "kind": "List", "items": [*_trees(objects)]}
+    text = codec.encode(tree) if path.suffix == ".json" else dump_document(tree)
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _trees(objects: Objects) -> list[dict[str, Any]]:
+    made = []
+    for kind in KINDS:
+        head = {"apiVersion": kind.endpoint.api_version, "kind": kind.endpoint.kind}
+        for thing in objects.all(kind.view):
+            tree = codec.to_tree(thing)
+            assert isinstance(tree, dict)
+            made.append({**tree, **head})
+    return made

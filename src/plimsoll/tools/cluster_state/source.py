@@ -1,0 +1,49 @@
+"""Where a picture comes from: files, or a cluster.
+
+Owns `Source` and `read_picture`, the one call with which commands begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from plimsoll.api.gates import Gates
+from plimsoll.client import Client, ClientConfig
+from plimsoll.ledger.profile import Profile
+from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.files import Tick, read_files, silent
+from plimsoll.tools.cluster_state.live import read_live
+from plimsoll.tools.cluster_state.objects import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files if there are any, else a cluster."""
+
+    files: tuple[str, ...] = ()
+    config: ClientConfig | None = None
+    namespace: str = ""  #: what is looked at if not all namespaces may be
+
+    @property
+    def origin(self) -> str:
+        """For people."""
+        if self.files or self.config is None:
+            return ", ".join("standard input" if name == "-" else name for name in self.files)
+        return self.config.server
+
+
+def read_picture(
+    source: Source, gates: Gates | None = None, profile: Profile | None = None, tick: Tick = silent
+) -> Picture:
+    """Read everything, once."""
+    if source.files or source.config is None:
+        objects = read_files(source.files, tick)
+    else:
+        objects = asyncio.run(_read(source.config, source.namespace, tick))
+    return Picture(objects, gates, profile, origin=source.origin)
+
+
+async def _read(config: ClientConfig, namespace: str, tick: Tick) -> Objects:
+    async with Client.connect(config) as client:
+        return await read_live(client, tick, namespace=namespace)

@@ -1,0 +1,163 @@
+"""Objects as they are, with every field, of files or of a cluster.
+
+Owns `read_trees`, for questions that are asked of single objects (`check`, `select`, `allocate`, `convert`,
+`cgroups`) and not of a cluster as a whole. Of a cluster only the kinds that are named are read, each at the
+best version it serves. Whatever it comes from, an object of an older version of resource.k8s.io is handed on
+in the shape of v1 (`versions.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from plimsoll.api import codec
+from plimsoll.client import Client
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.errors import ApiError, InputError, UnreachableError
+from plimsoll.tools.cluster_state import versions
+from plimsoll.tools.cluster_state.files import Tick, silent
+from plimsoll.tools.cluster_state.kinds import BY_NAME
+from plimsoll.tools.cluster_state.live import find_served
+from plimsoll.tools.cluster_state.manifests import Found, read_objects
+from plimsoll.tools.cluster_state.objects import Gap
+from plimsoll.tools.cluster_state.source import Source
+
+_EVERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted of a cluster."""
+
+    plurals: tuple[str, ...]  #: as in `resourceslices`
+    needed: Collection[str] = ()  #: without these the question cannot be asked
+    narrow: bool = False  #: only objects of the source's namespace, if it names one, count
+    fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
+
+
+@dataclass(slots=True)
+class Trees:
+    """What was read, and what could not be."""
+
+    found: list[Found] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def read_trees(source: Source, asked: Asked, tick: Tick = silent) -> Trees:
+    """The objects of a source: all of files, of a cluster those that are asked for.
+
+    InputError if a kind that is needed, or every kind, cannot be read.
+    """
+    if source.files or source.config is None:
+        given: list[Found] = []
+        with without_collection():
+            for found in read_objects(source.files):
+                given.append(found)
+                if len(given) % _EVERY == 0:
+                    tick("reading objects", len(given), 0)
+        if asked.narrow and source.namespace:
+            given = [each for each in given if each.namespace in ("", source.namespace)]
+        return _as_v1(given)
+
+    async def read() -> Trees:
+        assert source.config is not None
+        async with Client.connect(source.config) as client:
+            return await read_live_trees(client, source.origin, asked, source.namespace, tick)
+
+    return asyncio.run(read())
+
+
+def _as_v1(given: Iterable[Found]) -> Trees:
+    made = Trees()
+    lost: Counter[tuple[str, str]] = Counter()
+    for found in given:
+        tree = versions.to_v1(found.tree)
+        if isinstance(tree, versions.Loss):
+            kind = BY_NAME.get(found.kind)
+            lost[kind.endpoint.plural if kind else found.kind, tree.why] += 1
+        else:
+            same = tree is found.tree
+            made.found.append(
+                found if same else Found(tree, found.source, found.document, found.line, found.place)
+            )
+    for (plural, why), number in lost.items():
+        made.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+    return made
+
+
+# -- a cluster
+
+
+async def read_live_trees(
+    client: Client, origin: str, asked: Asked, namespace: str = "", tick: Tick = silent
+) -> Trees:
+    """The kinds that are asked for, in that order; what the server does not have or show us is a gap."""
+    served = {kind.endpoint.plural: endpoint for kind, endpoint in await find_served(client)}
+    given: list[Found] = []
+    gaps: list[Gap] = []
+    read = 0
+    for number, plural in enumerate(asked.plurals):
+        tick(f"reading {plural}", number, len(asked.plurals))
+        endpoint = served[plural]
+        if endpoint is None:
+            gaps.append(Gap(plural, "not served by this cluster", served=False))
+            continue
+        narrowed = namespace if asked.narrow and endpoint.namespaced else ""
+        try:
+            given += await _list(client, endpoint, origin, asked, narrowed, tick)
+        except UnreachableError:
+            raise
+        except ApiError as error:
+            if error.code != 403 or narrowed or not (endpoint.namespaced and namespace):
+                gaps.append(_unread(plural, error, endpoint.namespaced and not namespace))
+                continue
+            try:
+                given += await _list(client, endpoint, origin, asked, namespace, tick)
+            except ApiError as again:
+                gaps.append(_unread(plural, again, False))
+                continue
+            why = f"only those of namespace {namespace} may be seen"
+            gaps.append(Gap(plural, why, whole=False))
+        read += 1
+    missed = [gap for gap in gaps if gap.whole and (gap.kind in asked.needed or not read)]
+    if missed:
+        # The last one: kinds with namespaces come last, and of them some may be seen in one namespace.
+        raise InputError(f"{origin}: {missed[-1].kind} cannot be read: {missed[-1].why}")
+    made = _as_v1(given)
+    made.gaps = gaps + made.gaps
+    return made
+
+
+async def _list(
+    client: Client, endpoint: Endpoint, origin: str, asked: Asked, namespace: str, tick: Tick
+) -> list[Found]:
+    plural = endpoint.plural
+    source = f"{origin}, {plural}"
+    found: list[Found] = []
+    revision = ""
+    pages = client.pages(endpoint, namespace or None, fields=asked.fields.get(plural, ""))
+    async with aclosing(pages):
+        async for page in pages:
+            if page.revision != revision:  # the listing has begun anew
+                found, revision = [], page.revision
+            with without_collection():
+                found += [Found(codec.decode_tree(raw), source) for raw in page.items]
+            if page.more:
+                tick(f"reading {plural}", len(found), 0)
+    return found
+
+
+def _unread(plural: str, error: ApiError, could_narrow: bool) -> Gap:
+    fix = ""
+    if error.code == 401:
+        fix = "; are the credentials of the kubeconfig still good?"
+    elif error.code == 403:
+        fix = "; ask with a user who may list them"
+        fix += " in all namespaces, or for one namespace with -n" if could_narrow else ""
+    brief = "may not be seen by this user" if error.code in (401, 403) else ""
+    return Gap(plural, f"{error}{fix}", brief=brief)

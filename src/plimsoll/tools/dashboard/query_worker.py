@@ -1,0 +1,157 @@
+"""A picture that questions are asked of, one at a time, while the cluster goes on changing.
+
+Owns `Desk`. Questions run in a thread, so that nobody else waits for them; changes that are heard of
+meanwhile lie on a pile and are entered between two questions, so that an answer is always about one moment.
+Answers are kept as long as nothing has changed: asking again costs nothing, and waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.errors import ApiError
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.dashboard.changes import Change, Touched, enter
+
+#: How many answers are kept; pages of lists are answers, too.
+_KEPT = 128
+#: Bytes below which packing is not worth it.
+_SMALL = 1400
+#: Questions that may wait for a turn.
+MOST_WAITING = 16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """JSON, of which revision, and packed."""
+
+    revision: int
+    body: bytes
+
+    @cached_property
+    def tag(self) -> str:
+        """Another one for another body."""
+        return f"{self.revision}-{zlib.crc32(self.body):x}"
+
+    @cached_property
+    def packed(self) -> bytes | None:
+        """The body as gzip, if that is worth it."""
+        return gzip.compress(self.body, 5) if len(self.body) >= _SMALL else None
+
+
+#: Makes the answer to a question; runs in a thread, alone with the picture.
+Question = Callable[[], Any]
+
+
+class Desk:
+    """One picture; `ask` it anything."""
+
+    def __init__(
+        self, picture: Picture, revision: int = 1, *, follows: Callable[[], int] | None = None
+    ) -> None:
+        """A desk that `follows` enters all it has heard of before each question, and takes over a revision.
+
+        Others are brought up to date by `catch_up` alone.
+        """
+        self.picture = picture
+        self.revision = revision
+        self._follows = follows
+        self._turn = asyncio.Lock()
+        self._pile: list[Change] = []
+        self._kept: OrderedDict[object, Answer] = OrderedDict()
+        self._waiting: list[object] = []  #: keys of questions, that of the one being answered among them
+
+    def hear(self, change: Change) -> None:
+        """Something has changed; it is entered between two questions."""
+        self._pile.append(change)
+
+    @property
+    def behind(self) -> int:
+        """How many changes are not entered yet."""
+        return len(self._pile)
+
+    @property
+    def busy(self) -> bool:
+        return self._turn.locked()
+
+    def is_wanted_besides(self, key: object) -> bool:
+        """Whether another question than this one waits for its turn; to be asked from any thread."""
+        return any(other != key for other in list(self._waiting))
+
+    async def catch_up(self, entered: Callable[[Touched], int]) -> None:
+        """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
+        async with self._turn:
+            self.revision = entered(await self._enter())
+
+    async def _enter(self) -> Touched:
+        pile, self._pile = self._pile, []
+        touched = await asyncio.to_thread(_enter_all, self.picture, pile) if pile else Touched()
+        if touched:
+            self._kept.clear()
+        return touched
+
+    async def ask(self, key: object, question: Question) -> Answer:
+        """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
+        if (known := self._known(key)) is not None:
+            return known
+        if len(self._waiting) >= MOST_WAITING:
+            raise ApiError(503, "ServiceUnavailable", "too many questions at once: ask again in a moment")
+        self._waiting.append(key)
+        try:
+            async with self._turn:
+                if self._follows is not None:
+                    await self._enter()
+                    self.revision = self._follows()
+                if (known := self._known(key)) is not None:
+                    return known
+                answer = await asyncio.to_thread(_answer, self.revision, question)
+                if key is not None:
+                    self._kept[key] = answer
+                    while len(self._kept) > _KEPT:
+                        self._kept.popitem(last=False)
+                return answer
+        finally:
+            self._waiting.remove(key)
+
+    async def copy(self, follows: Callable[[], int]) -> Desk:
+        """Another desk with the same picture and the same changes still to be entered, which follows."""
+        async with self._turn:
+            made = Desk(self.picture.copy(), self.revision, follows=follows)
+            made._pile = list(self._pile)
+            return made
+
+    def _known(self, key: object) -> Answer | None:
+        if self._follows is not None and (self._pile or self._follows() != self.revision):
+            return None  # it may be otherwise by now
+        known = self._kept.get(key)
+        return known if known is not None and known.revision == self.revision else None
+
+
+def _enter_all(picture: Picture, pile: Iterable[Change]) -> Touched:
+    touched = Touched()
+    with without_collection():
+        for change in pile:
+            enter(picture, change, touched)
+    return touched
+
+
+def _answer(revision: int, question: Question) -> Answer:
+    with without_collection():  # which would hold up everybody, for long if the cluster is large
+        tree = question()
+    if isinstance(tree, bytes):
+        answer = Answer(revision, tree)
+    else:
+        if isinstance(tree, dict):
+            tree = {"revision": revision, **tree}
+        answer = Answer(revision, codec.encode(tree))
+    _ = answer.packed, answer.tag  # here, where nobody waits
+    return answer

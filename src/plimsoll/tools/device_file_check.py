@@ -1,0 +1,56 @@
+"""Whether the API server would take what a file of devices makes.
+
+Owns `check_plan`: the slices and classes of a driver, looked at with the rules of validation, so that a
+mistake is told when the file is read and not by a server later. Drivers themselves know nothing of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from plimsoll.api.forms import Form
+from plimsoll.drivers.fake.devices import make_devices
+from plimsoll.drivers.fake.plan import DriverPlan
+from plimsoll.drivers.plugin import Pool
+from plimsoll.drivers.plugin.slices import PoolFault, cut
+from plimsoll.errors import ConfigError
+from plimsoll.tools.check import check_object
+
+
+def check_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> tuple[str, ...]:
+    """All that is wrong with the slices and classes of a driver."""
+    now = datetime.now(UTC)
+    return tuple(
+        dict.fromkeys(
+            str(problem)
+            for tree in (*slice_trees(plan, "node", form), *plan.device_classes())
+            for problem in check_object(tree, now).problems
+        )
+    )
+
+
+def refuse_unusable(plan: DriverPlan, form: Form | None = Form.V1_37) -> None:
+    """ConfigError if the API server would not take what the driver publishes."""
+    problems = check_plan(plan, form)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError(f"{plan.where}: the API would refuse what it makes: {problems[0]}{more}")
+
+
+def slice_trees(plan: DriverPlan, node: str, form: Form | None) -> Iterator[dict[str, Any]]:
+    """The slices of a driver on a node, as they are first published."""
+    arrangement = make_devices(plan, node, form)
+    devices = [device.tree for device in arrangement.devices.values()]
+    parts = cut(Pool(arrangement.pool, devices, arrangement.counter_trees()))
+    if isinstance(parts, PoolFault):
+        raise ConfigError(f"{plan.where}: {parts}")
+    for part in parts:
+        pool = {"name": arrangement.pool, "generation": 1, "resourceSliceCount": len(parts)}
+        yield {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{node}-{plan.name}-{part.index}"},
+            "spec": {"driver": plan.name, "nodeName": node, "pool": pool, **part.content},
+        }

@@ -1,0 +1,132 @@
+"""CDI files: those that cannot be used, those of claims that are gone, and claims whose devices have none.
+
+Whether a file is a claim's is told by its name, where that follows a convention: the claim's UID at the end
+of the file's name (`vendor-class_UID.json`), or at the start of a device's (`UID-device`,
+`claim-UID-device`). Devices that are called by UUIDs of their own (`GPU-UUID`) are none of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from plimsoll.node.layout import Layout
+from plimsoll.protocols.cdi import CdiFolders, Edits
+from plimsoll.tools.doctor.facts import CdiFacts, CdiFile, Facts, RecordFacts, Unresolved
+from plimsoll.tools.doctor.files import age_text, look_at
+from plimsoll.tools.doctor.findings import Finding, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import RemoveFile
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_FILE = re.compile(rf".*[_-]({_UUID})")
+_DEVICE = re.compile(rf"(?:claim-)?({_UUID})(?:-.*)?")
+#: A file that was made this short a time ago may be of a claim that is being prepared.
+_SETTLED_SECONDS = 60.0
+
+
+def uid_in_file(stem: str) -> str | None:
+    """The claim's UID in a file's name, if it has one."""
+    match = _FILE.fullmatch(stem)
+    return match[1] if match is not None else None
+
+
+def uid_in_device(name: str) -> str | None:
+    """The claim's UID in a device's name, if it has one."""
+    match = _DEVICE.fullmatch(name)
+    return match[1] if match is not None else None
+
+
+def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> CdiFacts:
+    cdi = CdiFolders(folders)
+    by_file: dict[Path, list[str | None]] = {}
+    for device in cdi.devices().values():
+        by_file.setdefault(device.path, []).append(uid_in_device(device.device.name))
+    files = []
+    for path, found in sorted(by_file.items()):
+        whole = uid_in_file(path.stem)
+        uids = frozenset(uid for uid in (*found, whole) if uid is not None)
+        if uids:
+            only = whole is not None or None not in found
+            own = path.is_relative_to(layout.root)
+            files.append(CdiFile(entry=look_at(path), uids=uids, own=own, only=only))
+    names = [
+        (claim, driver, name)
+        for claim in records.prepared
+        for driver, devices in claim.drivers.items()
+        for device in devices
+        for name in device.cdi
+    ]
+    answer = cdi.edits([name for _, _, name in names])
+    why = {} if isinstance(answer, Edits) else {fault.where: fault.message for fault in answer}
+    unresolved = [
+        Unresolved(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why[name])
+        for claim, driver, name in names
+        if name in why
+    ]
+    return CdiFacts(
+        folders=tuple(folders),
+        devices=len(cdi.devices()),
+        faults=cdi.faults(),
+        files=tuple(files),
+        unresolved=tuple(unresolved),
+        names=len(names),
+    )
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = facts.cdi
+    for fault in found.faults:
+        id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
+        fix = "take one of the files away" if fault.code == "conflict" else "have its driver write it anew"
+        yield warning(id, fault.where, fault.message, fix)
+    for each in found.unresolved:
+        text = f"claim {each.claim} ({each.uid}) of {each.driver} has this device: {each.why}"
+        fix = "restart the driver; if it does not write the file, delete the pods that use the claim"
+        yield error("cdi.missing", each.name, text, fix)
+    if found.names and not found.unresolved:
+        yield ok("cdi.missing", "claims", f"all of their {found.names} CDI devices are defined")
+    yield from _judge_files(facts)
+    shown = ", ".join(map(str, found.folders))
+    yield ok("cdi.folders", shown, f"{found.devices} devices can be used")
+
+
+def _judge_files(facts: Facts) -> Iterator[Finding]:
+    records, files = facts.records, facts.cdi.files
+    if not files:
+        return
+    if not records.claims.usable or not records.kubelet.usable:
+        text = f"{len(files)} files are of claims; which claims there are cannot be told"
+        yield note("cdi.leftover", "CDI files", text, "mend the record of claims first")
+        return
+    known = {claim.ref.uid for claim in records.prepared}
+    # Some drivers name files after pods, or after shares of a device.
+    known |= {uid for claim in records.prepared for uid in claim.pods}
+    known |= {
+        device.share_id
+        for claim in records.prepared
+        for devices in claim.drivers.values()
+        for device in devices
+        if device.share_id
+    }
+    left = 0
+    for file in files:
+        strange = sorted(file.uids - known)
+        if not strange:
+            continue
+        age = facts.now - file.entry.changed
+        text = f"of claim {strange[0]}, which is not prepared here; {age_text(age)} old"
+        if not file.own:
+            # The folder is the machine's: others may have prepared that claim.
+            yield note("cdi.leftover", str(file.entry.path), text, "remove it if no other agent runs here")
+            continue
+        if facts.running and age < _SETTLED_SECONDS:
+            continue
+        left += 1
+        repair = None
+        if file.only and len(strange) == len(file.uids):
+            repair = RemoveFile(file.entry.path, file.entry.identity)
+        fix = "remove it: a driver writes it again when it is needed"
+        yield warning("cdi.leftover", str(file.entry.path), text, fix, repair)
+    if not left:
+        yield ok("cdi.leftover", "CDI files", f"{len(files)} files of claims")

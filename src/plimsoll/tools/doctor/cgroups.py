@@ -1,0 +1,191 @@
+"""Cgroups: what the machine offers, the tree of this node, and what is left in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from plimsoll.errors import InputError
+from plimsoll.node.cgroups import Cgroups, detect, open_cgroups
+from plimsoll.node.cgroups.detect import Detected
+from plimsoll.node.cgroups.kernel import LinuxKernel
+from plimsoll.node.cgroups.ownership import read_mark
+from plimsoll.node.cgroups.tree import root_parts
+from plimsoll.tools.doctor.facts import CgroupFacts, Facts, OtherRoot, PodCgroup
+from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import RemoveCgroup, RemoveCgroupRoot
+
+MOUNT = Path("/sys/fs/cgroup")
+_OWNER = "owner."
+_TIERS = ("burstable", "besteffort")
+#: Controller -> what goes without it.
+NEEDED = {
+    "cpu": "shares and quotas of CPU are not set",
+    "memory": "limits of memory do not hold, and pressure is not seen",
+    "cpuset": "containers are not pinned to CPUs",
+    "pids": "processes of pods are not counted",
+}
+
+
+def open_tree(root: str, owner: str, want: str, mount: Path = MOUNT) -> Cgroups | None:
+    """The cgroups of a node as its agent has them; None if it has none."""
+    if want == "plan":
+        return None
+    try:
+        tree = open_cgroups(root, mount=mount, want=want, owner=owner)  # type: ignore[arg-type]
+    except (InputError, OSError):
+        return None
+    return tree if tree.version else None
+
+
+def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> CgroupFacts:
+    kernel = LinuxKernel()
+    found = detect(mount, kernel)
+    version = tree.version if tree is not None else found.version
+    mounts = _mounts(found, version)
+    controllers = found.v2 if version == 2 else tuple(found.v1)
+    try:
+        name = "/".join(root_parts(root))
+    except InputError:
+        return CgroupFacts(version=version, controllers=controllers, read_only=found.read_only, root=root)
+    owners, missing, exists = set[str](), [], False
+    for folder in (each / name for each in mounts):
+        below = kernel.folders(folder)
+        exists = exists or kernel.exists(folder)
+        own = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
+        owners.update(own)
+        if own:
+            missing += [str(folder / tier) for tier in _TIERS if tier not in below]
+    pods = []
+    if tree is not None:
+        pods = [PodCgroup(uid=uid, processes=_count(tree, uid)) for uid in tree.pods()]
+    return CgroupFacts(
+        version=version,
+        controllers=controllers,
+        read_only=found.read_only,
+        root=name,
+        owner=owner,
+        exists=exists,
+        owners=tuple(sorted(owners)),
+        missing_tiers=tuple(missing),
+        pods=tuple(pods),
+        others=tuple(sorted(_others(mounts, kernel, name), key=lambda each: each.name)),
+    )
+
+
+def _count(tree: Cgroups, uid: str) -> int:
+    try:
+        return len(tree.pids(uid))
+    except InputError:  # a name that is no pod's
+        return 0
+
+
+def _mounts(found: Detected, version: int) -> tuple[Path, ...]:
+    if version == 2:
+        return (found.v2_mount,) if found.v2_mount is not None else ()
+    return tuple(dict.fromkeys(found.v1.values()))
+
+
+def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
+    names = {name for mount in mounts for name in kernel.folders(mount) if name != own}
+    for name in names:
+        folders = [mount / name for mount in mounts]
+        below = sorted({each for folder in folders for each in kernel.folders(folder)})
+        owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
+        if owners:
+            mark = read_mark(folders)
+            inside = {pid for folder in folders for pid in _pids(folder, kernel)}
+            yield OtherRoot(
+                name=name,
+                owner=owners[0],
+                alive=mark.alive,
+                data=mark.data,
+                gone=mark.gone,
+                processes=len(inside),
+            )
+
+
+def _pids(folder: Path, kernel: LinuxKernel) -> Iterator[str]:
+    yield from (kernel.read(folder / "cgroup.procs") or "").split()
+    for name in kernel.folders(folder):
+        yield from _pids(folder / name, kernel)
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = facts.cgroups
+    told = f"version {found.version}: {' '.join(found.controllers)}" if found.version else "none to be used"
+    if found.read_only:
+        told += f"; not writable: {' '.join(found.read_only)}"
+    if facts.is_kubelet or facts.runtime != "process" or found.planned:
+        yield note("cgroups.version", "cgroups", told)
+        return
+    yield from _judge_version(facts, told)
+    if not found.version:
+        return
+    yield from _judge_root(facts)
+    yield from _judge_leftovers(facts)
+
+
+def _judge_version(facts: Facts, told: str) -> Iterator[Finding]:
+    found = facts.cgroups
+    if not found.version:
+        fix = "mount cgroups where the agent may write them; until then limits are a plan only"
+        yield warning("cgroups.version", "cgroups", told, fix)
+        return
+    missing = [name for name in NEEDED if name not in found.controllers]
+    for name in missing:
+        fix = "enable the controller for the agent"
+        yield warning("cgroups.controller", name, f"cannot be used: {NEEDED[name]}", fix)
+    if not missing:
+        yield ok("cgroups.version", "cgroups", told)
+
+
+def _judge_root(facts: Facts) -> Iterator[Finding]:
+    found, subject = facts.cgroups, facts.cgroups.root
+    strange = [name for name in found.owners if name != found.owner]
+    if found.exists and (strange or not found.owners):
+        whose = strange[0] if strange else "somebody else"
+        fix = "give this node a root of its own with --cgroup-root"
+        yield error("cgroups.root", subject, f"it belongs to {whose}, not to {found.owner}", fix)
+    elif found.exists and found.missing_tiers:
+        fix = "restart the agent: it makes them"
+        level = Level.ERROR if facts.running else Level.INFO
+        yield Finding("cgroups.tiers", level, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
+    elif found.exists:
+        yield ok("cgroups.root", subject, f"of {facts.node}, with its QoS tiers; {len(found.pods)} pods")
+    elif facts.running:
+        fix = "if the agent has another name or root of cgroups, say so with --name or --cgroup-root"
+        yield warning("cgroups.root", subject, "an agent runs and it is not there", fix)
+    else:
+        yield ok("cgroups.root", subject, "not there; an agent makes it")
+    for other in found.others:
+        if other.is_leftover:
+            text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
+            repair = RemoveCgroupRoot(other.name, other.owner, other.processes)
+            yield warning("cgroups.orphan", other.name, text, "remove it", repair)
+    kept = [_describe(other) for other in found.others if not other.is_leftover]
+    if kept:
+        shown = ", ".join(kept[:5])
+        yield note("cgroups.others", "cgroups", f"{len(kept)} other agents have roots here: {shown}")
+
+
+def _describe(other: OtherRoot) -> str:
+    state = "running" if other.alive else f"not running, {other.processes} processes inside"
+    return f"{other.name} ({other.data or 'directory unknown'}: {state})"
+
+
+def _judge_leftovers(facts: Facts) -> Iterator[Finding]:
+    found = facts.cgroups
+    if not facts.records.admitted.usable:
+        if found.pods:
+            text = f"{len(found.pods)} pods have cgroups; whose they are cannot be told"
+            yield note("cgroups.leftover", found.root, text, "mend the record of admitted pods first")
+        return
+    known = {*facts.records.pods, *(pod.uid for pod in facts.pods.pods)}
+    left = [pod for pod in found.pods if pod.uid not in known]
+    for pod in left:
+        text = f"of a pod that is not here; {pod.processes} processes inside"
+        fix = "the agent removes it within a minute" if facts.running else "remove it"
+        yield warning("cgroups.leftover", f"pod {pod.uid}", text, fix, RemoveCgroup(pod.uid, pod.processes))
+    if not left:
+        yield ok("cgroups.leftover", found.root, f"{len(found.pods)} pods, all of them known")

@@ -1,0 +1,345 @@
+"""What the API says about the node, beside what the node has: Node, lease, pods, claims, slices, clocks.
+
+Everything is asked as a node may ask it (its own pods, the claims they name), so that the node's own
+kubeconfig is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.client import Client
+from plimsoll.client.endpoints import LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.errors import ApiError, DecodeError, UnreachableError
+from plimsoll.node.admission.admit import has_ended
+from plimsoll.node.claims.checks import named_claims
+from plimsoll.node.status.node_object import LEASES_OF_NODES
+from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, Facts, ReservedClaim
+from plimsoll.tools.doctor.files import age_text
+from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+
+#: A pod that came this short a time ago may not have been seen yet.
+_SETTLED_SECONDS = 30.0
+#: The date of an answer has whole seconds; more than this is a clock that is wrong.
+_SKEW = 5.0
+_SHOWN = 3
+
+
+# -- gathering
+
+
+async def gather(
+    client: Client, node: str, server: str = "", now: Callable[[], float] = time.time
+) -> ClusterFacts:
+    return await _Questions(client, node, server, now).ask()
+
+
+class _Questions:
+    """Question after question; what is refused is remembered and the next one asked."""
+
+    def __init__(self, client: Client, node: str, server: str, now: Callable[[], float]) -> None:
+        self._client = client
+        self._node = node
+        self._now = now
+        self._found: dict[str, Any] = {"server": server}
+        self._refused: list[tuple[str, str]] = []
+
+    async def ask(self) -> ClusterFacts:
+        try:
+            for question in (self._ask_node, self._ask_lease, self._ask_pods, self._ask_slices):
+                try:
+                    await question()
+                except UnreachableError:
+                    raise
+                except (ApiError, DecodeError) as problem:
+                    self._refused.append((question.__name__.removeprefix("_ask_"), str(problem)))
+        except UnreachableError as problem:
+            self._found["error"] = str(problem)
+        return ClusterFacts(refused=tuple(self._refused), **self._found)
+
+    async def _ask_node(self) -> None:
+        before = self._now()
+        try:
+            reply = await self._client.call("GET", NODES.path(None, self._node))
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            self._found["node_missing"] = True
+            return
+        self._found["skew"] = clock_skew(reply.headers.get("date", ""), before, self._now())
+        self._found["node"] = codec.decode(reply.body, Node)
+
+    async def _ask_lease(self) -> None:
+        try:
+            tree = await self._client.get(LEASES, self._node, LEASES_OF_NODES)
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+            self._found["lease_missing"] = True
+            return
+        spec = tree.get("spec")
+        spec = spec if isinstance(spec, Mapping) else {}
+        renewed = moment(spec.get("renewTime"))
+        seconds = spec.get("leaseDurationSeconds")
+        if renewed is not None:
+            self._found["lease_age"] = self._now() - renewed
+        if isinstance(seconds, int) and seconds > 0:
+            self._found["lease_seconds"] = seconds
+
+    async def _ask_pods(self) -> None:
+        listing = await self._client.list(PODS, fields=f"spec.nodeName={self._node}")
+        pods = [codec.decode(raw, Pod) for raw in listing.items]
+        self._found["pods"] = tuple(
+            BoundPod(
+                uid=pod.metadata.uid,
+                name=f"{pod.metadata.namespace}/{pod.metadata.name}",
+                ended=has_ended(pod),
+                created=moment(pod.metadata.creation_timestamp) or 0.0,
+            )
+            for pod in pods
+        )
+        claims = []
+        for pod in pods:
+            if not has_ended(pod):
+                claims += [claim async for claim in self._claims(pod)]
+        self._found["claims"] = tuple(claims)
+
+    async def _claims(self, pod: Pod) -> Any:
+        """The claims of a pod that are reserved for it."""
+        for _, name, _ in named_claims(pod):
+            if not isinstance(name, str) or not name:
+                continue
+            try:
+                raw = await self._client.get_raw(RESOURCE_CLAIMS, name, pod.metadata.namespace)
+                claim = codec.decode(raw, ResourceClaim)
+            except (ApiError, DecodeError) as problem:
+                if isinstance(problem, UnreachableError):
+                    raise
+                if getattr(problem, "code", 0) != 404:
+                    self._refused.append((f"claim {pod.metadata.namespace}/{name}", str(problem)))
+                continue
+            allocation = claim.status.allocation
+            if allocation is None or pod.metadata.uid not in {each.uid for each in claim.status.reserved_for}:
+                continue
+            yield ReservedClaim(
+                name=f"{pod.metadata.namespace}/{name}",
+                uid=claim.metadata.uid,
+                pod=pod.metadata.uid,
+                drivers=tuple(sorted({each.driver for each in allocation.devices.results})),
+            )
+
+    async def _ask_slices(self) -> None:
+        listing = await self._client.list(RESOURCE_SLICES, fields=f"spec.nodeName={self._node}")
+        counts: dict[str, int] = {}
+        for raw in listing.items:
+            driver = codec.decode(raw, ResourceSlice).spec.driver
+            counts[driver] = counts.get(driver, 0) + 1
+        self._found["slices"] = counts
+
+
+def moment(text: object) -> float | None:
+    """A time of the API in seconds; None if it is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+
+
+def clock_skew(date: str, before: float, after: float) -> float | None:
+    """How far a server's clock is ahead of ours at least, by the date of its answer; None if it has none."""
+    try:
+        said = parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    # It was written between the two moments, and its last second is cut off.
+    if said > after:
+        return said - after
+    return min(0.0, said + 1 - before)
+
+
+# -- judging
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = facts.cluster
+    if found is None:
+        return
+    server = found.server or "API server"
+    if found.error:
+        fix = "see whether the server runs and the kubeconfig is the right one"
+        yield error("cluster.reach", server, found.error, fix)
+        return
+    for what, why in found.refused:
+        yield warning("cluster.refused", what, why, "use a kubeconfig of the node or of an administrator")
+    yield from _judge_node(facts, found)
+    yield from _judge_lease(facts, found)
+    yield from _judge_clock(facts, found)
+    if found.pods is not None:
+        yield from _judge_pods(facts, found)
+        yield from _judge_claims(facts, found)
+    yield from _judge_slices(facts, found)
+
+
+def _judge_node(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    subject = f"node {facts.node}"
+    if found.node_missing:
+        if facts.running:
+            fix = "see the agent's log; if it has another name, say so with --name"
+            yield error("cluster.node", subject, "the API knows no such node and its agent runs", fix)
+        else:
+            yield note("cluster.node", subject, "the API knows no such node", "an agent registers it")
+        return
+    if found.node is None:
+        return
+    status = {each.type: each for each in found.node.status.conditions}
+    ready = status.get("Ready")
+    text = f"Ready is {ready.status}" if ready is not None else "it has no condition Ready"
+    is_ready = ready is not None and ready.status == "True"
+    if facts.running and not is_ready:
+        why = f": {ready.message}" if ready is not None and ready.message else ""
+        yield error("cluster.ready", subject, text + why, "see the agent's log")
+    elif not facts.running and is_ready:
+        fix = f"start {facts.whose}, or wait: it becomes Unknown when the lease has run out"
+        yield warning("cluster.ready", subject, f"{text} and {facts.whose} does not run", fix)
+    else:
+        yield ok("cluster.ready", subject, text)
+    pressed = [each.type for each in status.values() if each.type != "Ready" and each.status == "True"]
+    if pressed:
+        yield warning(
+            "cluster.pressure", subject, f"True: {', '.join(sorted(pressed))}", "free what is short"
+        )
+    yield from _judge_amounts(facts, found.node)
+
+
+def _judge_amounts(facts: Facts, node: Node) -> Iterator[Finding]:
+    subject = f"node {facts.node}"
+    capacity, line = node.status.capacity, node.status.allocatable
+    over = [name for name, amount in line.items() if name in capacity and amount > capacity[name]]
+    for name in over:
+        text = f"allocatable {name} is {line[name].canonical()}, capacity {capacity[name].canonical()}"
+        yield error("cluster.amounts", subject, text, f"restart {facts.whose}")
+    machine = facts.machine.said or facts.machine.real
+    # Simulated nodes can be any machine; only one that runs processes has to be this one.
+    if machine is None or (facts.machine.said is None and facts.runtime != "process"):
+        return
+    different = []
+    for name in ("cpu", "memory"):
+        has, said = machine.capacity.get(name), capacity.get(name)
+        if has is not None and said is not None and has != said:
+            different.append(f"{name}: the Node says {said.canonical()}, the machine has {has.canonical()}")
+    if different and facts.running:
+        fix = "restart the agent; if it was started with a machine file, name it with --machine"
+        yield warning("cluster.amounts", subject, "; ".join(different), fix)
+    elif not over and not different:
+        shown = ", ".join(f"{name} {line[name].canonical()}" for name in ("cpu", "memory") if name in line)
+        yield ok("cluster.amounts", subject, f"capacity is the machine's; allocatable {shown}")
+
+
+def _judge_lease(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    subject = f"lease {LEASES_OF_NODES}/{facts.node}"
+    if found.lease_missing or found.lease_age is None:
+        if facts.running and found.node is not None:
+            yield error(
+                "cluster.lease", subject, "it is not there, or was never renewed", "see the agent's log"
+            )
+        return
+    text = f"renewed {age_text(found.lease_age)} ago, runs for {found.lease_seconds}s"
+    late = found.lease_age > found.lease_seconds
+    if late and facts.running:
+        fix = "see the agent's log: the node is taken for lost"
+        yield error("cluster.lease", subject, text, fix)
+    elif not late and not facts.running and found.lease_age < found.lease_seconds / 2:
+        yield note(
+            "cluster.lease", subject, text + f"; {facts.whose} does not run", "another node has this name?"
+        )
+    else:
+        yield ok("cluster.lease", subject, text)
+
+
+def _judge_clock(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    if found.skew is None:
+        return
+    if abs(found.skew) <= _SKEW:
+        yield ok("cluster.clock", "clock", f"agrees with the server's within {_SKEW:g}s")
+        return
+    side = "ahead of" if found.skew > 0 else "behind"
+    text = f"the server's is at least {age_text(abs(found.skew))} {side} this one"
+    fix = "set the clocks (chrony, ntp): leases and grace periods go by them"
+    level = Level.ERROR if abs(found.skew) > found.lease_seconds else Level.WARNING
+    yield Finding("cluster.clock", level, "clock", text, fix)
+
+
+def _judge_pods(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    bound = found.pods or ()
+    living = [pod for pod in bound if not pod.ended]
+    subject, bad = f"node {facts.node}", False
+    if facts.is_kubelet:
+        here = {pod.uid for pod in facts.pods.pods}
+    else:
+        if not facts.records.admitted.usable:
+            return
+        here = set(facts.records.pods)
+    out = [p for p in living if p.uid not in here and facts.now - p.created > _SETTLED_SECONDS]
+    if out:
+        bad = True
+        make = warning if facts.running else note
+        fix = "see the agent's log" if facts.running else f"start {facts.whose}"
+        text = f"{len(out)} pods are bound here and not let in: {_some([pod.name for pod in out])}"
+        yield make("cluster.pods", subject, text, fix)
+    gone = sorted(here - {pod.uid for pod in bound})
+    if gone:
+        bad = True
+        names = [facts.records.pods.get(uid) or uid for uid in gone]
+        fix = "the agent ends them" if facts.running else f"{facts.whose} ends them when it starts"
+        text = f"{len(gone)} pods are here and the API knows them no more: {_some(names)}"
+        yield note("cluster.pods", subject, text, fix)
+    if not bad:
+        yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} let in")
+
+
+def _judge_claims(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    records = facts.records
+    if not records.claims_known:
+        return
+    ready = {(claim.ref.uid, pod) for claim in records.prepared if claim.ready for pod in claim.pods}
+    if facts.is_kubelet:  # its record does not say more than that it has been asked for
+        ready = {(claim.ref.uid, pod) for claim in records.prepared for pod in claim.pods}
+    fresh = {pod.uid for pod in found.pods or () if facts.now - pod.created <= _SETTLED_SECONDS}
+    missing = [c for c in found.claims if (c.uid, c.pod) not in ready and c.pod not in fresh]
+    for claim in missing:
+        absent = [driver for driver in claim.drivers if driver not in facts.sockets.served]
+        text = f"reserved for pod {claim.pod} of this node and not prepared"
+        fix = "see the agent's log" if facts.running else f"start {facts.whose}"
+        if absent:
+            text += f"; not registered: {', '.join(absent)}"
+            fix = f"start the driver {absent[0]}" if facts.running else fix
+        make = warning if facts.running else note
+        yield make("cluster.claims", claim.name, text, fix)
+    if found.claims and not missing:
+        yield ok("cluster.claims", "claims", f"{len(found.claims)} are reserved for pods here and prepared")
+
+
+def _judge_slices(facts: Facts, found: ClusterFacts) -> Iterator[Finding]:
+    absent = [driver for driver in found.slices if driver not in facts.sockets.served]
+    for driver in sorted(absent):
+        text = f"has {found.slices[driver]} ResourceSlices of this node and is not registered"
+        fix = "start the driver: its devices are given out and cannot be prepared"
+        make = warning if facts.running else note
+        yield make("cluster.slices", driver, text, fix)
+    if found.slices and not absent:
+        yield ok("cluster.slices", "ResourceSlices", f"of {len(found.slices)} drivers, all registered")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

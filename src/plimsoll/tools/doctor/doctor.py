@@ -1,0 +1,205 @@
+"""START HERE: a node is examined, mended where that is asked for, and examined again.
+
+Owns `Doctor`. Facts are gathered area by area without changing anything; judgements are functions of facts;
+repairs are values that `surgery` carries out. Promises: without `repair` nothing is touched; while an agent
+or kubelet runs in a folder, nothing of it is touched that it could mind; while repairs are made that need to
+be alone, no agent can start, because the doctor holds the folder's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from plimsoll.client import Client, ClientConfig
+from plimsoll.common.lock_file import RootLock
+from plimsoll.errors import ConfigError
+from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.process.assembly import CDI_FOLDERS
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, report, sockets
+from plimsoll.tools.doctor import root_dir as root
+from plimsoll.tools.doctor.facts import ClusterFacts, Facts
+from plimsoll.tools.doctor.files import list_folder, look_at
+from plimsoll.tools.doctor.findings import Finding
+from plimsoll.tools.doctor.repair_executor import Outcome, Surgery
+from plimsoll.tools.doctor.repairs import Repair
+from plimsoll.tools.doctor.report import Report
+
+_DENIED = os.strerror(errno.EACCES)
+JUDGES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    root.judge,
+    sockets.judge,
+    privileges.judge,
+    machine.judge,
+    cgroups.judge,
+    records.judge,
+    pods.judge,
+    cdi.judge,
+    cluster.judge,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What is to be examined: the node of these settings, and its cluster where one is given."""
+
+    settings: NodeSettings
+    #: "": as it looks like.
+    runtime: Literal["", "process", "none"] = ""
+    cluster: ClientConfig | None = None
+    client: Client | None = None  #: instead of `cluster`
+    mount: Path = cgroups.MOUNT
+    machine: Path = Path("/")
+    now: Callable[[], float] = field(default=time.time)
+
+
+class Doctor:
+    """Examines and mends one node."""
+
+    def __init__(self, examination: Examination) -> None:
+        self._asked = examination
+        self._settings = examination.settings
+        self.node = self._settings.names[0]
+        self.layout = self._settings.layout(self.node)
+
+    async def examine(self) -> Report:
+        """Look at everything; nothing is touched. ConfigError if the folder cannot be looked into."""
+        facts = await self.gather()
+        return Report(
+            root=str(self.layout.root),
+            node=facts.node,
+            owner=facts.owner,
+            running=facts.running,
+            findings=judge(facts),
+        )
+
+    async def mend(self, found: Report) -> Report:
+        """Carry out the repairs of a report, and examine again."""
+        repairs = [each for each in found.repairs if found.may(each)]
+        held = [each for each in found.repairs if not found.may(each)]
+        outcomes = [Outcome(each, f"not while the {found.owner} runs: stop it first") for each in held]
+        outcomes = [*await asyncio.to_thread(self._operate, repairs, found.owner == "agent"), *outcomes]
+        after = await self.examine()
+        return replace(after, outcomes=tuple(outcomes))
+
+    def _operate(self, repairs: list[Repair], ours: bool) -> list[Outcome]:
+        surgery = Surgery(self.layout, self._tree(), self._asked.now, self._asked.mount)
+        outcomes = []
+        # What is in the lock's own place goes first; then the lock can be taken.
+        repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
+        lock = RootLock(self.layout.lock)
+        taken, refused = False, ""
+        try:
+            for repair in repairs:
+                own_place = getattr(repair, "path", None) == self.layout.lock
+                if ours and repair.alone and not own_place and not taken and not refused:
+                    try:
+                        lock.take()
+                        taken = True
+                    except ConfigError as error:
+                        refused = str(error)
+                if repair.alone and refused:
+                    outcomes.append(Outcome(repair, refused))
+                else:
+                    outcomes.append(surgery.apply(repair))
+        finally:
+            lock.release()
+        return outcomes
+
+    # -- gathering
+
+    async def gather(self) -> Facts:
+        layout, settings = self.layout, self._settings
+        entry = await asyncio.to_thread(look_at, layout.root)
+        problem = entry.error or (await asyncio.to_thread(list_folder, layout.root, 1)).error
+        if problem and entry.kind in ("folder", "unknown"):
+            raise ConfigError(f"{layout.root}: cannot be examined: {problem}; run the doctor as root")
+        held = await asyncio.to_thread(root.look_at_lock, layout.lock)
+        found = await asyncio.to_thread(records.gather, layout)
+        problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
+        if _DENIED in problems:
+            # Who may not look must not judge: an agent that runs would be taken for one that does not.
+            raise ConfigError(f"{layout.root}: cannot be examined: {_DENIED}; run the doctor as root")
+        theirs = not held.held and await asyncio.to_thread(root.is_kubelets, layout)
+        running, pid = held.held, held.pid if held.held else None
+        if theirs:
+            pids = await asyncio.to_thread(root.kubelet_pids)
+            running = bool(pids) or await self._is_served()
+            pid = pids[0] if pids else None
+        tree = None if theirs else await asyncio.to_thread(self._tree)
+        folders = settings.cdi or (*CDI_FOLDERS, *(() if theirs else (layout.cdi,)))
+        return Facts(
+            layout=layout,
+            now=self._asked.now(),
+            node=self.node,
+            owner="kubelet" if theirs else "agent",
+            running=running,
+            pid=pid,
+            runtime=self._runtime(running),
+            uid=os.geteuid(),
+            root=await asyncio.to_thread(root.gather, layout, held),
+            sockets=await sockets.gather(layout, self._nri(), kubelet=theirs),
+            privileges=await asyncio.to_thread(privileges.gather, pid if running else None),
+            machine=await asyncio.to_thread(machine.gather, settings, self._asked.machine),
+            cgroups=replace(
+                await asyncio.to_thread(
+                    cgroups.gather, *settings.cgroups_of(self.node), tree, self._asked.mount
+                ),
+                planned=settings.cgroups == "plan",
+            ),
+            records=found,
+            pods=await asyncio.to_thread(pods.gather, layout, (layout.cdi,), kubelet=theirs),
+            cdi=await asyncio.to_thread(cdi.gather, layout, folders, found),
+            cluster=await self._cluster(),
+        )
+
+    async def _is_served(self) -> bool:
+        path = self.layout.pod_resources
+        if not (await asyncio.to_thread(look_at, path)).exists:
+            return False
+        return not await asyncio.to_thread(sockets.probe, path)
+
+    async def _cluster(self) -> ClusterFacts | None:
+        asked = self._asked
+        if asked.client is not None:
+            return await cluster.gather(asked.client, self.node, now=asked.now)
+        if asked.cluster is None:
+            return None
+        # A doctor tells that nobody answers; it does not wait until somebody does.
+        config = asked.cluster.interactive()
+        async with Client.connect(config) as client:
+            return await cluster.gather(client, self.node, config.server, asked.now)
+
+    def _runtime(self, running: bool) -> str:
+        """What runs containers: as was said, else as it looks like."""
+        if self._asked.runtime:
+            return self._asked.runtime
+        shim = look_at(self.layout.root / "shim.pyc").exists
+        return "none" if running and not shim else self._settings.runtime
+
+    def _tree(self) -> Cgroups | None:
+        root, owner = self._settings.cgroups_of(self.node)
+        return cgroups.open_tree(root, owner, self._settings.cgroups, self._asked.mount)
+
+    def _nri(self) -> Path | None:
+        nri = self._settings.nri
+        return self.layout.nri if nri is None else None if nri == Path("") else nri
+
+
+def judge(facts: Facts) -> tuple[Finding, ...]:
+    """All findings about a node. Pure."""
+    return report.order([finding for each in JUDGES for finding in each(facts)])
+
+
+async def run_doctor(examination: Examination, *, repair: bool = False) -> Report:
+    """Examine a node; with `repair` mend it and examine it again."""
+    doctor = Doctor(examination)
+    found = await doctor.examine()
+    return await doctor.mend(found) if repair and found.repairs else found

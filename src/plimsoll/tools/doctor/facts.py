@@ -1,0 +1,351 @@
+"""What the doctor knows when it judges: facts as values.
+
+Owns the types. Each area has its own, gathered by its module; `Facts` is all of them. Everything has a
+default that means "nothing there", so that a judgement can be tried with the facts it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from plimsoll.api.core import Node
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.prepared import PreparedClaim
+from plimsoll.protocols.cdi import CdiFault
+from plimsoll.tools.doctor.files import Entry
+
+
+def _nowhere() -> Entry:
+    return Entry(path=Path("/"))
+
+
+# -- root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """Of a file system: bytes and inodes, all and free."""
+
+    total: int
+    free: int
+    inodes: int
+    inodes_free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootFacts:
+    entry: Entry = field(default_factory=_nowhere)
+    space: Space | None = None
+    lock: Entry = field(default_factory=_nowhere)
+    #: The process id in the lock file, and whether there is such a process.
+    lock_pid: int | None = None
+    lock_alive: bool = False
+    #: Folders below this one that are roots of agents of their own.
+    agents: tuple[str, ...] = ()
+
+
+# -- sockets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketFact:
+    """A socket and what happens when somebody connects: `answer` is empty if it is served, `refused` if
+    nobody listens, else why it cannot be told."""
+
+    role: Literal["pod-resources", "nri", "registration", "driver"]
+    entry: Entry
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFact:
+    """What a plugin at a registration socket says; `problem` if it cannot be used."""
+
+    socket: Path
+    name: str = ""
+    endpoint: str = ""
+    endpoint_answer: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketFacts:
+    registry: Entry = field(default_factory=_nowhere)
+    sockets: tuple[SocketFact, ...] = ()
+    drivers: tuple[DriverFact, ...] = ()
+    #: How many pods PodResources lists; None if it was not asked or did not answer.
+    listed: int | None = None
+    list_error: str = ""
+
+    @property
+    def served(self) -> frozenset[str]:
+        """Drivers that can be asked."""
+        return frozenset(each.name for each in self.drivers if not each.problem and not each.endpoint_answer)
+
+
+# -- privileges, machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivilegeFacts:
+    """Of the agent that runs, else of the doctor itself. None: cannot be told."""
+
+    pid: int = 0
+    uid: int = 0
+    capabilities: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    real: Machine | None = None
+    real_error: str = ""
+    #: The machine the settings name instead, if they do.
+    said: Machine | None = None
+    said_error: str = ""
+    memory_available: int | None = None
+    processes: int | None = None
+
+
+# -- cgroups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCgroup:
+    uid: str
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRoot:
+    """The root of another agent's cgroups. `data` is the directory of the agent ("" if unknown); `gone`: it
+    does not exist any more."""
+
+    name: str
+    owner: str = ""
+    alive: bool = False
+    data: str = ""
+    gone: bool = False
+    processes: int = 0
+
+    @property
+    def is_leftover(self) -> bool:
+        """Return whether nobody can ever use it again."""
+        return self.gone and not self.alive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupFacts:
+    version: int = 0
+    planned: bool = False  #: the settings want no cgroups to be set
+    controllers: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    root: str = ""
+    exists: bool = False
+    owners: tuple[str, ...] = ()
+    #: Hierarchies in which a tier is missing below a root that is ours.
+    missing_tiers: tuple[str, ...] = ()
+    pods: tuple[PodCgroup, ...] = ()
+    #: The owner that our root is marked with.
+    owner: str = ""
+    #: Roots of other agents.
+    others: tuple[OtherRoot, ...] = ()
+
+
+# -- records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFact:
+    """A record on disk; `newer`: of a program that came after this one."""
+
+    entry: Entry = field(default_factory=_nowhere)
+    problem: str = ""
+    newer: bool = False
+    version: int | None = None
+    count: int = 0
+
+    @property
+    def usable(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """The three records; claims are those of the agent, else of the kubelet."""
+
+    claims: RecordFact = field(default_factory=RecordFact)
+    admitted: RecordFact = field(default_factory=RecordFact)
+    kubelet: RecordFact = field(default_factory=RecordFact)
+    prepared: tuple[PreparedClaim, ...] = ()
+    #: UID -> namespace/name of the pods that were let in; empty where the record does not say.
+    pods: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def claims_known(self) -> bool:
+        return self.claims.usable and (self.claims.entry.exists or self.kubelet.usable)
+
+
+# -- pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFolder:
+    """An attempt of a container. `alive`: its shim lives. `processes`: it and what it has started."""
+
+    path: Path
+    name: str
+    attempt: str
+    problem: str = ""
+    started: bool = False
+    exited: bool = False
+    alive: bool = False
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFolder:
+    entry: Entry
+    uid: str
+    name: str = ""  #: namespace/name
+    problem: str = ""
+    containers: tuple[ContainerFolder, ...] = ()
+
+    @property
+    def processes(self) -> int:
+        return sum(each.processes for each in self.containers)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.uid})" if self.name else self.uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shim:
+    """A process that was started for a container of this root."""
+
+    pid: int
+    start: int
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    pods: tuple[PodFolder, ...] = ()
+    error: str = ""
+    more: bool = False
+    strange: tuple[Entry, ...] = ()
+    temporary: tuple[Entry, ...] = ()
+    quarantine: tuple[Entry, ...] = ()
+    orphans: tuple[Shim, ...] = ()
+
+
+# -- CDI
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiFile:
+    """A file whose own name, or the names of whose devices, carry UIDs. `only`: all of them do."""
+
+    entry: Entry
+    uids: frozenset[str]
+    own: bool = False  #: below the agent's root
+    only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unresolved:
+    claim: str
+    uid: str
+    driver: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiFacts:
+    folders: tuple[Path, ...] = ()
+    devices: int = 0
+    faults: tuple[CdiFault, ...] = ()
+    files: tuple[CdiFile, ...] = ()
+    unresolved: tuple[Unresolved, ...] = ()
+    #: CDI names that the claims on record have.
+    names: int = 0
+
+
+# -- the cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundPod:
+    uid: str
+    name: str
+    ended: bool = False
+    #: When it was made; 0 if that cannot be told.
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedClaim:
+    """A claim reserved for a pod of this node."""
+
+    name: str
+    uid: str
+    pod: str
+    drivers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """`error`: nobody could be asked. `refused`: what could not be read, and why."""
+
+    server: str = ""
+    error: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
+    node: Node | None = None
+    node_missing: bool = False
+    lease_age: float | None = None
+    lease_seconds: int = 40
+    lease_missing: bool = False
+    skew: float | None = None
+    pods: tuple[BoundPod, ...] | None = None
+    claims: tuple[ReservedClaim, ...] = ()
+    #: ResourceSlices of the node by driver.
+    slices: Mapping[str, int] = field(default_factory=dict)
+
+
+# -- everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that was gathered. `owner` is whose root it is; `pid` of the agent or kubelet, where known."""
+
+    layout: Layout
+    now: float
+    node: str = ""
+    owner: Literal["agent", "kubelet"] = "agent"
+    running: bool = False
+    pid: int | None = None
+    runtime: str = "process"
+    uid: int = 0  #: whom files should belong to, beside root
+    root: RootFacts = field(default_factory=RootFacts)
+    sockets: SocketFacts = field(default_factory=SocketFacts)
+    privileges: PrivilegeFacts = field(default_factory=PrivilegeFacts)
+    machine: MachineFacts = field(default_factory=MachineFacts)
+    cgroups: CgroupFacts = field(default_factory=CgroupFacts)
+    records: RecordFacts = field(default_factory=RecordFacts)
+    pods: PodFacts = field(default_factory=PodFacts)
+    cdi: CdiFacts = field(default_factory=CdiFacts)
+    cluster: ClusterFacts | None = None
+
+    @property
+    def is_kubelet(self) -> bool:
+        return self.owner == "kubelet"
+
+    @property
+    def whose(self) -> str:
+        return "the kubelet" if self.is_kubelet else "the agent"

@@ -1,0 +1,71 @@
+"""What the doctor tells: findings as values.
+
+Owns `Finding` and the order of areas. An id is `area.check` and never changes its meaning; docs/doctor.md
+lists all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from plimsoll.tools.doctor.repairs import Repair
+
+
+class Level(StrEnum):
+    """How bad a finding is. A note (`info`) is worth knowing and needs nothing done."""
+
+    OK = "ok"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def is_bad(self) -> bool:
+        return self in (Level.WARNING, Level.ERROR)
+
+
+#: In the order they are told.
+AREAS = (
+    "root",
+    "sockets",
+    "privileges",
+    "machine",
+    "cgroups",
+    "records",
+    "pods",
+    "cdi",
+    "cluster",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what is there, in numbers, and what mends it."""
+
+    id: str
+    level: Level
+    subject: str
+    evidence: str
+    fix: str = ""
+    repair: Repair | None = None
+
+    @property
+    def area(self) -> str:
+        return self.id.partition(".")[0]
+
+
+def ok(id: str, subject: str, evidence: str) -> Finding:
+    return Finding(id, Level.OK, subject, evidence)
+
+
+def note(id: str, subject: str, evidence: str, fix: str = "", repair: Repair | None = None) -> Finding:
+    return Finding(id, Level.INFO, subject, evidence, fix, repair)
+
+
+def warning(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> Finding:
+    return Finding(id, Level.WARNING, subject, evidence, fix, repair)
+
+
+def error(id: str, subject: str, evidence: str, fix: str, repair: Repair | None = None) -> Finding:
+    return Finding(id, Level.ERROR, subject, evidence, fix, repair)

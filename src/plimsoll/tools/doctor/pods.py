@@ -1,0 +1,230 @@
+"""What is left of pods: folders, processes, temporary files, and what lies in quarantine.
+
+A pod that has ended keeps its folder, with its logs, until the API knows it no more. So a folder without an
+admitted pod is only wrong if something of it runs, or if the API says that the pod is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from plimsoll.common.checkpoint import Finding as RecordFinding
+from plimsoll.errors import InputError
+from plimsoll.node.layout import Layout, part
+from plimsoll.node.runtime import shims
+from plimsoll.node.runtime.state_dir import ContainerRecord, Exit, PodRecord, Run, load
+from plimsoll.tools.doctor.facts import ContainerFolder, Facts, PodFacts, PodFolder, Shim
+from plimsoll.tools.doctor.files import Entry, age_text, date_text, list_folder, size_text
+from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.processes import SPEC, Processes, find_shims, read_processes
+from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveFile, RemoveFolder, SetAside
+
+#: What a save that is under way leaves for no longer than this.
+_SETTLED_SECONDS = 60.0
+
+
+# -- gathering
+
+
+def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -> PodFacts:
+    """Look at the folders; of a kubelet's pods only which there are."""
+    listing = list_folder(layout.pods)
+    processes = Processes() if kubelet else read_processes()
+    found = list(find_shims(layout, processes))
+    pods, strange = [], []
+    for entry in listing.entries:
+        if entry.path.name.startswith("."):
+            continue  # temporary
+        if entry.kind != "folder" or not _is_part(entry.path.name):
+            strange.append(entry)
+        elif kubelet:
+            pods.append(PodFolder(entry=entry, uid=entry.path.name))
+        else:
+            pods.append(_pod(entry, found, processes))
+    known = {str(each.path / SPEC) for pod in pods for each in pod.containers}
+    return PodFacts(
+        pods=tuple(pods),
+        error=listing.error,
+        more=listing.more,
+        strange=tuple(strange) if not kubelet else (),
+        temporary=tuple(_temporary(layout, pods, cdi)) if not kubelet else (),
+        quarantine=list_folder(layout.quarantine).entries,
+        orphans=tuple(each for each in found if each.spec not in known),
+    )
+
+
+def _pod(entry: Entry, found: Collection[Shim], processes: Processes) -> PodFolder:
+    uid = entry.path.name
+    record = load(entry.path / "sandbox.json", PodRecord)
+    name = problem = ""
+    if isinstance(record, PodRecord):
+        name = f"{record.spec.namespace}/{record.spec.name}"
+        if record.spec.uid != uid:
+            problem = f"sandbox.json is of pod {record.spec.uid}"
+    else:
+        problem = record.what if isinstance(record, RecordFinding) else "it has no sandbox.json"
+    containers = [
+        _container(attempt.path, found, processes)
+        for container in list_folder(entry.path / "containers").entries
+        if container.kind == "folder"
+        for attempt in list_folder(container.path).entries
+        if attempt.kind == "folder"
+    ]
+    return PodFolder(entry=entry, uid=uid, name=name, problem=problem, containers=tuple(containers))
+
+
+def _container(path: Path, found: Collection[Shim], processes: Processes) -> ContainerFolder:
+    record = load(path / "state.json", ContainerRecord)
+    run, exit = load(path / "run.json", Run), load(path / "exit.json", Exit)
+    problems = [each.what for each in (record, run, exit) if isinstance(each, RecordFinding)]
+    own = [each.pid for each in found if each.spec == str(path / SPEC)]
+    leader = None
+    if isinstance(run, Run) and run.boot_id == shims.boot_id():
+        leader = run.pid, run.pid_start
+        own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
+    living = processes.family(own, leader)
+    return ContainerFolder(
+        path=path,
+        name=path.parent.name,
+        attempt=path.name,
+        problem="; ".join(problems),
+        started=isinstance(record, ContainerRecord) and record.started and run is not None,
+        exited=isinstance(exit, Exit),
+        alive=bool(living),
+        processes=len(living),
+    )
+
+
+def _temporary(layout: Layout, pods: Sequence[PodFolder], cdi: Sequence[Path]) -> Iterator[Entry]:
+    """What saves and removals that did not come to their end have left."""
+    folders = [layout.root, layout.pods, *(pod.entry.path for pod in pods)]
+    folders += [each.path for pod in pods for each in pod.containers]
+    for folder in folders:
+        for entry in list_folder(folder).entries:
+            name = entry.path.name
+            if name.startswith(".") and (name.endswith(".tmp") or name.startswith(".gone-")):
+                yield entry
+    for folder in cdi:
+        for entry in list_folder(folder).entries:
+            if entry.path.name.startswith("spec.") and entry.path.name.endswith(".tmp"):
+                yield entry
+
+
+def _is_part(name: str) -> bool:
+    try:
+        return bool(part(name))
+    except InputError:
+        return False
+
+
+# -- judging
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = facts.pods
+    if facts.is_kubelet:
+        yield ok("pods.folders", str(facts.layout.pods), f"{len(found.pods)} pods")
+        return
+    if found.error:
+        yield error("pods.folders", str(facts.layout.pods), found.error, "run the doctor as root")
+    elif found.more:
+        text = (
+            f"it holds more than {len(found.pods) + len(found.strange)} entries; the rest was not looked at"
+        )
+        yield warning("pods.folders", str(facts.layout.pods), text, "see what puts them there")
+    for entry in found.strange:
+        yield _judge_strange(facts, entry)
+    yield from _judge_pods(facts)
+    yield from _judge_orphans(facts)
+    yield from _judge_temporary(facts)
+    for entry in found.quarantine:
+        text = f"put aside {date_text(entry.changed)}, {size_text(entry.size)}"
+        yield note("pods.quarantine", str(entry.path), text, "look at it, then remove it")
+    containers = [each for pod in found.pods for each in pod.containers]
+    text = f"{len(found.pods)} pods, {len(containers)} containers, {sum(c.alive for c in containers)} running"
+    yield ok("pods.folders", str(facts.layout.pods), text)
+
+
+def _judge_strange(facts: Facts, entry: Entry) -> Finding:
+    text = f"a {entry.kind} that is no pod's folder"
+    away: RemoveFile | SetAside = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+    if entry.kind in ("link", "pipe", "socket"):
+        away = RemoveFile(entry.path, entry.identity)
+    return warning("pods.strange", str(entry.path), text, "take it away", away)
+
+
+def _judge_pods(facts: Facts) -> Iterator[Finding]:
+    sure = facts.records.admitted.usable
+    api = None
+    if facts.cluster is not None and facts.cluster.pods is not None and facts.cluster.node is not None:
+        api = {pod.uid for pod in facts.cluster.pods}
+    for pod in facts.pods.pods:
+        if pod.problem:
+            yield _judge_damaged(facts, pod)
+        elif sure and pod.uid not in facts.records.pods:
+            yield from _judge_unknown(facts, pod, api)
+        elif api is not None and pod.uid not in api and not facts.running:
+            text = f"the API knows it no more; {pod.processes} processes run"
+            yield note("pods.deleted", pod.title, text, "the next agent ends it")
+        for each in pod.containers:
+            yield from _judge_container(facts, pod, each)
+
+
+def _judge_damaged(facts: Facts, pod: PodFolder) -> Finding:
+    text = f"{pod.problem}; {pod.processes} processes run"
+    fix = "the next agent kills what runs of it and removes it; its pod is run anew"
+    repair = EndPod(pod.uid, pod.processes)
+    if pod.processes == 0 and not pod.containers:
+        # Of a pod that was about to be made, or is about to be gone.
+        level = Level.INFO if facts.running else Level.WARNING
+        return Finding("pods.damaged", level, pod.title, text, fix, repair)
+    return error("pods.damaged", pod.title, text, fix, repair)
+
+
+def _judge_unknown(facts: Facts, pod: PodFolder, api: set[str] | None) -> Iterator[Finding]:
+    """A pod that is not admitted: it has ended, or nobody knows it."""
+    if pod.processes:
+        text = f"{pod.processes} processes run of a pod that was not admitted"
+        if facts.running:
+            yield note("pods.unknown", pod.title, text, "the agent ends it within a minute")
+        else:
+            fix = "kill them: no agent has them on its books"
+            yield warning("pods.unknown", pod.title, text, fix, EndPod(pod.uid, pod.processes))
+    elif api is not None and pod.uid not in api and not facts.running:
+        text = "its folder is left; the API knows the pod no more"
+        yield warning("pods.leftover", pod.title, text, "remove it; the next agent does", EndPod(pod.uid, 0))
+    else:
+        text = f"ended; logs of {len(pod.containers)} containers are kept until the API forgets it"
+        yield note("pods.ended", pod.title, text)
+
+
+def _judge_container(facts: Facts, pod: PodFolder, each: ContainerFolder) -> Iterator[Finding]:
+    subject = f"{pod.title} {each.name}"
+    if each.problem:
+        fix = "the next agent puts the file into quarantine"
+        yield warning("pods.record", subject, each.problem, fix)
+    elif each.started and not each.exited and not each.alive:
+        text = f"attempt {each.attempt}: its processes are gone and have left no exit code"
+        if facts.running:
+            yield warning("pods.lost", subject, text, "restart the agent: it should have seen this")
+        else:
+            yield note("pods.lost", subject, text, "the next agent reports ContainerStatusUnknown")
+
+
+def _judge_orphans(facts: Facts) -> Iterator[Finding]:
+    for shim in facts.pods.orphans:
+        text = f"runs for a container whose folder is gone: {shim.spec}"
+        fix = "the agent has lost sight of it: kill it"
+        yield warning("pods.process", f"process {shim.pid}", text, fix, EndShim(shim.pid, shim.start))
+
+
+def _judge_temporary(facts: Facts) -> Iterator[Finding]:
+    for entry in facts.pods.temporary:
+        age = facts.now - entry.changed
+        if facts.running and age < _SETTLED_SECONDS:
+            continue
+        remove = RemoveFolder if entry.kind == "folder" else RemoveFile
+        text = f"a save that did not come to its end, {age_text(age)} ago"
+        fix = "nothing is lost; it is written over or can be removed"
+        yield note("pods.temporary", str(entry.path), text, fix, remove(entry.path, entry.identity))

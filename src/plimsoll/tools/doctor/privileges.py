@@ -1,0 +1,59 @@
+"""What the agent may do on this machine: its user and its capabilities.
+
+Looked at is the agent that runs, else the doctor itself, which is assumed to be started as the agent will be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from plimsoll.tools.doctor.facts import Facts, PrivilegeFacts
+from plimsoll.tools.doctor.files import read_file, user_name
+from plimsoll.tools.doctor.findings import Finding, Level, note, ok
+
+#: Capability -> its number, and what goes without it.
+NEEDED = {
+    "CAP_SYS_RESOURCE": (24, "OOM scores cannot be lowered: Guaranteed pods are not spared"),
+    "CAP_SYS_ADMIN": (21, "mounts of CDI files cannot be made, and cgroups of version 1 not be changed"),
+    "CAP_KILL": (5, "containers of other users cannot be stopped"),
+    "CAP_MKNOD": (27, "device nodes of CDI files cannot be made"),
+    "CAP_CHOWN": (0, "files cannot be given to containers of other users"),
+}
+
+
+def gather(pid: int | None, proc: Path = Path("/proc")) -> PrivilegeFacts:
+    """Of a process; None or one that is not to be seen: of this one."""
+    for number in filter(None, (pid, os.getpid())):
+        text = read_file(proc / str(number) / "status", 65536)[0].decode(errors="replace")
+        user = re.search(r"^Uid:\s+[0-9]+\s+([0-9]+)", text, re.MULTILINE)
+        effective = re.search(r"^CapEff:\s+([0-9a-fA-F]{1,16})$", text, re.MULTILINE)
+        if user is not None:
+            mask = int(effective[1], 16) if effective is not None else None
+            return PrivilegeFacts(pid=number, uid=int(user[1]), capabilities=mask)
+    return PrivilegeFacts(pid=os.getpid(), uid=os.geteuid())
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    if facts.is_kubelet:
+        return
+    found = facts.privileges
+    whose = f"process {found.pid}" if facts.running else "this command"
+    # States only need no rights; real processes in cgroups do.
+    level = Level.WARNING if facts.runtime == "process" else Level.INFO
+    if found.uid == 0:
+        yield ok("privileges.user", whose, "runs as root")
+    else:
+        fix = "run it as root: sockets are to belong to root, and cgroups are root's"
+        yield Finding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
+    if found.capabilities is None:
+        yield note("privileges.capability", whose, "its capabilities cannot be read")
+        return
+    missing = [name for name, (bit, _) in NEEDED.items() if not found.capabilities >> bit & 1]
+    for name in missing:
+        fix = "grant it to the agent (of a container: securityContext.capabilities, or privileged)"
+        yield Finding("privileges.capability", level, name, f"missing: {NEEDED[name][1]}", fix)
+    if not missing:
+        yield ok("privileges.capability", whose, f"has {', '.join(NEEDED)}")

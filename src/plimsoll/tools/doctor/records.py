@@ -1,0 +1,206 @@
+"""The records of a node: prepared claims, admitted pods, and a kubelet's own record of claims.
+
+They are only looked at; an agent that starts moves damaged ones into quarantine, and so does a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.common.checkpoint import SIZE_MAX, read
+from plimsoll.node.admission.admit import KIND as ADMITTED_KIND
+from plimsoll.node.admission.admit import read_order
+from plimsoll.node.claims import kubelet_file
+from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
+from plimsoll.node.claims.checkpoint import VERSION, decode_body
+from plimsoll.node.layout import Layout
+from plimsoll.node.prepared import PreparedClaim
+from plimsoll.tools.doctor.facts import Facts, RecordFact, RecordFacts
+from plimsoll.tools.doctor.files import look_at, read_file, size_text
+from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import SetAside, SetMode
+
+_ADMITTED_VERSION = 1
+_OTHERS = 0o077
+
+
+def gather(layout: Layout) -> RecordFacts:
+    body, claims = _record(layout.claims, CLAIMS_KIND, VERSION)
+    prepared: tuple[PreparedClaim, ...] = ()
+    if claims.entry.exists and not claims.problem:
+        try:
+            prepared = decode_body(body).claims
+        except ValueError as problem:
+            claims = replace(claims, problem=str(problem))
+    body, admitted = _record(layout.admitted, ADMITTED_KIND, _ADMITTED_VERSION)
+    pods = _admitted(body)
+    kubelet, theirs = _kubelet(layout.kubelet_claims)
+    return RecordFacts(
+        claims=replace(claims, count=len(prepared)),
+        admitted=replace(admitted, count=len(pods)),
+        kubelet=kubelet,
+        prepared=prepared if claims.entry.exists else theirs,
+        pods=pods,
+    )
+
+
+def _record(path: Path, kind: str, version: int) -> tuple[Any, RecordFact]:
+    entry = look_at(path)
+    if not entry.exists:
+        return None, RecordFact(entry=entry)
+    raw, problem = read_file(path, SIZE_MAX)
+    if problem:
+        return None, RecordFact(entry=entry, problem=problem)
+    found = _version(raw)
+    body, problem = read(raw, kind, version, {})
+    newer = found is not None and found > version and problem != ""
+    return body, RecordFact(entry=entry, problem=problem, newer=newer, version=found)
+
+
+def _version(raw: bytes) -> int | None:
+    try:
+        tree = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+    found = tree.get("version") if isinstance(tree, dict) else None
+    return found if type(found) is int else None
+
+
+def _admitted(body: Any) -> dict[str, str]:
+    """The pods of a record by UID, with their names where it says them."""
+    names: dict[str, str] = {}
+    rows = body.get("pods") if isinstance(body, Mapping) else None
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, Mapping) and isinstance(row.get("uid"), str):
+            name = row.get("name")
+            names[row["uid"]] = f"{row.get('namespace')}/{name}" if isinstance(name, str) else ""
+    return {uid: names.get(uid, "") for uid, _ in read_order(body)}
+
+
+def _kubelet(path: Path) -> tuple[RecordFact, tuple[PreparedClaim, ...]]:
+    entry = look_at(path)
+    if not entry.exists:
+        return RecordFact(entry=entry), ()
+    raw, problem = read_file(path, SIZE_MAX)
+    if problem:
+        return RecordFact(entry=entry, problem=problem), ()
+    decoded = kubelet_file.decode(raw)
+    problem = decoded.error or decoded.claims_error
+    claims = tuple(map(kubelet_file.to_prepared, decoded.claims or ()))
+    return RecordFact(entry=entry, problem=problem, count=len(claims)), claims
+
+
+# -- judging
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    records = facts.records
+    if not facts.is_kubelet:
+        yield from _judge_record(facts, records.claims, "records.claims", "prepared claims")
+        yield from _judge_record(facts, records.admitted, "records.admitted", "admitted pods")
+    yield from _judge_kubelet(facts)
+    yield from _judge_claims(facts)
+
+
+def _judge_record(facts: Facts, record: RecordFact, id: str, what: str) -> Iterator[Finding]:
+    entry, subject = record.entry, str(record.entry.path)
+    if not entry.exists:
+        yield ok(id, subject, f"not there: no {what} yet")
+    elif record.newer:
+        fix = "run the newer program, or move the file away to begin anew"
+        yield error(id, subject, record.problem, fix)
+    elif record.problem:
+        fix = "the agent that starts next puts it into quarantine and rebuilds what it held"
+        if facts.running:
+            fix = "the agent knows what it held and writes it again at the next change"
+        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        yield error(id, subject, f"cannot be used: {record.problem}", fix, away)
+    elif entry.mode & _OTHERS:
+        repair = SetMode(entry.path, entry.identity, 0o600)
+        yield warning(id, subject, f"its mode is {entry.mode:04o}", "chmod 0600", repair)
+    else:
+        text = f"version {record.version}, checksum right, {record.count} {what}, {size_text(entry.size)}"
+        yield ok(id, subject, text)
+
+
+def _judge_kubelet(facts: Facts) -> Iterator[Finding]:
+    record = facts.records.kubelet
+    entry, subject = record.entry, str(record.entry.path)
+    if not entry.exists:
+        return
+    if record.problem and facts.is_kubelet:
+        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        fix = "no kubelet starts with it: move it away; claims of pods are then prepared again"
+        yield error("records.kubelet", subject, f"cannot be used: {record.problem}", fix, away)
+    elif record.problem:
+        text = f"a kubelet's record that cannot be used: {record.problem}"
+        yield note("records.kubelet", subject, text, "remove it once the pods' claims are prepared")
+    elif facts.is_kubelet:
+        yield ok("records.kubelet", subject, f"checksum right, {record.count} prepared claims")
+    else:
+        taken = "not used: the agent has a record of its own"
+        if not facts.records.claims.entry.exists:
+            taken = "taken over by the next agent"
+        yield note("records.kubelet", subject, f"{record.count} prepared claims of a kubelet, {taken}")
+
+
+def _judge_claims(facts: Facts) -> Iterator[Finding]:
+    """What the record of claims says beside the pods and the drivers that are there."""
+    records = facts.records
+    if not records.claims_known or not records.prepared:
+        return
+    known = _known_pods(facts)
+    bad = False
+    # An agent that runs releases claims by itself, which takes a moment; without one nobody does.
+    level = Level.INFO if facts.running else Level.WARNING
+    for claim in records.prepared:
+        strange = sorted(claim.pods - known) if known is not None else []
+        if not claim.pods:
+            text = "no pod uses it"
+        elif len(strange) == len(claim.pods):
+            text = f"none of its {len(strange)} pods is here, such as {strange[0]}"
+        elif strange:
+            text = f"{len(strange)} of its {len(claim.pods)} pods are not here, such as {strange[0]}"
+        else:
+            continue
+        bad = True
+        fix = (
+            "the agent has its drivers release it: start it" if not facts.running else "the agent releases it"
+        )
+        yield Finding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
+    yield from _judge_drivers(facts)
+    if not bad:
+        yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods are here")
+
+
+def _judge_drivers(facts: Facts) -> Iterator[Finding]:
+    """Claims of drivers that cannot be asked to release them."""
+    counts: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    for claim in facts.records.prepared:
+        for driver in {*claim.drivers, *claim.pending}:
+            counts[driver] = counts.get(driver, 0) + 1
+            waiting[driver] = waiting.get(driver, 0) + (driver in claim.pending)
+    for driver, count in sorted(counts.items()):
+        if driver not in facts.sockets.served:
+            text = f"is not registered; {count} claims are its, {waiting[driver]} wait for it"
+            fix = "start the driver: only it can release them"
+            # Without an agent drivers may well be away, too.
+            make = warning if facts.running else note
+            yield make("records.driver", driver, text, fix)
+        elif waiting[driver]:
+            text = f"{waiting[driver]} claims wait for its answer"
+            yield note("records.driver", driver, text, "see its log if this lasts")
+
+
+def _known_pods(facts: Facts) -> frozenset[str] | None:
+    """The pods of the node; None if that cannot be told."""
+    folders = {pod.uid for pod in facts.pods.pods}
+    if facts.is_kubelet:
+        return frozenset(folders) if not facts.pods.error else None
+    return frozenset((*facts.records.pods, *folders)) if facts.records.admitted.usable else None

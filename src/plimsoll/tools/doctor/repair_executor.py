@@ -1,0 +1,176 @@
+"""Doing what repairs say.
+
+Owns `Surgery`. Each repair looks again before it acts: what was found must still be there, the same and as it
+was. Promises: nothing is raised; what is gone already counts as done, so that a repair can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.errors import InputError
+from plimsoll.node.cgroups import MOUNT, Cgroups, open_cgroups
+from plimsoll.node.cgroups.ownership import hold_root, read_directory
+from plimsoll.node.layout import Layout
+from plimsoll.node.runtime import shims
+from plimsoll.node.runtime.state_dir import Run, load, remove_tree
+from plimsoll.tools.doctor.files import list_folder, look_at, reason
+from plimsoll.tools.doctor.processes import Processes, find_shims, read_processes
+from plimsoll.tools.doctor.repairs import (
+    EndPod,
+    EndShim,
+    Identity,
+    RemoveCgroup,
+    RemoveCgroupRoot,
+    RemoveFolder,
+    RemoveSocket,
+    Repair,
+    SetAside,
+    SetMode,
+)
+from plimsoll.tools.doctor.sockets import REFUSED, probe
+
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has become of a repair; `problem` is empty if it is done."""
+
+    repair: Repair
+    problem: str = ""
+
+
+class Surgery:
+    """Repairs of one node. `cgroups` is None where the node has none."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        cgroups: Cgroups | None = None,
+        now: Callable[[], float] = time.time,
+        mount: Path = MOUNT,
+    ) -> None:
+        self._layout = layout
+        self._cgroups = cgroups
+        self._now = now
+        self._mount = mount
+
+    def apply(self, repair: Repair) -> Outcome:
+        try:
+            return Outcome(repair, self._apply(repair))
+        except FileNotFoundError:
+            return Outcome(repair)  # somebody was quicker
+        except (OSError, InputError, ValueError) as error:
+            return Outcome(repair, reason(error))
+
+    def _apply(self, repair: Repair) -> str:
+        if isinstance(repair, EndPod):
+            return self._end_pod(repair.uid)
+        if isinstance(repair, RemoveCgroup):
+            return self._remove_cgroup(repair.uid)
+        if isinstance(repair, RemoveCgroupRoot):
+            return self._remove_root(repair.name, repair.owner)
+        if isinstance(repair, EndShim):
+            processes = read_processes()
+            alive = [repair.pid] if processes.is_there(repair.pid, repair.start) else []
+            return _end(processes.family(alive), processes)
+        entry = look_at(repair.path)
+        if not entry.exists:
+            return ""
+        if entry.identity != repair.identity:
+            return "it has changed since it was looked at"
+        if isinstance(repair, SetMode):
+            return _set_mode(repair.path, repair.identity, repair.mode)
+        if isinstance(repair, SetAside):
+            return self._set_aside(repair.path, repair.folder)
+        if isinstance(repair, RemoveFolder):
+            return remove_tree(repair.path)
+        if isinstance(repair, RemoveSocket) and (entry.kind != "socket" or probe(repair.path) != REFUSED):
+            return "somebody serves it now"
+        os.unlink(repair.path)
+        return ""
+
+    def _set_aside(self, path: Path, folder: Path) -> str:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
+        place, number = folder / f"{path.name}.{stamp}", 1
+        while os.path.lexists(place):
+            number += 1
+            place = folder / f"{path.name}.{stamp}.{number}"
+        os.rename(path, place)
+        return ""
+
+    def _end_pod(self, uid: str) -> str:
+        folder = self._layout.pod(uid)
+        processes = read_processes()
+        own = [
+            shim.pid
+            for shim in find_shims(self._layout, processes)
+            if Path(shim.spec).is_relative_to(folder) or Path(shim.spec).is_relative_to(folder.resolve())
+        ]
+        targets = processes.family(own)
+        for name in list_folder(folder / "containers").entries:
+            for attempt in list_folder(name.path).entries:
+                run = load(attempt.path / "run.json", Run)
+                if isinstance(run, Run) and run.boot_id == shims.boot_id():
+                    lead = run.pid, run.pid_start
+                    alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]
+                    targets |= processes.family(alive, lead)
+        problem = _end(targets, processes) or self._remove_cgroup(uid)
+        return problem or remove_tree(folder)
+
+    def _remove_cgroup(self, uid: str) -> str:
+        if self._cgroups is None or uid not in self._cgroups.pods():
+            return ""
+        return "" if self._cgroups.remove_pod(uid) else "its cgroup cannot be removed: something stays inside"
+
+    def _remove_root(self, name: str, owner: str) -> str:
+        tree = open_cgroups(name, mount=self._mount, owner=owner)
+        hold = hold_root(tree.root_folders())
+        if hold is None:
+            return "an agent uses it"
+        try:
+            # Looked at while no agent can start there.
+            if not read_directory(tree.root_folders()).gone:
+                return "its directory exists"
+            return "" if tree.tear_down() else "something stays inside"
+        finally:
+            hold.release()
+
+
+def _end(pids: Collection[int], processes: Processes) -> str:
+    """Kill processes, and wait until they are gone."""
+    left = [processes.by_pid[pid] for pid in pids if pid != os.getpid()]
+    for each in left:
+        shims.send(each.pid, each.start, signal.SIGKILL)
+    deadline = time.monotonic() + _PATIENCE
+    while left:
+        for each in left:
+            shims.collect(each.pid)
+        now = read_processes()
+        left = [each for each in left if now.is_there(each.pid, each.start)]
+        if left and time.monotonic() > deadline:
+            return f"process {left[0].pid} does not end"
+        if left:
+            time.sleep(0.02)
+    return ""
+
+
+def _set_mode(path: Path, identity: Identity, mode: int) -> str:
+    """Change the mode of just this file, whatever it is."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) != identity or stat.S_ISLNK(found.st_mode):
+            return "it has changed since it was looked at"
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
+    return ""

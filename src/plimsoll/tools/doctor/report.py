@@ -1,0 +1,136 @@
+"""What the doctor prints: a table by areas, or JSON. Pure.
+
+Promises: whatever names files have, a row is one line of printable text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.tools.colors import printable
+from plimsoll.tools.columns import lay_out
+from plimsoll.tools.doctor.findings import AREAS, Finding, Level
+from plimsoll.tools.doctor.repair_executor import Outcome
+from plimsoll.tools.doctor.repairs import Repair
+
+_LONGEST = 400
+WELL, ILL = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All findings about a node, in the order of areas; `outcomes` of repairs that were made before."""
+
+    root: str
+    node: str
+    owner: str
+    running: bool
+    findings: tuple[Finding, ...]
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is well; 1 if there is an error or a warning, or a repair has failed."""
+        ill = any(each.level.is_bad for each in self.findings) or any(each.problem for each in self.outcomes)
+        return ILL if ill else WELL
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What could be mended, each once."""
+        return tuple(dict.fromkeys(each.repair for each in self.findings if each.repair is not None))
+
+    def count(self, level: Level) -> int:
+        return sum(each.level is level for each in self.findings)
+
+    def may(self, repair: Repair) -> bool:
+        """Whether a repair can be made as things are: nothing of a kubelet that runs, and of an agent that
+        runs only what it does not mind."""
+        return not self.running or (self.owner == "agent" and not repair.alone)
+
+
+def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """By area, and within an area as they were found."""
+    return tuple(sorted(findings, key=lambda each: AREAS.index(each.area)))
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report for people."""
+    for outcome in report.outcomes:
+        what = _text(outcome.repair.what)
+        yield (
+            f"repaired: {what}" if not outcome.problem else f"not repaired: {what}: {_text(outcome.problem)}"
+        )
+    if report.outcomes:
+        yield ""
+    rows = [("AREA", "LEVEL", "CHECK", "SUBJECT", "FOUND")]
+    last = ""
+    for each in report.findings:
+        area, _, check = each.id.partition(".")
+        rows.append(
+            (area if area != last else "", each.level.value, check, _text(each.subject), _text(each.evidence))
+        )
+        last = area
+        if each.fix and each.level is not Level.OK:
+            rows.append(("", "", "", "", f"  fix: {_text(each.fix)}"))
+        if each.repair is not None:
+            when = "repair" if report.may(each.repair) else "repair, once it is stopped"
+            rows.append(("", "", "", "", f"  {when}: {_text(each.repair.what)}"))
+    yield from lay_out(rows)
+    yield summary(report)
+
+
+def summary(report: Report) -> str:
+    """The last line."""
+    nouns = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
+    counts = [_number(report.count(level), noun) for level, noun in nouns.items()]
+    text = f"{_number(len(report.findings), 'check')}: {', '.join(counts)}"
+    now = sum(map(report.may, report.repairs))
+    later = len(report.repairs) - now
+    if now:
+        text += f"; --repair mends {now}"
+    if later:
+        text += f"; {later} can be mended once the {report.owner} is stopped"
+    return text
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The report for programs."""
+    return {
+        "root": _utf8(report.root),
+        "node": report.node,
+        "owner": report.owner,
+        "running": report.running,
+        "findings": [
+            {
+                "id": each.id,
+                "level": each.level.value,
+                "subject": _utf8(each.subject),
+                "evidence": _utf8(each.evidence),
+                "fix": _utf8(each.fix),
+                "repair": _utf8(each.repair.what) if each.repair is not None else None,
+                "repairable": each.repair is not None and report.may(each.repair),
+            }
+            for each in report.findings
+        ],
+        "repairs": [
+            {"what": _utf8(each.repair.what), "done": not each.problem, "problem": _utf8(each.problem)}
+            for each in report.outcomes
+        ],
+        "summary": {level.value: report.count(level) for level in Level},
+    }
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _text(text: str) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
+
+
+def _utf8(text: str) -> str:
+    """Names of files may hold bytes that are no text."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,213 @@
+"""The root folder: whose it is, who works in it, and whether there is room.
+
+Owns `Held`, the question whether an agent runs, and which folders are a kubelet's. A lock file stays when its
+agent has ended; only the lock itself, which the kernel keeps, says that an agent runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll.node.layout import Layout
+from plimsoll.protocols.rpc import LONGEST_PATH
+from plimsoll.tools.doctor.facts import Facts, RootFacts, Space
+from plimsoll.tools.doctor.files import Entry, list_folder, look_at, read_file, reason, size_text, user_name
+from plimsoll.tools.doctor.findings import Finding, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import SetAside, SetMode
+
+#: Bytes that the name of a driver's registration socket may well have.
+_DRIVER_SOCKET = 40
+#: Below these, in bytes and as a share, space is short; below the last nothing can be saved.
+_SPACE, _SHARE, _FULL = 256 << 20, 0.05, 1 << 20
+_OTHERS_WRITE = 0o022
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whether somebody holds a lock, and which process its file names."""
+
+    entry: Entry
+    held: bool = False
+    pid: int | None = None
+    alive: bool = False
+    problem: str = ""
+
+
+def look_at_lock(path: Path) -> Held:
+    """Who works in a folder. The lock is tried for an instant, shared, so that two doctors do not clash."""
+    entry = look_at(path)
+    if entry.kind != "file":
+        return Held(entry)
+    text = read_file(path, 100)[0].strip()
+    pid = int(text) if text.isdigit() and len(text) < 10 else None
+    held = False
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as problem:
+        return Held(entry, False, pid, _lives(pid), reason(problem))
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held = True
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+    return Held(entry, held, pid, _lives(pid))
+
+
+def is_kubelets(layout: Layout) -> bool:
+    """Whether a folder is a kubelet's: it has what a kubelet makes, and nothing of ours.
+
+    An agent takes its lock before anything else. So pods in a folder without any file of ours are not ours,
+    and nothing is done to them. A kubelet's record that was put aside still says whose the folder is.
+    """
+    ours = (layout.claims, layout.admitted, layout.lock)
+    if any(look_at(path).exists for path in ours):
+        return False
+    theirs = (layout.kubelet_claims, layout.root / "cpu_manager_state", layout.root / "device-plugins")
+    aside = list_folder(layout.quarantine).entries
+    return any(look_at(path).exists for path in (*theirs, layout.pods)) or any(
+        entry.path.name.startswith(layout.kubelet_claims.name) for entry in aside
+    )
+
+
+def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """Kubelets that run on this machine, by the names of their processes."""
+    try:
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+    except OSError:
+        return ()
+    return tuple(pid for pid in pids if read_file(proc / str(pid) / "comm", 64)[0].strip() == b"kubelet")
+
+
+def gather(layout: Layout, held: Held) -> RootFacts:
+    space = None
+    try:
+        found = os.statvfs(_existing(layout.root))
+        space = Space(
+            total=found.f_blocks * found.f_frsize,
+            free=found.f_bavail * found.f_frsize,
+            inodes=found.f_files,
+            inodes_free=found.f_favail,
+        )
+    except (OSError, ValueError):
+        pass
+    agents = []
+    if not held.entry.exists:
+        for entry in list_folder(layout.root).entries:
+            if entry.kind == "folder" and look_at(Layout(entry.path).lock).kind == "file":
+                agents.append(entry.path.name)
+    return RootFacts(
+        entry=look_at(layout.root),
+        space=space,
+        lock=held.entry,
+        lock_pid=held.pid,
+        lock_alive=held.alive,
+        agents=tuple(agents),
+    )
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    yield from _judge_folder(facts)
+    yield from _judge_agent(facts)
+    yield from _judge_space(facts)
+    yield from _judge_paths(facts)
+
+
+def _judge_folder(facts: Facts) -> Iterator[Finding]:
+    entry, subject = facts.root.entry, str(facts.layout.root)
+    if entry.kind == "absent":
+        yield note(
+            "root.folder",
+            subject,
+            "it is not there yet",
+            "an agent makes it; or name the right one with --root",
+        )
+        return
+    if entry.kind != "folder":
+        fix = "name the folder itself with --root, or move this away"
+        yield error("root.folder", subject, f"it is a {entry.kind}, not a folder", fix)
+        return
+    owner, mode = user_name(entry.uid), f"{entry.mode:04o}"
+    if entry.uid not in (0, facts.uid):
+        fix = f"chown it to {user_name(facts.uid)}: whoever owns it can put sockets and records there"
+        yield error("root.owner", subject, f"it belongs to {owner}", fix)
+    if entry.mode & _OTHERS_WRITE:
+        repair = SetMode(entry.path, entry.identity, entry.mode & ~_OTHERS_WRITE)
+        fix = "chmod go-w: others can put sockets and records there"
+        yield error("root.mode", subject, f"its mode is {mode}", fix, repair)
+    if facts.root.agents:
+        names = ", ".join(facts.root.agents[:5])
+        count = len(facts.root.agents)
+        fix = "examine one of them with --root"
+        yield note("root.agents", subject, f"{count} folders of agents are below it: {names}", fix)
+    yield ok("root.folder", subject, f"of {facts.whose}; owner {owner}, mode {mode}")
+
+
+def _judge_agent(facts: Facts) -> Iterator[Finding]:
+    root, subject = facts.root, str(facts.layout.lock)
+    if facts.is_kubelet:
+        text = f"process {facts.pid}" if facts.pid else "it serves its socket"
+        yield ok("root.agent", "kubelet", f"runs: {text}" if facts.running else "does not run")
+        return
+    lock = root.lock
+    if lock.exists and lock.kind != "file":
+        repair = SetAside(lock.path, lock.identity, facts.layout.quarantine)
+        fix = "move it away: no agent can start here"
+        yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix, repair)
+    elif facts.running:
+        yield ok("root.agent", subject, f"an agent runs: process {facts.pid or 'unknown'}")
+    elif root.lock_pid is not None:
+        now = "another process has this id now" if root.lock_alive else "it is gone"
+        yield ok("root.agent", subject, f"no agent runs; the last one was process {root.lock_pid}, {now}")
+    else:
+        yield ok("root.agent", subject, "no agent runs")
+
+
+def _judge_space(facts: Facts) -> Iterator[Finding]:
+    space, subject = facts.root.space, str(facts.layout.root)
+    if space is None:
+        return
+    share = space.free / space.total if space.total else 1.0
+    text = f"{size_text(space.free)} of {size_text(space.total)} free ({share:.0%})"
+    inodes = space.inodes_free / space.inodes if space.inodes else 1.0
+    fix = "make room on its file system: records of claims and pods are saved there"
+    if space.free < _FULL or (space.inodes and not space.inodes_free):
+        yield error("root.space", subject, f"{text}; {inodes:.0%} of inodes", fix)
+    elif space.free < _SPACE or share < _SHARE or inodes < _SHARE:
+        yield warning("root.space", subject, f"{text}; {inodes:.0%} of inodes", fix)
+    else:
+        yield ok("root.space", subject, f"{text}; {inodes:.0%} of inodes")
+
+
+def _judge_paths(facts: Facts) -> Iterator[Finding]:
+    layout = facts.layout
+    fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
+    left = LONGEST_PATH - _length(layout.registry) - 1
+    text = f"{_length(fixed)} of {LONGEST_PATH} bytes; {max(left, 0)} for names of drivers' sockets"
+    fix = "choose a shorter root folder"
+    if _length(fixed) > LONGEST_PATH:
+        yield error("root.path", str(fixed), text, fix)
+    elif left < _DRIVER_SOCKET:
+        yield warning("root.path", str(layout.registry), text, fix)
+    else:
+        yield ok("root.path", str(fixed), text)
+
+
+def _length(path: Path) -> int:
+    return len(os.fsencode(path))
+
+
+def _existing(path: Path) -> Path:
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _lives(pid: int | None) -> bool:
+    return pid is not None and os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,227 @@
+"""Sockets: those the node serves, those by which drivers register, and those nobody serves any more."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from plimsoll.errors import InputError
+from plimsoll.node.layout import Layout
+from plimsoll.node.plugins.plugin_info import Refusal
+from plimsoll.node.plugins.registration import Times, ask_info, conversation
+from plimsoll.node.plugins.sockets import scan
+from plimsoll.protocols.rpc import LONGEST_PATH
+from plimsoll.tools.doctor.facts import DriverFact, Facts, SocketFact, SocketFacts
+from plimsoll.tools.doctor.files import Entry, age_text, look_at, user_name
+from plimsoll.tools.doctor.findings import Finding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import RemoveSocket, SetAside, SetMode
+from plimsoll.tools.podresources.client import PodResourcesClient
+
+REFUSED = "refused"
+#: A socket that was made this short a time ago may be about to be served.
+SETTLED_SECONDS = 10.0
+_SECONDS = 2.0
+_LIST_SECONDS = 5.0
+_AT_ONCE = 16
+_TIMES = Times(dial=_SECONDS, info=_SECONDS)
+_OURS, _KUBELETS = 0o077, 0o022
+
+Role = Literal["pod-resources", "nri", "registration", "driver"]
+
+
+def probe(path: Path) -> str:
+    """What happens to who connects: empty if somebody serves, `refused` if nobody does, else why not."""
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        return f"its path has more than {LONGEST_PATH} bytes"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
+        way.settimeout(_SECONDS)
+        try:
+            way.connect(str(path))
+        except TimeoutError:
+            return "nobody answers there"
+        except (OSError, ValueError) as problem:
+            number = getattr(problem, "errno", 0)
+            if number == errno.ECONNREFUSED:
+                return REFUSED
+            # Another kind of socket, or one whose queue is full: somebody has it.
+            return "" if number in (errno.EPROTOTYPE, errno.EAGAIN) else str(problem)
+    return ""
+
+
+async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> SocketFacts:
+    """Look and ask. `nri` is where plugins of that kind connect; None: nowhere."""
+    wanted: list[tuple[Role, Path]] = [("pod-resources", layout.pod_resources)]
+    if nri is not None and not kubelet:
+        wanted.append(("nri", nri))
+    wanted += [("registration", path) for path in sorted(await asyncio.to_thread(scan, layout.registry))]
+    known = {path for _, path in wanted}
+    found = sorted(await asyncio.to_thread(scan, layout.plugins))
+    wanted += [("driver", path) for path in found if path not in known]
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(role: Role, path: Path) -> SocketFact:
+        async with slots:
+            entry = await asyncio.to_thread(look_at, path)
+            target = entry.kind in ("socket", "link")
+            return SocketFact(
+                role=role, entry=entry, answer=await asyncio.to_thread(probe, path) if target else ""
+            )
+
+    async def ask(fact: SocketFact) -> DriverFact:
+        async with slots:
+            return await _ask(fact.entry.path)
+
+    sockets = await asyncio.gather(*(look(role, path) for role, path in wanted))
+    served = [each for each in sockets if each.role == "registration" and not each.answer]
+    listed, problem = None, ""
+    if sockets[0].entry.kind in ("socket", "link") and not sockets[0].answer:
+        listed, problem = await _list(layout.pod_resources)
+    return SocketFacts(
+        registry=look_at(layout.registry),
+        sockets=tuple(sockets),
+        drivers=tuple(await asyncio.gather(*map(ask, served))),
+        listed=listed,
+        list_error=problem,
+    )
+
+
+async def _list(path: Path) -> tuple[int | None, str]:
+    try:
+        async with PodResourcesClient(path, timeout=_LIST_SECONDS) as client:
+            return len((await client.list()).pod_resources), ""
+    except InputError as problem:
+        return None, str(problem)
+
+
+async def _ask(path: Path) -> DriverFact:
+    async with conversation(path, _TIMES) as channel:
+        if isinstance(channel, Refusal):
+            return DriverFact(socket=path, problem=channel.message)
+        offer = await ask_info(channel, path, _TIMES)
+    if isinstance(offer, Refusal):
+        return DriverFact(socket=path, problem=offer.message)
+    answer = await asyncio.to_thread(probe, Path(offer.endpoint))
+    return DriverFact(socket=path, name=offer.driver, endpoint=offer.endpoint, endpoint_answer=answer)
+
+
+# -- judging
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    found = facts.sockets
+    for each in found.sockets:
+        if each.role in ("pod-resources", "nri"):
+            yield from _judge_served(facts, each)
+    if found.list_error:
+        fix = "restart the agent" if facts.running else "see who serves it"
+        yield error("sockets.list", str(facts.layout.pod_resources), found.list_error, fix)
+    elif found.listed is not None:
+        yield ok("sockets.list", str(facts.layout.pod_resources), f"List answers: {found.listed} pods")
+    yield from _judge_registry(facts)
+    yield from _judge_drivers(facts)
+
+
+def _judge_served(facts: Facts, each: SocketFact) -> Iterator[Finding]:
+    """A socket that the node itself serves."""
+    entry, subject, id = each.entry, str(each.entry.path), f"sockets.{each.role}"
+    fix = f"restart {facts.whose}"
+    if not entry.exists:
+        if not facts.running:
+            yield ok(id, subject, "not there: nobody is to serve it")
+        elif each.role == "nri":
+            yield note(
+                id, subject, f"{facts.whose} serves no NRI here", "it is off, or elsewhere by the settings"
+            )
+        else:
+            yield error(id, subject, f"{facts.whose} runs and its socket is not there", fix)
+        return
+    if entry.kind not in ("socket", "link"):
+        away = SetAside(entry.path, entry.identity, facts.layout.quarantine)
+        yield error(id, subject, f"a {entry.kind} is in its place", "move it away", away)
+    elif each.answer == REFUSED and not facts.running:
+        text = f"left behind: nobody serves it, for {age_text(facts.now - entry.changed)}"
+        yield warning("sockets.stale", subject, text, "remove it", RemoveSocket(entry.path, entry.identity))
+    elif each.answer == REFUSED:
+        yield error(id, subject, f"{facts.whose} runs and does not serve it", fix)
+    elif each.answer:
+        yield warning(id, subject, f"cannot be asked: {each.answer}", "run the doctor as root")
+    elif not facts.running:
+        yield warning(id, subject, "somebody serves it and no agent runs", "see who it is: ss -xlp")
+    else:
+        yield from _judge_access(facts, id, entry)
+
+
+def _judge_access(facts: Facts, id: str, entry: Entry) -> Iterator[Finding]:
+    subject, mode = str(entry.path), f"{entry.mode:04o}"
+    if entry.uid not in (0, facts.uid):
+        fix = f"restart {facts.whose} as root"
+        yield error("sockets.owner", subject, f"it belongs to {user_name(entry.uid)}", fix)
+    # A kubelet's socket is 0755 (its folder keeps others out); who cannot write cannot connect.
+    elif entry.kind == "socket" and entry.mode & (_KUBELETS if facts.is_kubelet else _OURS):
+        repair = SetMode(entry.path, entry.identity, 0o600)
+        yield error(
+            "sockets.mode", subject, f"its mode is {mode}", "chmod 0600: it is for root alone", repair
+        )
+    else:
+        yield ok(id, subject, f"served; owner {user_name(entry.uid)}, mode {mode}")
+
+
+def _judge_registry(facts: Facts) -> Iterator[Finding]:
+    registry, subject = facts.sockets.registry, str(facts.layout.registry)
+    if not registry.exists:
+        if facts.running:
+            fix = f"restart {facts.whose}: no driver can register"
+            yield error("sockets.registry", subject, "it is not there", fix)
+        return
+    if registry.kind != "folder":
+        away = SetAside(registry.path, registry.identity, facts.layout.quarantine)
+        yield error("sockets.registry", subject, f"a {registry.kind} is in its place", "move it away", away)
+        return
+    if registry.mode & _KUBELETS:
+        repair = SetMode(registry.path, registry.identity, registry.mode & ~_KUBELETS)
+        fix = "chmod go-w: whoever puts a socket there is taken for a driver"
+        yield error("sockets.registry", subject, f"its mode is {registry.mode:04o}", fix, repair)
+        return
+    names = sorted({each.name for each in facts.sockets.drivers if each.name})
+    yield ok("sockets.registry", subject, f"drivers: {', '.join(names) or 'none'}")
+
+
+def _judge_drivers(facts: Facts) -> Iterator[Finding]:
+    for each in facts.sockets.sockets:
+        if each.role in ("registration", "driver"):
+            yield from _judge_foreign(facts, each)
+    for driver in facts.sockets.drivers:
+        subject = str(driver.socket)
+        if driver.problem:
+            yield warning("sockets.driver", subject, driver.problem, "see the driver's log; restart it")
+        elif driver.endpoint_answer:
+            why = "nobody serves it" if driver.endpoint_answer == REFUSED else driver.endpoint_answer
+            text = f"{driver.name} says that it is at {driver.endpoint}: {why}"
+            yield error("sockets.driver", subject, text, "restart the driver")
+        else:
+            yield ok("sockets.driver", subject, f"{driver.name} at {driver.endpoint}")
+
+
+def _judge_foreign(facts: Facts, each: SocketFact) -> Iterator[Finding]:
+    """A socket that a driver has made."""
+    entry, subject = each.entry, str(each.entry.path)
+    if not each.answer or not entry.exists:
+        return
+    if each.answer != REFUSED:
+        yield note("sockets.driver", subject, f"cannot be asked: {each.answer}", "run the doctor as root")
+        return
+    age = facts.now - entry.changed
+    if age < SETTLED_SECONDS:
+        yield note("sockets.stale", subject, f"nobody serves it yet; it is {age_text(age)} old")
+        return
+    what = "registers a driver" if each.role == "registration" else "is a driver's"
+    level = Level.WARNING if each.role == "registration" else Level.INFO
+    text = f"it {what} and nobody serves it, for {age_text(age)}"
+    repair = RemoveSocket(entry.path, entry.identity, alone=False)
+    fix = "start the driver again, or remove the socket"
+    yield Finding("sockets.stale", level, subject, text, fix, repair if entry.kind == "socket" else None)

@@ -1,0 +1,130 @@
+"""A fix, carried out on a copy.
+
+Owns `apply_fix`: another picture in which the steps of a fix have been taken, and the pod as it is then. What
+is explained is left alone. Steps that somebody else must take (a driver, a controller) cannot be carried out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Node, NodeSelectorRequirement, NodeStatus, Pod, Taint, Toleration
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.errors import InputError
+from plimsoll.ledger.claims import claim_names
+from plimsoll.ledger.units import PODS, quantity_of
+from plimsoll.ledger.verdict import Reason
+from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.explain.fixes.fix import Fix, Step
+from plimsoll.tools.explain.text import Do
+
+
+def apply_fix(picture: Picture, pod: Pod, fix: Fix) -> tuple[Picture, Pod]:
+    """A copy of the picture with the fix made, and the pod in it; InputError if others must make it."""
+    copy = picture.copy()
+    for step in fix.steps:
+        pod = _apply(copy, pod, fix.node, step)
+        copy.set(pod)
+    return copy, pod
+
+
+def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
+    subject: Any = step.subject
+    match step.kind:
+        case Do.REMOVE_GATES:
+            return replace(pod, spec=replace(pod.spec, scheduling_gates=()))
+        case Do.TOLERATE:
+            return _tolerating(pod, subject)
+        case Do.UNCORDON | Do.HEAL_NODE:
+            _open(picture, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
+            return pod
+        case Do.CHOOSE_LABEL | Do.GO_ELSEWHERE:
+            return _choose(pod, subject)
+        case Do.DROP_AFFINITY:
+            return _without_affinity(pod)
+        case Do.REMOVE_PODS:
+            for each in subject:
+                _remove(picture, each)
+            return pod
+        case Do.SHRINK | Do.SHRINK_POD:
+            (container,) = pod.spec.containers
+            smaller = replace(container, resources=replace(container.resources, requests=subject))
+            return replace(pod, spec=replace(pod.spec, containers=(smaller,)))
+        case Do.RAISE_BUDGET:
+            return _raised(pod, subject)
+        case Do.TOLERATE_DEVICE | Do.SHRINK_CAPACITY | Do.RELAX_SELECTOR | Do.RELAX_CONSTRAINT:
+            for claim in subject:
+                picture.set(claim)
+            return pod
+        case Do.ADD_NODE | Do.ADD_ANOTHER:
+            picture.set(_new_node(pod, subject))
+            return pod
+    raise InputError(f"this is for somebody else to do: {step.text}")
+
+
+def _tolerating(pod: Pod, taint: Taint) -> Pod:
+    toleration = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
+
+
+def _open(picture: Picture, name: str, gone: Taint) -> None:
+    node = picture.objects.find(Node, "", name)
+    assert node is not None, "a fix names nodes that are there"
+    taints = tuple(
+        taint for taint in node.spec.taints if (taint.key, taint.effect) != (gone.key, gone.effect)
+    )
+    closed = node.spec.unschedulable and gone.key != UNSCHEDULABLE.key
+    picture.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
+
+
+def _choose(pod: Pod, wish: NodeSelectorRequirement) -> Pod:
+    """The pod no longer asks for what the node has not.
+
+    That is safer than another label for the node: pods may be counted by it.
+    """
+    selector = pod.spec.node_selector
+    if wish.operator != "In" or wish.values != (selector.get(wish.key),):
+        return _without_affinity(pod)
+    rest = {key: value for key, value in selector.items() if key != wish.key}
+    return replace(pod, spec=replace(pod.spec, node_selector=rest))
+
+
+def _without_affinity(pod: Pod) -> Pod:
+    affinity = pod.spec.affinity
+    assert affinity is not None, "there is one to be dropped"
+    return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=None)))
+
+
+def _remove(picture: Picture, pod: Pod) -> None:
+    """A pod is gone, and the claims that only it used have given their devices back."""
+    picture.remove(pod)
+    for name in claim_names(pod).values():
+        claim = picture.objects.find(ResourceClaim, pod.metadata.namespace, name)
+        if claim is None:
+            continue
+        users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
+        allocation = claim.status.allocation if users else None
+        picture.set(replace(claim, status=replace(claim.status, reserved_for=users, allocation=allocation)))
+
+
+def _raised(pod: Pod, reason: Reason) -> Pod:
+    resources = pod.spec.resources
+    assert resources is not None, "there is a budget to raise"
+    amount = quantity_of(reason.resource, reason.wanted or 0)
+    requests = {**resources.requests, reason.resource: amount}
+    limits = {name: max(limit, requests.get(name, limit)) for name, limit in resources.limits.items()}
+    return replace(
+        pod, spec=replace(pod.spec, resources=replace(resources, requests=requests, limits=limits))
+    )
+
+
+def _new_node(pod: Pod, amounts: dict[str, int]) -> Node:
+    line = {name: quantity_of(name, amount) for name, amount in amounts.items()}
+    line[PODS] = Quantity.of(110)
+    meta = ObjectMeta(name="new-node", labels={**pod.spec.node_selector})
+    return Node(metadata=meta, status=NodeStatus(allocatable=line, capacity=line))

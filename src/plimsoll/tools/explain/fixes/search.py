@@ -1,0 +1,252 @@
+"""The smallest change that would let a pod go somewhere.
+
+Owns `find_fixes`. On the nodes that came nearest, one for each way of refusing and a few more, changes are
+made in thought until the pod fits: tolerations, labels, requests of claims, and pods that would have to go.
+Everything is tried on the scheduler's own rules, with all of them, not only the first that said no; nothing
+stays changed. A fix that could be tried and works is `proven`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from plimsoll.allocator import Refusal
+from plimsoll.allocator.devices.capacity import SHORT
+from plimsoll.allocator.reasons.refusal import CapacityShortage
+from plimsoll.allocator.reasons.refusal import Rule as DeviceRule
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.ledger.units import CPU, MEMORY, quantity_of
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.scheduler.devices import DevicesFilter, Fit
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.node_filter import Examination
+from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
+from plimsoll.scheduler.reasons import NodeReason, Rule
+from plimsoll.tools.explain.fixes.fix import Fix, Step
+from plimsoll.tools.explain.fixes.steps import mend, with_pod
+from plimsoll.tools.explain.node_reasons import may_add
+from plimsoll.tools.explain.text import Do, number
+from plimsoll.tools.explain.tree import Group
+from plimsoll.tools.explain.view import View, full_name
+from plimsoll.tools.top.books import Holder, holders, text_of
+
+#: How many nodes are tried: of each group, and in all.
+OF_GROUP = 2
+TRIED = 12
+#: How many fixes are told.
+TOLD = 3
+#: How many rules of one node are mended.
+_ROUNDS = 8
+#: Above every pod there is, so that it could push away any of them.
+_TOPMOST = 2**31 - 1
+
+
+def find_fixes(view: View, groups: Sequence[Group]) -> tuple[Fix, ...]:
+    """What would help, the smallest change first."""
+    found: list[Fix] = []
+    for place in _candidates(view, groups):
+        found += _ways_on(view, place)
+    crowded = all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups)
+    new = _new_node(view, groups) if crowded or not found else None
+    return choose_fixes([*found, new] if new is not None else found)
+
+
+def fixes_on(view: View, place: int) -> tuple[Fix, ...]:
+    """What would help on one node."""
+    return choose_fixes(list(_ways_on(view, place)))
+
+
+def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The cheapest, each kind of change once."""
+    kept: dict[object, Fix] = {}
+    for fix in sorted(found, key=lambda fix: fix.cost):
+        kinds = tuple(step.kind for step in fix.steps)
+        kept.setdefault(kinds, fix)
+    return tuple(kept.values())[:TOLD]
+
+
+def _candidates(view: View, groups: Sequence[Group]) -> list[int]:
+    names = [name for group in groups for name in group.nodes[:1]]
+    names += [name for group in groups for name in group.nodes[1:OF_GROUP]]
+    places = (view.snapshot.place_of(name) for name in names[:TRIED])
+    return [place for place in places if place is not None]
+
+
+def _ways_on(view: View, place: int) -> Iterator[Fix]:
+    """The ways to make one node fit."""
+    node = view.name(place)
+    pod = replace(view.pod, spec=replace(view.pod.spec, priority=_TOPMOST, preemption_policy=None))
+    task = with_pod(view.task, pod)
+    steps: list[Step] = []
+    for _ in range(_ROUNDS):
+        examination = Examination(task, view.snapshot, view.settings)
+        answer = examination.ask(place)
+        if isinstance(answer, Fit):
+            yield Fix(tuple(steps), node, proven=True)
+            return
+        reasons = _explained(view, task, place, answer)
+        shrunk = _shrink(view, task, place, reasons, examination)
+        if shrunk is not None:
+            yield Fix((*steps, shrunk), node, proven=True)
+        leaving = _removal(view, examination, place, reasons)
+        if leaving is not None:
+            yield Fix((*steps, leaving), node, proven=True)
+        mended = mend(view, task, place, reasons)
+        if mended is None or (leaving is not None and mended.task is None):
+            return
+        if any(step.kind in {done.kind for done in steps} for step in mended.steps):
+            return  # the same again: it did not help
+        steps += mended.steps
+        if mended.task is None:
+            yield Fix(tuple(steps), node)
+            return
+        task = mended.task
+
+
+def _explained(view: View, task: Task, place: int, reasons: tuple[NodeReason, ...]) -> tuple[NodeReason, ...]:
+    """The reasons with their numbers: devices are asked again, this time for the tree."""
+    if reasons[0].rule is not Rule.DEVICES:
+        return reasons
+    return DevicesFilter(task, view.snapshot, settings=view.settings).why_not(place) or reasons
+
+
+def _removal(view: View, examination: Examination, place: int, reasons: Sequence[NodeReason]) -> Step | None:
+    """The pods without which it fits, if there are such."""
+    if not all(reason.resolvable for reason in reasons):
+        return None
+    budgets = Budgets(view.snapshot.all(PodDisruptionBudget))
+    victims = select_victims_quickly(examination, place, budgets)
+    if not isinstance(victims, Victims) or not victims.pods:
+        return None
+    lack = next((r.because for r in reasons if isinstance(r.because, Reason)), None)
+    facts = {
+        "node": view.name(place),
+        "pods": tuple(f"pod {full_name(pod)}" for pod in victims.pods),
+        "short": _short_text(view, place, reasons),
+        "holders": _holders_text(view, place, lack, victims.pods) if lack is not None else "",
+    }
+    return Step(Do.REMOVE_PODS, facts, victims.pods, len(victims.pods))
+
+
+def _short_text(view: View, place: int, reasons: Sequence[NodeReason]) -> str:
+    node = view.name(place)
+    lacks = [reason.because for reason in reasons if isinstance(reason.because, Reason)]
+    amounts = [_lack_text(view, place, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
+    if amounts:
+        return f"{' and '.join(amounts)} short on {node}; "
+    requests = [
+        request
+        for reason in reasons
+        if isinstance(reason.because, Refusal)
+        for request in reason.because.requests
+        if not request.served
+    ]
+    shares = [each.detail for request in requests for each in request.removals]
+    for detail in shares:
+        if isinstance(detail, CapacityShortage) and detail.rule == SHORT:
+            return f"{detail.wanted - detail.had} of {detail.name} short on {node}; "
+    missing = sum(max(request.wanted, 1) - min(request.left, request.wanted) for request in requests)
+    return f"{number(missing, 'device')} short on {node}; " if missing else f"node {node}: "
+
+
+def _lack_text(view: View, place: int, lack: Reason) -> str:
+    least = lack.wanted == view.task.demand.get(lack.resource, 0) and may_add(view, place, lack.resource)
+    amount = text_of(lack.resource, (lack.wanted or 0) - (lack.had or 0))
+    return f"{'at least ' if least else ''}{amount} {lack.resource}"
+
+
+def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
+    """Who holds most of what is short, those who would have to go first."""
+    if lack.cause is not Cause.INSUFFICIENT:
+        return ""
+    going = {(pod.metadata.namespace, pod.metadata.name) for pod in victims}
+    found = holders(view.picture, view.name(place), lack.resource)
+    found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
+    texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]
+    return f"{', '.join(texts)} there; " if texts else ""
+
+
+def _holder_text(holder: Holder) -> str:
+    amount = text_of(holder.resource, holder.amount)
+    if holder.claim:
+        return f"claim {holder.namespace}/{holder.claim} holds {amount}"
+    return f"pod {holder.namespace}/{holder.pod} requests {amount}"
+
+
+def _shrink(
+    view: View, task: Task, place: int, reasons: Sequence[NodeReason], examination: Examination
+) -> Step | None:
+    """A smaller request of the only container that would fit as things are; for plain shortages."""
+    lacks = [reason.because for reason in reasons if isinstance(reason.because, Reason)]
+    spec = task.pod.spec
+    if len(lacks) != 1 or len(lacks) != len(reasons) or len(spec.containers) != 1 or spec.init_containers:
+        return None
+    lack, container = lacks[0], spec.containers[0]
+    name = lack.resource
+    if lack.cause is not Cause.INSUFFICIENT or name not in (CPU, MEMORY) or spec.resources is not None:
+        return None
+    own = task.demand.get(name, 0)
+    left = own - ((lack.wanted or 0) - (lack.had or 0))
+    if left <= 0 or name not in container.resources.requests or spec.overhead:
+        return None
+    smaller = {**container.resources.requests, name: quantity_of(name, left)}
+    changed = replace(container, resources=replace(container.resources, requests=smaller))
+    smaller_pod = replace(task.pod, spec=replace(spec, containers=(changed,)))
+    answer = Examination(with_pod(task, smaller_pod), view.snapshot, view.settings).ask(place)
+    if not isinstance(answer, Fit):
+        return None
+    facts = {
+        "had": text_of(name, left),
+        "wanted": text_of(name, own),
+        "resource": name,
+        "node": view.name(place),
+    }
+    return Step(Do.SHRINK if lack.resolvable else Do.SHRINK_POD, facts, smaller)
+
+
+def _new_node(view: View, groups: Sequence[Group]) -> Fix | None:
+    """A node with room for all that the pod was ever found to take, and with its devices.
+
+    None where more room would not help: what is wrong is in the pod or its claims.
+    """
+    amounts = {name: amount for name, amount in view.task.demand.items() if amount > 0}
+    small, unpriced = 0, False
+    for group in groups:
+        if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
+            return None
+        lacks = [reason.because for reason in group.reasons if isinstance(reason.because, Reason)]
+        small += bool(lacks) and not group.resolvable
+        for lack in lacks:
+            if lack.cause is Cause.INSUFFICIENT:
+                amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
+                unpriced |= lack.wanted == view.task.demand.get(lack.resource, 0)  # claims were not looked at
+    texts = tuple(f"{text_of(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
+    if view.task.waiting:
+        texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
+    kind = Do.ADD_NODE if groups and small == len(groups) else Do.ADD_ANOTHER
+    return Fix((Step(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
+
+
+def _is_lack(reason: NodeReason) -> bool:
+    """Whether there is too little of something, of which another node might have enough."""
+    because = reason.because
+    if isinstance(because, Reason):
+        return because.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
+    if not isinstance(because, Refusal) or because.together or because.pools:
+        return False
+    return all(
+        request.served
+        or request.left
+        or not request.devices
+        or any(removal.rule in _SCARCE for removal in request.removals)
+        for request in because.requests
+    )
+
+
+#: Rules about devices that are of the right kind, only that there is nothing left of them.
+_SCARCE = (DeviceRule.TAKEN, DeviceRule.COUNTER)

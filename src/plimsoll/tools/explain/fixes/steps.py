@@ -1,0 +1,383 @@
+"""The next change that brings a pod nearer to a node, and the pod with that change made.
+
+Owns `mend`: from the reasons of the first rule that a node breaks to one step, and the task as it would be
+then. What cannot be changed in the pod or its claims alone (a driver that publishes nothing) is a step
+without a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from plimsoll.allocator import Fault, GaveUp, Refusal
+from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED
+from plimsoll.allocator.reasons.refusal import (
+    CapacityShortage,
+    ConstraintConflict,
+    Removal,
+    RequestRefusal,
+    TaintRefusal,
+)
+from plimsoll.allocator.reasons.refusal import Rule as DeviceRule
+from plimsoll.api.core import Pod, PodSpec, Taint, Toleration
+from plimsoll.api.identity import claim_name
+from plimsoll.api.resource import (
+    CapacityRequirements,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceSlice,
+)
+from plimsoll.ledger.units import quantity_of
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.scheduler.filters.node_declared_features import needed_features
+from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.topology.affinity_terms import read_terms
+from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
+from plimsoll.tools.explain.fixes.fix import Step
+from plimsoll.tools.explain.node_reasons import (
+    had_text,
+    hard_taints,
+    matches_nothing,
+    taint_text,
+    unmet,
+    wish_text,
+)
+from plimsoll.tools.explain.pod_reasons import selector_text
+from plimsoll.tools.explain.requests import asked_for
+from plimsoll.tools.explain.text import Do
+from plimsoll.tools.explain.users import pods_using
+from plimsoll.tools.explain.view import View
+from plimsoll.tools.top.books import text_of
+
+#: Taints that say that a node is in trouble: tolerating them helps nobody.
+_TROUBLE = "node.kubernetes.io/"
+#: What names one node.
+_NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Some steps, and the task after them; None if nothing in pod or claims would change it."""
+
+    steps: tuple[Step, ...]
+    task: Task | None = None
+
+
+def mend(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+    """What to change about the first rule that a node breaks; None where nothing comes to mind."""
+    rule = reasons[0].rule
+    if rule is Rule.UNSCHEDULABLE:
+        node = view.name(place)
+        open_pod = _tolerating(task.pod, (UNSCHEDULABLE,))
+        return Mended((Step(Do.UNCORDON, {"node": node}, node),), with_pod(task, open_pod))
+    if rule is Rule.TAINTS:
+        return _mend_taints(view, task, place)
+    if rule is Rule.NODE_AFFINITY:
+        return _mend_labels(view, task, place)
+    if rule is Rule.DEVICES:
+        return _mend_devices(view, task, place, reasons)
+    if rule is Rule.DECLARED_FEATURES:
+        missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
+        wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
+        return Mended((Step(Do.UPGRADE_NODE, wanted),))
+    if reasons[0].sentence is Sentence.POD_AFFINITY:
+        return _mend_company(view, task, place)
+    if reasons[0].sentence in (Sentence.VOLUME_AFFINITY, Sentence.VOLUME_ZONE):
+        return Mended(
+            (Step(Do.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
+        )
+    return None
+
+
+def with_pod(task: Task, pod: Pod) -> Task:
+    return Task(pod, task.claims, task.options)
+
+
+def _with_spec(pod: Pod, spec: PodSpec) -> Pod:
+    return replace(pod, spec=spec)
+
+
+# -- nodes
+
+
+def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
+    more = tuple(
+        Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+        for taint in taints
+    )
+    return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+
+
+def _mend_taints(view: View, task: Task, place: int) -> Mended:
+    node = view.node(place)
+    taints = hard_taints(task.pod, node)
+    steps = tuple(
+        Step(
+            Do.HEAL_NODE if taint.key.startswith(_TROUBLE) else Do.TOLERATE,
+            {"taint": taint_text(taint), "node": node.metadata.name},
+            taint,
+        )
+        for taint in taints
+        if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # goes when it is opened
+    )
+    return Mended(steps, with_pod(task, _tolerating(task.pod, taints)))
+
+
+def _mend_labels(view: View, task: Task, place: int) -> Mended:
+    node = view.node(place)
+    wishes = unmet(task.pod, node)
+    steps = tuple(
+        Step(
+            Do.GO_ELSEWHERE if wish.key in _NAMES else Do.CHOOSE_LABEL,
+            {"wanted": wish_text(wish), "had": had_text(wish, node), "node": node.metadata.name},
+            wish,
+        )
+        for wish in wishes
+    )
+    if matches_nothing(task.pod):
+        steps += (Step(Do.DROP_AFFINITY),)
+    spec = task.pod.spec
+    affinity = spec.affinity
+    if affinity is not None and affinity.node_affinity is not None:
+        affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=None))
+    return Mended(
+        steps, with_pod(task, _with_spec(task.pod, replace(spec, node_selector={}, affinity=affinity)))
+    )
+
+
+def _mend_company(view: View, task: Task, place: int) -> Mended:
+    """The pods that it wants to be near are not."""
+    spec, node = task.pod.spec, view.name(place)
+    steps = tuple(
+        Step(
+            Do.MEET, {"node": node, "selector": selector_text(term.crowd.selector), "key": term.topology_key}
+        )
+        for term in read_terms(task.pod).affinity
+    )
+    affinity = spec.affinity
+    assert affinity is not None, "the rule has read it"
+    alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
+    return Mended(steps, with_pod(task, _with_spec(task.pod, alone)))
+
+
+# -- books
+
+
+def _mend_charge(view: View, task: Task, place: int, reason: Reason) -> Mended | None:
+    name = reason.resource
+    match reason.cause:
+        case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
+            request = reason.cause is Cause.POD_LEVEL_REQUEST
+            facts = {
+                "what": "request" if request else "limit",
+                "resource": name,
+                "capacity": text_of(name, reason.capacity or 0),
+                "wanted": text_of(name, reason.wanted or 0),
+            }
+            return Mended((Step(Do.RAISE_BUDGET, facts, reason),), _raised(task, reason))
+        case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
+            pods = pods_using(view.picture, reason.namespace, reason.claim, view.pod)
+            used: dict[str, object] = {
+                "claim": f"{reason.namespace}/{reason.claim}",
+                "pods": pods or "the other pod",
+            }
+            return Mended((Step(Do.FREE_CLAIM, used, reason),))
+    return None
+
+
+def _raised(task: Task, reason: Reason) -> Task | None:
+    resources = task.pod.spec.resources
+    if resources is None:
+        return None
+    amount = quantity_of(reason.resource, reason.wanted or 0)
+    requests, limits = dict(resources.requests), dict(resources.limits)
+    if reason.cause is Cause.POD_LEVEL_REQUEST:
+        requests[reason.resource] = amount
+    if reason.resource in limits and limits[reason.resource] < amount:
+        limits[reason.resource] = amount
+    new = replace(resources, requests=requests, limits=limits)
+    return with_pod(task, _with_spec(task.pod, replace(task.pod.spec, resources=new)))
+
+
+# -- devices
+
+
+def _mend_devices(view: View, task: Task, place: int, reasons: Sequence[NodeReason]) -> Mended | None:
+    for reason in reasons:
+        because = reason.because
+        if isinstance(because, Reason):
+            found = _mend_charge(view, task, place, because)
+        elif isinstance(because, Refusal):
+            found = _mend_refusal(view, task, place, because)
+        elif isinstance(because, GaveUp):
+            found = Mended((Step(Do.RAISE_STEPS, {"steps": because.steps}),))
+        elif isinstance(because, Fault):
+            found = Mended((Step(Do.CORRECT, {"text": str(because)}),))
+        else:
+            found = None
+        if found is not None:
+            return found
+    return None
+
+
+def _mend_refusal(view: View, task: Task, place: int, refusal: Refusal) -> Mended | None:
+    unserved = [request for request in refusal.requests if not request.served]
+    if unserved and not refusal.together:
+        if refusal.pools:
+            pool = refusal.pools[0]
+            facts = {"pool": pool.pool, "standing": pool.standing, "why": pool.reason}
+            return Mended((Step(Do.COMPLETE_POOL, facts, pool),))
+        # One alternative of a list is enough.
+        head = unserved[0].request.partition("/")[0]
+        ways = [
+            _mend_request(view, task, place, request)
+            for request in unserved
+            if (request.claim, request.request.partition("/")[0]) == (unserved[0].claim, head)
+        ]
+        return min(ways, key=lambda way: sum(step.cost for step in way.steps))
+    if refusal.groups:
+        group = refusal.groups[0]
+        told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
+        told["had"] = group.had
+        loose = _unconstrained(task, group.attribute)
+        return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
+    if refusal.stuck is not None:
+        return _mend_request(view, task, place, refusal.stuck.request)
+    return None
+
+
+def _mend_request(view: View, task: Task, place: int, request: RequestRefusal) -> Mended:
+    if not request.devices and not any(each.spec.devices for each in view.snapshot.all(ResourceSlice)):
+        return Mended((Step(Do.NO_DRIVER, {"request": request.request}),))
+    if not request.devices or not request.removals:
+        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+    last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
+    if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # the class fits, there are only too few
+        return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+    if last.rule is DeviceRule.TAKEN:
+        had = {**_lack(view, request, place), "had": request.left + last.count}
+        return Mended((Step(Do.ADD_DEVICES, had, request),))
+    return _mend_removal(view, task, place, request, last)
+
+
+def _mend_removal(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+    name, detail = request.request, last.detail
+    facts: dict[str, object] = {"request": name, "device": last.device}
+    match detail:
+        case TaintRefusal(taint):
+            value = f"={taint.value}" if taint.value else ""
+            facts["taint"] = f"{taint.key}{value}:{taint.effect}"
+            toleration = DeviceToleration(
+                key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
+            )
+            changed = _changed(
+                task, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
+            )
+            return Mended((Step(Do.TOLERATE_DEVICE, facts, changed.claims),), changed)
+        case CapacityShortage(rule, capacity, wanted, had) if rule != UNDEFINED:
+            facts |= {"name": capacity, "wanted": wanted, "had": had}
+            if rule == OFF_STEP:
+                return Mended((Step(Do.STEP_CAPACITY, facts, request),))
+            if had.nano <= 0:
+                return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+
+            def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
+                requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
+                return replace(body, capacity=CapacityRequirements(requests=requests))
+
+            changed = _changed(task, request, shrunk)
+            return Mended((Step(Do.SHRINK_CAPACITY, facts, changed.claims),), changed)
+        case ConstraintConflict():
+            told = {
+                "requests": (name,),
+                "attribute": detail.attribute,
+                "had": max(request.largest_group or 1, 1),
+            }
+            loose = _unconstrained(task, detail.attribute)
+            return Mended((Step(Do.RELAX_CONSTRAINT, told, loose.claims),), loose)
+    if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
+        return _mend_selector(view, task, place, request, last)
+    return Mended((Step(Do.ADD_DEVICES, _lack(view, request, place), request),))
+
+
+def _lack(view: View, request: RequestRefusal, place: int) -> dict[str, object]:
+    return {
+        "request": request.request,
+        "wanted": request.wanted,
+        "had": request.left,
+        "node": view.name(place),
+    }
+
+
+def _mend_selector(view: View, task: Task, place: int, request: RequestRefusal, last: Removal) -> Mended:
+    asked = asked_for(view, request)
+    devices = view.snapshot.inventory.devices_for(view.node(place))
+    of_class = last.rule is DeviceRule.CLASS_SELECTOR
+    expression = getattr(last.detail, "expression", "")
+    shown, facts = "", dict[str, object]()
+    if not isinstance(devices, Fault):
+        number = devices.index.get(last.device.pool_id, {}).get(last.device.device)
+        if number is not None:
+            entry = devices.entries[number]
+            values = attributes_read(expression, entry.id.driver, entry.device)
+            if of_class and values == [(DRIVER, entry.id.driver)]:  # another driver's is no near miss
+                facts = {**_lack(view, request, place), "device_class": asked.device_class}
+                return Mended((Step(Do.RUN_DRIVER, facts, request),))
+            shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
+            shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
+    facts = {"request": request.request, "device": last.device, "attributes": shown}
+    if of_class:
+        facts |= {"device_class": asked.device_class, "near": ""}
+        return Mended((Step(Do.RELAX_CLASS, facts, last),))
+    facts |= {"expression": expression, "count": last.count}
+    index = getattr(last.detail, "index", 0)
+    changed = _changed(
+        task,
+        request,
+        lambda body: replace(
+            body, selectors=tuple(each for place, each in enumerate(body.selectors) if place != index)
+        ),
+    )
+    return Mended((Step(Do.RELAX_SELECTOR, facts, changed.claims),), changed)
+
+
+def _changed(task: Task, request: RequestRefusal, change: object) -> Task:
+    """The task with one request of one claim changed."""
+    assert callable(change), "a change"
+    head, _, tail = request.request.partition("/")
+
+    def claim_with(claim: ResourceClaim) -> ResourceClaim:
+        if claim_name(claim) != request.claim:
+            return claim
+        requests = []
+        for each in claim.spec.devices.requests:
+            if each.name == head and not tail and each.exactly is not None:
+                each = replace(each, exactly=change(each.exactly))
+            elif each.name == head:
+                subs = tuple(change(sub) if sub.name == tail else sub for sub in each.first_available)
+                each = replace(each, first_available=subs)
+            requests.append(each)
+        devices = replace(claim.spec.devices, requests=tuple(requests))
+        return replace(claim, spec=replace(claim.spec, devices=devices))
+
+    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)
+
+
+def _unconstrained(task: Task, attribute: str) -> Task:
+    def claim_with(claim: ResourceClaim) -> ResourceClaim:
+        kept = tuple(
+            each
+            for each in claim.spec.devices.constraints
+            if attribute not in (each.match_attribute, each.distinct_attribute)
+        )
+        devices = replace(claim.spec.devices, constraints=kept)
+        return replace(claim, spec=replace(claim.spec, devices=devices))
+
+    return Task(task.pod, tuple(map(claim_with, task.claims)), task.options)

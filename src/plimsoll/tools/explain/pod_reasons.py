@@ -1,0 +1,244 @@
+"""What other pods and volumes have to do with it: ports, spread, affinity between pods, volumes.
+
+Owns the tellers of the rules that look beyond the node and its book.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+
+from plimsoll.api.core import NodeSelector, Pod
+from plimsoll.api.label_selection import Requirement, Selector
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_ports import collide, host_sockets
+from plimsoll.scheduler.filters.spread_counts import Spreading
+from plimsoll.scheduler.filters.volume_binding import is_reachable
+from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
+from plimsoll.scheduler.reasons import Sentence
+from plimsoll.scheduler.topology.affinity_terms import Term, read_terms
+from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, INT32_MAX, Constraint, read_constraints
+from plimsoll.scheduler.topology.counts import NOWHERE
+from plimsoll.scheduler.topology.match_counts import Tallies
+from plimsoll.tools.explain.node_reasons import wish_text
+from plimsoll.tools.explain.text import Say, listed
+from plimsoll.tools.explain.tree import Branch
+from plimsoll.tools.explain.view import Teller, View, full_name
+
+#: How many pods are named.
+NAMED = 3
+
+
+# -- ports
+
+
+class PortTeller(Teller):
+    def _users(self, place: int) -> list[tuple[str, str]]:
+        wanted = host_sockets(self.view.pod)
+        return [
+            (f"{number}/{protocol}", full_name(pod))
+            for pod in self.view.snapshot.pods_at(place)
+            for address, (protocol, number) in host_sockets(pod)
+            if any(collide((address, (protocol, number)), socket) for socket in wanted)
+        ]
+
+    def distance(self, place: int) -> int:
+        return len({pod for _, pod in self._users(place)})
+
+    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+        return tuple(Branch(Say.PORT, {"port": p, "pod": pod}) for p, pod in self._users(place)[:NAMED])
+
+
+# -- volumes
+
+
+class VolumeTeller(Teller):
+    """Claims whose volumes cannot be reached, or that others use."""
+
+    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+        return tuple(self._tell(place))
+
+    def _tell(self, place: int) -> Iterator[Branch]:
+        sentence = self.rule.why_not(place)[0].sentence
+        if sentence is Sentence.DISK_IN_USE:
+            yield Branch(Say.DISK)
+        if sentence is Sentence.TOO_MANY_VOLUMES:
+            yield Branch(Say.VOLUME_COUNT)
+        pod, snapshot = self.view.pod, self.view.snapshot
+        for used in volume_claims(pod):
+            claim = find_claim(pod, used, snapshot)
+            if claim is None:
+                continue
+            if sentence is Sentence.VOLUME_IN_USE:
+                yield from self._users(used.name)
+                continue
+            volume = find_volume(claim.spec.volume_name, snapshot)
+            affinity = volume.spec.node_affinity if volume is not None else None
+            required = affinity.required if affinity is not None else None
+            if sentence is Sentence.VOLUME_AFFINITY and volume is not None and required is not None:
+                if not is_reachable(required, self.view.node(place)):
+                    facts = {
+                        "volume": volume.metadata.name,
+                        "claim": used.name,
+                        "wanted": terms_text(required),
+                    }
+                    yield Branch(Say.VOLUME, facts)
+            elif sentence is Sentence.VOLUME_ZONE and volume is not None:
+                wanted = [
+                    f"{k}={v}"
+                    for k, v in sorted(volume.metadata.labels.items())
+                    if "zone" in k or "region" in k
+                ]
+                if wanted:
+                    facts = {"volume": volume.metadata.name, "claim": used.name, "wanted": ", ".join(wanted)}
+                    yield Branch(Say.VOLUME, facts)
+
+    def _users(self, claim: str) -> Iterator[Branch]:
+        snapshot, namespace = self.view.snapshot, self.view.pod.metadata.namespace
+        for place in snapshot.places():
+            for pod in snapshot.pods_at(place):
+                if pod.metadata.namespace != namespace or not pod.spec.volumes:
+                    continue
+                if any(used.name == claim for used in volume_claims(pod)):
+                    facts = {"claim": claim, "pod": full_name(pod), "node": self.view.name(place)}
+                    yield Branch(Say.VOLUME_USED, facts)
+
+
+def terms_text(selector: NodeSelector) -> str:
+    """A node selector as people write it."""
+    terms = [
+        ", ".join(wish_text(wish) for wish in (*term.match_expressions, *term.match_fields))
+        for term in selector.node_selector_terms
+    ]
+    return " or ".join(terms)
+
+
+# -- spread
+
+
+class SpreadTeller(Teller):
+    def __init__(self, view: View, rule: Filter, places: Sequence[int]) -> None:
+        super().__init__(view, rule, places)
+        constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
+        assert isinstance(constraints, tuple), "the rule has read them before"
+        spread = Spreading(view.task, view.snapshot, constraints)
+        self._rows = [
+            (constraint, spread.columns[number].ids, spread.sums(number), _least(spread, number))
+            for number, constraint in enumerate(constraints)
+        ]
+
+    def _broken(self, place: int) -> tuple[Constraint, int | None, int] | None:
+        """The first constraint that a place breaks, the pods in its domain (None: in none), the least."""
+        for constraint, domains, sums, least in self._rows:
+            domain = int(domains[place])
+            if domain == NOWHERE:
+                return constraint, None, least
+            had = int(sums[domain])
+            if had + constraint.own - least > constraint.max_skew:
+                return constraint, had, least
+        return None
+
+    def key(self, place: int) -> Hashable:
+        broken = self._broken(place)
+        return broken is not None and (broken[0].topology_key, broken[1] is None)
+
+    def distance(self, place: int) -> int:
+        broken = self._broken(place)
+        return 0 if broken is None else (2**31 if broken[1] is None else broken[1] - broken[2])
+
+    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+        broken = self._broken(place)
+        if broken is None:
+            return ()
+        constraint, had, least = broken
+        key = constraint.topology_key
+        if had is None:
+            return (Branch(Say.SPREAD_LABEL, {"key": key}),)
+        value = self.view.node(place).metadata.labels[key]
+        facts = {"key": key, "value": value, "had": had, "least": least, "skew": constraint.max_skew}
+        return (Branch(Say.SPREAD, facts),)
+
+
+def _least(spread: Spreading, number: int) -> int:
+    """The fewest pods that any domain of a constraint has."""
+    present = spread.present(number)
+    enough = int(present.sum()) >= spread.constraints[number].min_domains
+    return int(spread.sums(number)[present].min(initial=INT32_MAX)) if enough else 0
+
+
+# -- pods about pods
+
+
+class InterPodTeller(Teller):
+    def key(self, place: int) -> Hashable:
+        return self.rule.why_not(place)[0].sentence
+
+    def tell(self, place: int, alike: Sequence[int]) -> tuple[Branch, ...]:
+        sentence = self.rule.why_not(place)[0].sentence
+        terms = read_terms(self.view.pod)
+        if sentence is Sentence.POD_AFFINITY:
+            return tuple(map(self._wish, terms.affinity))
+        if sentence is Sentence.POD_ANTI_AFFINITY:
+            found = (self._shunned(term, place) for term in terms.anti_affinity)
+            return tuple(branch for branches in found for branch in branches)[:NAMED]
+        return tuple(self._shunning(place))[:NAMED]
+
+    def _meant(self, term: Term) -> Iterator[tuple[int, Pod]]:
+        """The pods that a term means, and where they are."""
+        namespaces = self.view.snapshot.index(Tallies).namespaces
+        for place in self.view.snapshot.places():
+            for pod in self.view.snapshot.pods_at(place):
+                if term.crowd.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
+                    yield place, pod
+
+    def _wish(self, term: Term) -> Branch:
+        selector, key = selector_text(term.crowd.selector), term.topology_key
+        values = Counter(
+            self.view.node(place).metadata.labels.get(key, "(no label)") for place, _ in self._meant(term)
+        )
+        facts: dict[str, object] = {"selector": selector, "key": key}
+        if not values:
+            return Branch(Say.AFFINITY, facts, (Branch(Say.AFFINITY_NONE, {"selector": selector}),))
+        told = tuple(f"{value} ({count})" for value, count in values.most_common())
+        return Branch(Say.AFFINITY, facts, (Branch(Say.AFFINITY_PODS, {"key": key, "values": told}),))
+
+    def _shunned(self, term: Term, place: int) -> Iterator[Branch]:
+        key = term.topology_key
+        value = self.view.node(place).metadata.labels.get(key)
+        for other, pod in self._meant(term):
+            if value is not None and self.view.node(other).metadata.labels.get(key) == value:
+                facts = {"key": key, "value": value, "pod": full_name(pod)}
+                yield Branch(Say.ANTI_AFFINITY, facts | {"selector": selector_text(term.crowd.selector)})
+
+    def _shunning(self, place: int) -> Iterator[Branch]:
+        snapshot, own = self.view.snapshot, self.view.pod.metadata
+        namespaces = snapshot.index(Tallies).namespaces
+        for other in snapshot.places():
+            for pod in snapshot.pods_at(other):
+                for term in read_terms(pod).anti_affinity:
+                    key = term.topology_key
+                    value = self.view.node(place).metadata.labels.get(key)
+                    near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
+                    if near and term.crowd.has(own.namespace, own.labels, namespaces):
+                        facts = {"pod": full_name(pod), "key": key, "value": value}
+                        yield Branch(Say.EXISTING_ANTI_AFFINITY, facts)
+
+
+def selector_text(selector: Selector) -> str:
+    """A label selector as kubectl writes it."""
+    if selector.nothing:
+        return "(no labels at all)"
+    return ", ".join(map(_requirement_text, selector.requirements)) or "any labels"
+
+
+def _requirement_text(requirement: Requirement) -> str:
+    values = listed(list(requirement.values), 3)
+    match requirement.operator:
+        case "In":
+            one = len(requirement.values) == 1
+            return f"{requirement.key}={values}" if one else f"{requirement.key} in ({values})"
+        case "NotIn":
+            return f"{requirement.key} not in ({values})"
+        case "Exists":
+            return requirement.key
+    return f"!{requirement.key}"

@@ -1,0 +1,214 @@
+"""What is left, and in which pieces.
+
+Owns `Fragmentation`: the largest pod and the largest claim that still fit on one node, and what is stranded:
+resources on nodes whose devices are all taken, devices on nodes without room for a pod. A sum says "8 free";
+this says "at most 2 on one node". All numbers are exact; a class whose devices differ from node to node too
+much to look at each is left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.allocator import Fault
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.usage import Usage
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import RESULTS_MAX, ResourceClaim
+from plimsoll.ledger.units import CPU, MEMORY, PODS
+from plimsoll.scheduler.devices import DevicesFilter, Fit, charges_node
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.top.books import order_of, text_of
+from plimsoll.tools.whatif.totals import Rooms
+
+#: How many different nodes are looked at for a class.
+STATES_MAX = 256
+CLASSES_MAX = 16
+_BARRED = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The most of one resource that is free on one node, and what is free in all."""
+
+    resource: str
+    most: int
+    node: str
+    free: int
+
+    def as_json(self) -> dict[str, Any]:
+        most, free = text_of(self.resource, self.most), text_of(self.resource, self.free)
+        return {"resource": self.resource, "mostOnOneNode": most, "node": self.node, "free": free}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPiece:
+    """The largest claim for devices of a class that still fits on one node."""
+
+    device_class: str
+    most: int | None  #: None: there are too many different nodes to tell
+    nodes: int = 0  #: on how many nodes such a claim fits
+
+    def as_json(self) -> dict[str, Any]:
+        return {"deviceClass": self.device_class, "mostOnOneNode": self.most, "nodes": self.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """The pieces of what is left."""
+
+    pieces: tuple[Piece, ...] = ()
+    classes: tuple[ClassPiece, ...] = ()
+    free_devices: Mapping[str, int] = field(default_factory=dict)  #: by driver
+    most_devices: Mapping[str, int] = field(default_factory=dict)  #: by driver, on one node
+    #: Free resources of nodes that have devices, of which none is free.
+    without_devices: Mapping[str, int] = field(default_factory=dict)
+    nodes_without_devices: int = 0
+    #: Free devices by driver, of nodes without cpu, memory or room for one more pod.
+    without_room: Mapping[str, int] = field(default_factory=dict)
+    nodes_without_room: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        stranded = sorted(self.without_devices, key=order_of)
+        return {
+            "largest": [piece.as_json() for piece in self.pieces],
+            "largestClaim": [piece.as_json() for piece in self.classes],
+            "freeDevices": dict(sorted(self.free_devices.items())),
+            "mostDevicesOnOneNode": dict(sorted(self.most_devices.items())),
+            "stranded": {
+                "nodesWithoutFreeDevices": self.nodes_without_devices,
+                "resources": {name: text_of(name, self.without_devices[name]) for name in stranded},
+                "nodesWithoutRoom": self.nodes_without_room,
+                "devices": dict(sorted(self.without_room.items())),
+            },
+        }
+
+
+def find_fragments(snapshot: Snapshot, rooms: Rooms) -> Fragmentation:
+    """The pieces of a cluster; nodes that take no pods are left out."""
+    most: dict[str, tuple[int, str]] = {}
+    free: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    most_devices: dict[str, int] = {}
+    stranded: dict[str, int] = {}
+    roomless: dict[str, int] = {}
+    deviceless_nodes = roomless_nodes = 0
+    open_places = [place for place in snapshot.places() if not snapshot.node(place).spec.unschedulable]
+    for place in open_places:
+        node = snapshot.node(place)
+        name = node.metadata.name
+        room = {key: max(0, units) for key, units in rooms[name].items()}
+        for key, units in room.items():
+            free[key] = free.get(key, 0) + units
+            if key not in most or units > most[key][0]:
+                most[key] = (units, name)
+        here, has_devices = _free_devices(snapshot, place)
+        count_here = sum(here.values())
+        for driver, count in here.items():
+            devices[driver] = devices.get(driver, 0) + count
+            most_devices[driver] = max(most_devices.get(driver, 0), count)
+        full = any(not room.get(key, 0) for key in (CPU, MEMORY, PODS) if key in rooms[name])
+        if has_devices and not count_here and not full:
+            deviceless_nodes += 1
+            for key in (CPU, MEMORY):
+                stranded[key] = stranded.get(key, 0) + room.get(key, 0)
+        if full and count_here:
+            roomless_nodes += 1
+            for driver, count in here.items():
+                roomless[driver] = roomless.get(driver, 0) + count
+    pieces = tuple(Piece(key, *most[key], free[key]) for key in sorted(most, key=order_of) if key != PODS)
+    return Fragmentation(
+        pieces,
+        tuple(_largest_claims(snapshot, open_places)),
+        devices,
+        most_devices,
+        stranded,
+        deviceless_nodes,
+        roomless,
+        roomless_nodes,
+    )
+
+
+def _free_devices(snapshot: Snapshot, place: int) -> tuple[dict[str, int], bool]:
+    """The devices of a node that can still be handed out, at least in part, by driver; if it has any."""
+    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    if isinstance(devices, Fault):
+        return {}, False
+    usage = Usage(devices, snapshot.state)
+    found: dict[str, int] = {}
+    for number in _handed_out(devices, usage):
+        driver = devices.entries[number].id.driver
+        found[driver] = found.get(driver, 0) + 1
+    return found, bool(devices.entries)
+
+
+def _handed_out(devices: NodeDevices, usage: Usage) -> Iterator[int]:
+    for number, entry in enumerate(devices.entries):
+        if (usage.taken | usage.blocked) >> number & 1:
+            continue
+        if any(taint.effect in _BARRED for taint in entry.device.taints):
+            continue
+        if entry.shareable and any(left <= 0 for left in usage.free(number)):
+            continue
+        yield number
+
+
+# -- the largest claim
+
+
+def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[ClassPiece]:
+    names = sorted(snapshot.classes)[:CLASSES_MAX]
+    #: Nodes on which the same claims fit: one of them, and how many there are.
+    states: dict[object, tuple[int, int]] = {}
+    for place in places if names else ():
+        state = _state(snapshot, place)
+        first, count = states.get(state, (place, 0))
+        states[state] = (first, count + 1)
+    for name in names:
+        if len(states) > STATES_MAX:
+            yield ClassPiece(name, None)
+            continue
+        found = [(_most_at(name, snapshot, place), count) for place, count in states.values()]
+        most = max((most for most, _ in found), default=0)
+        yield ClassPiece(name, most, sum(count for each, count in found if each == most) if most else 0)
+
+
+def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
+    """The largest number of devices of a class that one claim can have on a node."""
+    low, high = 0, RESULTS_MAX
+    while low < high:
+        middle = (low + high + 1) // 2
+        answer = DevicesFilter(_task_for(name, middle, snapshot), snapshot).answer(place)
+        if isinstance(answer, Fit):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _task_for(name: str, count: int, snapshot: Snapshot) -> Task:
+    """A pod that wants nothing but so many devices of a class."""
+    request = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": request}]}}
+    meta = {"name": "largest", "namespace": "default", "uid": "whatif/largest"}
+    claim = codec.convert({"metadata": meta, "spec": spec}, ResourceClaim)
+    entry = {"name": "r", "resourceClaimName": "largest"}
+    container = {"name": "c", "resources": {"claims": [{"name": "r"}]}}
+    tree = {"metadata": meta, "spec": {"resourceClaims": [entry], "containers": [container]}}
+    return Task(codec.convert(tree, Pod), (claim,), snapshot.options)
+
+
+def _state(snapshot: Snapshot, place: int) -> object:
+    """Equal for nodes on which the same claims fit."""
+    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    if isinstance(devices, Fault) or devices.likeness is None:
+        return place
+    room: object = None
+    if snapshot.options.count_claims and charges_node(snapshot, place):
+        ledger = snapshot.ledger(place)
+        room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
+    return devices.likeness, Usage(devices, snapshot.state).likeness, room

@@ -1,0 +1,151 @@
+"""What happens to pods and their claims, as objects: made, bound, sent away.
+
+Owns the pure functions that write down in memory what the controllers and the scheduler would write to a
+cluster: claims from templates, a placement, and its opposite. The rules are those of
+`cluster/controllers/plans` (claims and reservations) and of `schedule/binding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Pod, PodResourceClaimStatus
+from plimsoll.api.forms import POD_KEY, Form
+from plimsoll.api.meta import ObjectMeta, OwnerReference
+from plimsoll.api.resource import (
+    AllocationResult,
+    ClaimConsumer,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
+from plimsoll.controllers.plans.claims import base_name
+from plimsoll.controllers.plans.pods import POD_CLAIM_ANNOTATION, claim_of, is_made_for
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.status import with_charges
+from plimsoll.scheduler.result import Placement
+
+
+def make_claims(
+    pod: Pod, find: Callable[[str], ResourceClaimTemplate | None]
+) -> tuple[Pod, list[ResourceClaim]]:
+    """A pod with the names of its claims in its status, and those claims that are to be made.
+
+    `find` knows the templates of its namespace. An entry whose template is not there is left as it is: such a
+    pod waits for its claim, as it would in a cluster.
+    """
+    made: list[ResourceClaim] = []
+    statuses = {status.name: status for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_template_name is None or claim_of(pod, entry).known:
+            continue
+        template = find(entry.resource_claim_template_name)
+        if template is None:
+            continue
+        claim = _generate(pod, entry.name, template)
+        made.append(claim)
+        statuses[entry.name] = PodResourceClaimStatus(entry.name, claim.metadata.name)
+    if not made:
+        return pod, made
+    return replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses.values()))), made
+
+
+def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
+    name = base_name(pod.metadata.name, entry).rstrip("-") + "-whatif"
+    given = template.spec.metadata
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+    )
+    metadata = ObjectMeta(
+        name=name,
+        namespace=pod.metadata.namespace,
+        uid=f"whatif/claim/{pod.metadata.uid}/{entry}",
+        creation_timestamp=pod.metadata.creation_timestamp,
+        labels=given.labels,
+        annotations={**given.annotations, POD_CLAIM_ANNOTATION: entry},
+        owner_references=(owner,),
+    )
+    return ResourceClaim("resource.k8s.io/v1", "ResourceClaim", metadata, template.spec.spec)
+
+
+# -- bound
+
+
+def bind(placement: Placement, profile: Profile) -> tuple[Pod, list[ResourceClaim]]:
+    """A pod on its node and its claims with their devices, as they would stand in the API."""
+    pod = placement.task.pod
+    claims = [
+        _reserved(claim, pod, placement.allocations.get(claim.metadata.name))
+        for claim in placement.task.claims
+    ]
+    bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
+    if placement.bills or bound.status.node_allocatable_resource_claim_statuses:
+        # The 1.37 form has room for everything our own rules write.
+        form = profile.form if profile.name != "default" else Form.V1_37
+        bound = with_charges(bound, placement.bills, form).view
+    return replace(bound, status=replace(bound.status, phase="Running", nominated_node_name="")), claims
+
+
+def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None) -> ResourceClaim:
+    status, uid = claim.status, pod.metadata.uid
+    users = status.reserved_for
+    if all(user.uid != uid for user in users):
+        users = (*users, ClaimConsumer(resource="pods", name=pod.metadata.name, uid=uid))
+    given = allocation or status.allocation
+    return replace(claim, status=replace(status, allocation=given, reserved_for=users))
+
+
+# -- sent away
+
+
+def unbound(pod: Pod) -> Pod:
+    """A pod as its controller would make it again: the same, with no node."""
+    status = replace(
+        pod.status,
+        phase="Pending",
+        nominated_node_name="",
+        conditions=(),
+        container_statuses=(),
+        init_container_statuses=(),
+        node_allocatable_resource_claim_statuses=(),
+        native_resource_claim_status=(),
+        start_time=None,
+    )
+    annotations = {k: v for k, v in pod.metadata.annotations.items() if k != POD_KEY}
+    metadata = replace(pod.metadata, deletion_timestamp=None, annotations=annotations)
+    return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
+
+
+def released(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+    """A claim that a pod does not use any more; the last one to go takes the devices along."""
+    users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
+    if len(users) == len(claim.status.reserved_for):
+        return claim  # it never had it
+    if users:
+        return replace(claim, status=replace(claim.status, reserved_for=users))
+    return replace(claim, status=ResourceClaimStatus())
+
+
+def uses_of(pod: Pod, find: Callable[[str], ResourceClaim | None]) -> Iterator[tuple[ResourceClaim, bool]]:
+    """The claims of a pod, and whether each was made for it; `find` knows those of its namespace."""
+    seen: set[str] = set()
+    for entry in pod.spec.resource_claims:
+        named = claim_of(pod, entry)
+        claim = find(named.name) if named.name else None
+        if claim is not None and claim.metadata.name not in seen:
+            seen.add(claim.metadata.name)
+            yield claim, named.generated and is_made_for(claim, pod)
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    """Who makes a pod again when it is gone."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def stays_on_node(pod: Pod) -> bool:
+    """Whether a drain leaves a pod: a DaemonSet's, or one the node itself runs."""
+    owner = controller_of(pod)
+    mirror = "kubernetes.io/config.mirror" in pod.metadata.annotations
+    return mirror or (owner is not None and owner.kind in ("DaemonSet", "Node"))

@@ -1,0 +1,197 @@
+"""A cluster in memory: what can happen to its objects.
+
+Owns `World`: pods come and go, are bound and sent away, with their claims; every change goes through
+`Changes`, so that all of it can be undone. It decides nothing about placement (`rounds` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import (
+    AllocationDevice,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from plimsoll.api.timestamps import read_moment
+from plimsoll.controllers.plans.device_taints import pod_eviction, published_taints, rule_taints
+from plimsoll.controllers.plans.evictions import eviction_time
+from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.whatif import lifecycle as fates
+from plimsoll.tools.whatif.changes import Changes, Mark
+from plimsoll.tools.whatif.manifests import MOMENT, Priority
+from plimsoll.tools.whatif.outcome import Because, Evicted, name_of
+
+_NOW = read_moment(MOMENT) or 0.0
+
+
+class World:
+    """The objects of a picture that is ours alone, and what was done to them."""
+
+    def __init__(self, picture: Picture, settings: Settings) -> None:
+        self.picture = picture
+        self.settings = settings
+        self.changes = Changes(picture)
+        #: Who came after the others, and in which order, by key of pod.
+        self._arrivals: dict[str, int] = {}
+        #: Who was sent away since somebody last asked.
+        self.evicted: list[Evicted] = []
+        self.rules_made = 0
+        #: Priority classes that were added, by name.
+        self._classes: dict[str, Priority] = {}
+
+    # -- looking things up
+
+    def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return self.picture.objects.find(ResourceClaim, namespace, name)
+
+    def find_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        return self.picture.objects.find(ResourceClaimTemplate, namespace, name)
+
+    def uses_of(self, pod: Pod) -> list[tuple[ResourceClaim, bool]]:
+        """The claims of a pod, and whether each was made for it."""
+        if not pod.spec.resource_claims:
+            return []
+        return list(fates.uses_of(pod, partial(self.find_claim, pod.metadata.namespace)))
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """By name: the books have them in the order in which they came, which undoing does not restore."""
+        place = self.picture.snapshot.place_of(node)
+        return [] if place is None else sorted(self.picture.snapshot.pods_at(place), key=name_of)
+
+    def bound(self) -> Iterator[Pod]:
+        return (pod for pod in self.picture.pods if pod.spec.node_name)
+
+    def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
+        """Who is decided about first: the more important, then whoever waits for longer."""
+        meta = pod.metadata
+        arrival = self._arrivals.get(pod_key(pod), 0)
+        since = "" if arrival else meta.creation_timestamp or ""
+        return -(pod.spec.priority or 0), arrival, since, meta.namespace, meta.name
+
+    def priorities(self, added: Mapping[str, Priority]) -> dict[str, Priority]:
+        """The priority classes that were added, and those that pods of the cluster have."""
+        self._classes = {**self._classes, **added}
+        used = {
+            pod.spec.priority_class_name: Priority(pod.spec.priority, pod.spec.preemption_policy)
+            for pod in self.picture.pods
+            if pod.spec.priority_class_name and pod.spec.priority is not None
+        }
+        return {**used, **self._classes}
+
+    # -- what happens to pods
+
+    def arrive(self, pod: Pod) -> None:
+        """A pod is new, after all others; its claims are made."""
+        self._arrivals[pod_key(pod)] = len(self._arrivals) + 1
+        self.prepare(pod)
+
+    def prepare(self, pod: Pod) -> None:
+        """Make the claims of a pod that are not there yet."""
+        pod, claims = fates.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
+        for claim in claims:
+            self.changes.set(claim)
+        self.changes.set(pod)
+
+    def place(self, placement: Placement) -> None:
+        """A pod goes to its node."""
+        pod, claims = fates.bind(placement, self.picture.profile)
+        for claim in claims:
+            self.changes.set(claim)
+        self.changes.set(pod)
+        self.picture.snapshot.turn = placement.place + 1
+
+    def evict(self, pod: Pod, because: Because, by: str = "", after: int = 0) -> Pod | None:
+        """A pod must leave its node; the pod that is made in its place, if somebody makes one."""
+        node = pod.spec.node_name
+        bare = fates.controller_of(pod) is None
+        back = because is Because.DRAINED or not bare
+        self.evicted.append(Evicted(name_of(pod), node, because, by, back, after, bare))
+        if not back:
+            self.delete(pod)
+            return None
+        # First off the books, so that claims are never charged to a pod that has lost them.
+        for claim, _ in self.uses_of(pod):
+            self.changes.set(fates.released(claim, pod))
+        again = fates.unbound(pod)
+        self._arrivals[pod_key(again)] = len(self._arrivals) + 1
+        self.prepare(again)
+        return again
+
+    def delete(self, pod: Pod) -> None:
+        """A pod is gone, and with it the claims that were made for it."""
+        uses = self.uses_of(pod)
+        self.changes.remove(pod)
+        for claim, generated in uses:
+            if generated:
+                self.changes.remove(claim)
+            else:
+                self.changes.set(fates.released(claim, pod))
+
+    # -- what happens to nodes and devices
+
+    def remove_node(self, node: Node) -> None:
+        """A node is gone with its devices; its pods are made again where they have a controller."""
+        name = node.metadata.name
+        for pod in self.pods_on(name):
+            if fates.stays_on_node(pod):
+                self.delete(pod)
+            else:
+                self.evict(pod, Because.NODE_GONE, name)
+        for slice in self.picture.objects.all(ResourceSlice):
+            if slice.spec.node_name == name:
+                self.changes.remove(slice)
+        self.changes.remove(node)
+
+    def evict_by_node(self, node: Node) -> None:
+        """Send away the pods that do not tolerate what a node is tainted with."""
+        for pod in self.pods_on(node.metadata.name):
+            due = eviction_time(pod, node.spec.taints, _NOW)
+            if due is not None:
+                taints = [t for t in node.spec.taints if t.effect == "NoExecute"]
+                by = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:NoExecute" for t in taints)
+                self.evict(pod, Because.NODE_TAINT, by, max(0, round(due - _NOW)))
+
+    def evict_by_devices(
+        self, rules: Iterable[DeviceTaintRule] = (), slices: Iterable[ResourceSlice] = ()
+    ) -> None:
+        """Send away the pods that use a device which one of these taints, and do not tolerate it."""
+        rules = list(rules)
+        ordered = sorted(slices, key=_pool_of)
+        published = {pool: published_taints(group) for pool, group in groupby(ordered, _pool_of)}
+
+        def tainting(result: AllocationDevice) -> Iterator[Any]:
+            yield from rule_taints(rules, result)
+            yield from published.get((result.driver, result.pool), {}).get(result.device, ())
+
+        for pod in list(self.bound()):
+            if not pod.spec.resource_claims:
+                continue
+            claims = {claim.metadata.name: claim for claim, _ in self.uses_of(pod)}
+            found = pod_eviction(pod, claims, tainting)
+            if found is not None:
+                by = ", ".join(cause.rule or str(cause.device) for cause in found.causes)
+                self.evict(pod, Because.DEVICE_TAINT, by, max(0, round(found.when - _NOW)) if rules else 0)
+
+    # -- going back
+
+    def mark(self) -> tuple[Mark, int, dict[str, Priority]]:
+        return self.changes.mark(), len(self.evicted), self._classes
+
+    def undo(self, mark: tuple[Mark, int, dict[str, Priority]]) -> None:
+        self.changes.undo(mark[0])
+        del self.evicted[mark[1] :]
+        self._classes = mark[2]
+
+
+def _pool_of(slice: ResourceSlice) -> tuple[str, str]:
+    return slice.spec.driver, slice.spec.pool.name

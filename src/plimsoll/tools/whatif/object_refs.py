@@ -1,0 +1,80 @@
+"""What people call the objects that are to go: KIND/NAMESPACE/NAME, as kubectl would take it.
+
+Owns `find_targets`. A workload stands for its pods. A name that is not there is an InputError that says which
+names are near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.errors import InputError
+from plimsoll.tools.cluster_state.kinds import KINDS, Pictured
+from plimsoll.tools.cluster_state.objects import Objects
+from plimsoll.tools.whatif.lifecycle import controller_of
+
+_SHORT: Mapping[str, str] = {"po": "pods", "no": "nodes", "ns": "namespaces", "pdb": "poddisruptionbudgets"}
+_WORKLOADS = {
+    word: kind
+    for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
+    for word in (kind.lower(), f"{kind.lower()}s")
+}
+
+
+def find_targets(objects: Objects, text: str, namespace: str = "default") -> list[Any]:
+    """The objects that a text names: `Pod/team-a/web-0`, `node/n1`, `deployment/web`."""
+    parts = text.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise InputError(f"{text!r} names no object: write KIND/NAMESPACE/NAME, or KIND/NAME")
+    word, name = parts[0].lower(), parts[-1]
+    place = parts[1] if len(parts) == 3 else namespace
+    if word in _WORKLOADS:
+        return _pods_of(objects, _WORKLOADS[word], place, name)
+    kind = _kind(word)
+    if kind is None:
+        known = sorted({*(each.endpoint.kind for each in KINDS), *_WORKLOADS.values()})
+        raise InputError(f"{text}: {parts[0]} is no kind that counts here; known are {', '.join(known)}")
+    if not kind.endpoint.namespaced:
+        if len(parts) == 3:
+            raise InputError(f"{text}: a {kind.endpoint.kind} has no namespace: write {parts[0]}/{name}")
+        place = ""
+    found: Any = objects.find(kind.view, place, name)
+    if found is None:
+        names = [each.metadata.name for each in objects.all(kind.view) if each.metadata.namespace == place]
+        raise InputError(f"{text}: there is no such {kind.endpoint.kind}" + _near(name, names))
+    return [found]
+
+
+def _kind(word: str) -> Pictured | None:
+    word = _SHORT.get(word, word)
+    for kind in KINDS:
+        if word in (kind.endpoint.kind.lower(), kind.endpoint.plural):
+            return kind
+    return None
+
+
+def _pods_of(objects: Objects, kind: str, namespace: str, name: str) -> list[Any]:
+    found = []
+    names = set()
+    for pod in objects.all(Pod):
+        owner = controller_of(pod)
+        if owner is None or pod.metadata.namespace != namespace:
+            continue
+        workload, owned_by = owner.name, owner.kind
+        if kind == "Deployment" and owned_by == "ReplicaSet":  # a ReplicaSet is named after its Deployment
+            workload, owned_by = owner.name.rpartition("-")[0], "Deployment"
+        if owned_by == kind:
+            names.add(workload)
+            if workload == name:
+                found.append(pod)
+    if not found:
+        raise InputError(f"{kind}/{namespace}/{name}: no pod belongs to it" + _near(name, names))
+    return found
+
+
+def _near(name: str, names: Any) -> str:
+    near = get_close_matches(name, list(names), n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

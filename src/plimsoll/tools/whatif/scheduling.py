@@ -1,0 +1,172 @@
+"""Scheduling in memory: pods off the queue one by one, decided about by the scheduler's own cycle.
+
+Owns `schedule_all`. The order is the scheduler's: the more important first, then who waits for longer. A
+placement is written down at once, so that the next pod sees it. Where pods would be preempted they are sent
+away, and come back into the queue if somebody makes them again. Pods that found no place are tried again only
+if something happened since that may help them.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import HELD, read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.unschedulable_cache import likeness
+from plimsoll.tools.cluster_state.files import Tick, silent
+from plimsoll.tools.whatif.memory_cluster import World
+from plimsoll.tools.whatif.outcome import Because, Name, Outcome, Pending, Placed, full_name, name_of
+
+#: Pods between two words about progress.
+_PACE = 100
+
+
+class Round:
+    """One run over the pods that wait."""
+
+    def __init__(self, world: World, *, preempt: bool = True, tick: Tick = silent) -> None:
+        self._world = world
+        self._preempt = preempt
+        self._tick = tick
+        self._placed: dict[Name, Placed] = {}
+        self._pending: dict[Name, tuple[Pod, Pending]] = {}
+        self._nominations = Nominations()
+        self._heap: list[tuple[tuple[int, int, str, str, str], Pod]] = []
+        #: Likeness of pods for whom nobody could be preempted, and when that was found out.
+        self._stuck: dict[bytes, int] = {}
+        self._first_evicted = len(world.evicted)
+        self._lowest = 0
+        self._made_room = False
+        self._done = 0
+
+    def run(self) -> Outcome:
+        """Decide about every pod that waits."""
+        world = self._world
+        waiting = world.picture.waiting
+        self._lowest = min((pod.spec.priority or 0 for pod in world.bound()), default=0)
+        for pod in waiting:
+            self._nominations.hear(pod)
+        while waiting:
+            self._heap = [(world.order(pod), pod) for pod in waiting]
+            heapify(self._heap)
+            self._made_room, before = False, len(self._placed)
+            while self._heap:
+                self._attempt(heappop(self._heap)[1])
+            came = len(self._placed) > before
+            waiting = [
+                pod
+                for pod, pending in self._pending.values()
+                if self._made_room or (came and _heeds_others(pod) and isinstance(pending.cause, Unplaced))
+            ]
+        return Outcome(
+            tuple(self._placed.values()),
+            tuple(pending for _, pending in self._pending.values()),
+            tuple(world.evicted[self._first_evicted :]),
+        )
+
+    def _attempt(self, pod: Pod) -> None:
+        self._done += 1
+        if self._done % _PACE == 0:
+            self._tick("placing pods", self._done, 0)
+        name = name_of(pod)
+        self._pending.pop(name, None)
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            self._pending[name] = (pod, Pending(name, f"scheduling gates: {gates}"))
+            return
+        outcome = self._decide(pod)
+        if isinstance(outcome, Unplaced) and self._make_room(outcome):
+            outcome = self._decide(pod)
+        if isinstance(outcome, Placement):
+            snapshot = self._world.picture.snapshot
+            booked = dict(snapshot.ledger(outcome.place).requested)
+            self._world.place(outcome)
+            self._nominations.drop(pod_key(pod))
+            charges = {
+                resource: units - booked.get(resource, 0)
+                for resource, units in snapshot.ledger(outcome.place).requested.items()
+                if units != booked.get(resource, 0)
+            }
+            self._placed[name] = Placed(name, outcome.node, devices_of(outcome), charges, outcome)
+        elif isinstance(outcome, Unplaced):
+            self._pending[name] = (pod, Pending(name, render_unplaced(outcome), outcome))
+        else:
+            self._pending[name] = (pod, Pending(name, render(outcome), outcome))
+
+    def _decide(self, pod: Pod) -> Placement | Unplaced | NodeReason:
+        return decide(self._world, pod, self._nominations if len(self._nominations) else None)
+
+    def _make_room(self, unplaced: Unplaced) -> bool:
+        """Send pods away so that one of higher priority fits; whether that was done."""
+        world, task = self._world, unplaced.task
+        if not self._preempt or task.priority <= self._lowest:
+            return False
+        snapshot = world.picture.snapshot
+        like = likeness(task)
+        if self._stuck.get(like) == snapshot.stamp:
+            return False
+        budgets = snapshot.all(PodDisruptionBudget)
+        plan = plan_preemption(
+            unplaced, snapshot, world.settings, budgets, world.changes.new_id, self._nominations
+        )
+        if not isinstance(plan, Preemption):
+            self._stuck[like] = snapshot.stamp
+            return False
+        for victim in plan.victims:
+            self._placed.pop(name_of(victim), None)
+            again = world.evict(victim, Because.PREEMPTED, full_name(name_of(task.pod)))
+            if again is not None:
+                again = world.picture.pod(again.metadata.name, again.metadata.namespace)
+                heappush(self._heap, (world.order(again), again))
+        for other in plan.outbid:
+            self._nominations.drop(pod_key(other))
+        self._made_room = True
+        return True
+
+
+def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | Unplaced | NodeReason:
+    """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
+    snapshot = world.picture.snapshot
+    task = read_task(pod, snapshot)
+    if isinstance(task, NodeReason):
+        if task.sentence in HELD:
+            return task
+        return Unplaced(Task(pod, (), snapshot.options), len(snapshot), ((task, 0),))
+    return schedule_one(task, snapshot, world.settings, world.changes.new_id, promises)
+
+
+def place_one(world: World, pod: Pod) -> bool:
+    """Place one pod, if there is room."""
+    outcome = decide(world, pod)
+    if isinstance(outcome, Placement):
+        world.place(outcome)
+    return isinstance(outcome, Placement)
+
+
+def schedule_all(world: World, *, preempt: bool = True, tick: Tick = silent) -> Outcome:
+    """Place every pod that waits, as far as there is room."""
+    return Round(world, preempt=preempt, tick=tick).run()
+
+
+def devices_of(placement: Placement) -> tuple[str, ...]:
+    """The devices a placement gives out, as driver/pool/device."""
+    return tuple(
+        f"{result.driver}/{result.pool}/{result.device}"
+        for allocation in placement.allocations.values()
+        for result in allocation.devices.results
+    )
+
+
+def _heeds_others(pod: Pod) -> bool:
+    """Whether a pod that was placed could help this one."""
+    affinity = pod.spec.affinity
+    together = affinity is not None and affinity.pod_affinity is not None
+    return together or bool(pod.spec.topology_spread_constraints)

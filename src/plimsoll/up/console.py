@@ -1,0 +1,61 @@
+"""What `plimsoll up` says to people while it works.
+
+Owns `Console`: lines, and steps that are named when they begin and said again with their outcome when they
+are done. On a terminal the one replaces the other; elsewhere only the outcome is written.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from plimsoll.tools.colors import Paint
+
+_WIDTH = 12
+
+
+class Console:
+    """Writes to standard output, or wherever it is told to."""
+
+    def __init__(
+        self, stream: TextIO | None = None, paint: Paint | None = None, *, live: bool = False
+    ) -> None:
+        """`live`: somebody watches, at a terminal."""
+        self._stream = stream or sys.stdout
+        self.paint = paint or Paint()
+        self.live = live
+        self._begun = ""
+
+    def line(self, text: str = "") -> None:
+        """A line; a step that is under way goes on below it."""
+        begun = self._begun
+        self._clear()
+        self._write(f"{text}\n")
+        if begun:
+            self.begin(begun)
+
+    def begin(self, what: str, how_far: str = "") -> None:
+        """A step begins, or has come so far."""
+        if self.live:
+            self._clear()
+            self._begun = what
+            self._write(self.paint.dim(f"  {what:<{_WIDTH}} {how_far or '...'}"))
+
+    def done(self, what: str, text: str) -> None:
+        """A step is done, with this outcome."""
+        self._clear()
+        self._write(f"  {self.paint.bold(f'{what:<{_WIDTH}}')} {text}\n")
+
+    def end(self) -> None:
+        """Nothing is under way any more, whatever was."""
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._begun:
+            self._begun = ""
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        self._stream.flush()

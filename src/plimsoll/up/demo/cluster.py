@@ -1,0 +1,43 @@
+"""The objects of the demo, as files have them.
+
+Owns reading them. What is in them is plain Kubernetes; nothing here knows the story.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from plimsoll.tools.cluster_state.manifests import Found, parse_objects
+
+NAMESPACE = "demo"
+NODE = "small-1"
+#: Drivers of files, and the simulated nodes that have their devices beside this machine's own.
+DEVICES = ("gpus", "nics", "accelerators")
+EQUIPPED = ("train-1",)
+
+
+def demo_objects() -> tuple[Found, ...]:
+    """Nodes, classes and slices."""
+    return _read("cluster.yaml")
+
+
+def story_objects() -> tuple[Found, ...]:
+    """The pods of the story, and the claim of one of them."""
+    return _read("story.yaml")
+
+
+def neighbour_objects() -> tuple[Found, ...]:
+    """Pods on other simulated nodes."""
+    return _read("neighbours.yaml")
+
+
+def pinned_objects() -> tuple[Found, ...]:
+    """A pod on a CPU of this machine."""
+    return _read("pinned.yaml")
+
+
+@cache
+def _read(name: str) -> tuple[Found, ...]:
+    text = files("plimsoll.up.demo").joinpath(name).read_text(encoding="utf-8")
+    return tuple(parse_objects(text, name))

@@ -1,0 +1,259 @@
+"""The story of the demo, played in a cluster that runs.
+
+Owns `play_demo`: what is created and deleted, what is waited for, and whether it came out as it should. It
+uses the API like anybody else. Promises: it is told once for each folder; one that was interrupted begins
+anew; whoever looks on has time to read, and whoever does not has not to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from plimsoll.api import codec
+from plimsoll.api.quantity import ZERO
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.drivers.cpu.settings import DRIVER_NAME
+from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state.live import read_live
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.top.books import BookRow, node_books
+from plimsoll.up.demo import story
+from plimsoll.up.demo.cluster import (
+    NAMESPACE,
+    NODE,
+    demo_objects,
+    neighbour_objects,
+    pinned_objects,
+    story_objects,
+)
+from plimsoll.up.demo.story import DATABASE, WEB, Stand
+from plimsoll.up.demo.two_ledgers import keep_two_books
+from plimsoll.up.manifests.apply import Applier
+
+if TYPE_CHECKING:
+    from plimsoll.up import Up
+    from plimsoll.up.console import Console
+
+TOLD = "plimsoll.dev/demo"
+_MANAGER = "plimsoll-demo"
+_SECONDS = 20.0
+_LOOK_SECONDS = 0.03
+_PAUSE_SECONDS = 1.5
+
+
+async def play_demo(cluster: Up, console: Console) -> bool:
+    """Tell the story, or that it was told before; whether all is as it should be."""
+    assert cluster.server is not None, "the cluster is not running"
+    page = cluster.dashboard.url if cluster.dashboard is not None else ""
+    pause = _PAUSE_SECONDS if console.live and not cluster.settings.once else 0.0
+    return await Play(cluster.server.client(), console, page=page, pause=pause).run()
+
+
+class Play:
+    """One telling."""
+
+    def __init__(
+        self,
+        client: Client,
+        console: Console,
+        *,
+        page: str = "",
+        pause: float = 0.0,
+        seconds: float = _SECONDS,
+    ) -> None:
+        """`page` is the dashboard's address; `pause` is how long readers get for each step, `seconds` how
+        long anything may take."""
+        self._client = client
+        self._console = console
+        self._applier = Applier(client, _MANAGER)
+        self._page = page
+        self._pause = pause
+        self._seconds = seconds
+        self._fine = True
+
+    async def run(self) -> bool:
+        self._console.line()
+        if await self._was_told():
+            self._tell(
+                story.tell_again(self._paint, NODE, await self._stands(DATABASE, WEB), await self._row())
+            )
+            return self._fine
+        try:
+            await self._clear()
+            await self._settle_neighbours()
+            await self._tell_problem()
+            await self._hold_line()
+            await self._release()
+            await self._return()
+        except InputError as problem:  # the rest would make no sense
+            self._check(False, str(problem))
+        if self._fine:
+            await self._client.patch(NAMESPACES, NAMESPACE, {"metadata": {"annotations": {TOLD: "told"}}})
+        return self._fine
+
+    # -- steps
+
+    async def _tell_problem(self) -> None:
+        books = keep_two_books([*demo_objects(), *story_objects()], NODE)
+        self._tell(story.tell_problem(self._paint, NODE, books))
+        await self._breathe()
+        self._tell(story.tell_two_books(self._paint, NODE, books))
+        self._check(books.past > 0, "two books would not have gone past the line")
+        await self._breathe()
+
+    async def _hold_line(self) -> None:
+        await self._create(DATABASE)
+        await self._until_bound(DATABASE)
+        await self._create(WEB)
+        await self._until_waiting(WEB)
+        stands = await self._stands(DATABASE, WEB)
+        self._tell(story.tell_one_book(self._paint, NODE, stands, await self._row()))
+        await self._breathe()
+
+    async def _release(self) -> None:
+        await self._remove(DATABASE)
+        await self._until_bound(WEB)
+        self._tell(story.tell_release(self._paint, NODE, await self._stands(WEB), await self._row()))
+        await self._breathe()
+
+    async def _return(self) -> None:
+        await self._create(DATABASE)
+        await self._until_waiting(DATABASE)
+        stands = await self._stands(WEB, DATABASE)
+        self._tell(story.tell_return(self._paint, NODE, stands, await self._row(), self._page))
+
+    # -- before
+
+    async def _was_told(self) -> bool:
+        namespace = await self._client.get(NAMESPACES, NAMESPACE)
+        return (namespace["metadata"].get("annotations") or {}).get(TOLD) == "told"
+
+    async def _clear(self) -> None:
+        """Take away what a telling that was interrupted has left."""
+        for pod in (DATABASE, WEB):
+            await self._remove(pod)
+
+    async def _settle_neighbours(self) -> None:
+        """Pods that the story does not speak of: there is something to look at."""
+        wanted: Iterable[Found] = neighbour_objects()
+        if await self._own_cpus() >= 2:  # of a single one nothing would be left for everybody else
+            wanted = [*wanted, *pinned_objects()]
+        for found in wanted:
+            await self._applier.apply(found.tree, NAMESPACE)
+        for found in wanted:
+            if found.kind == "Pod":
+                try:
+                    await self._until_bound(found.name)
+                except InputError as problem:
+                    self._check(False, str(problem))
+
+    async def _own_cpus(self) -> int:
+        """How many CPUs this machine's driver hands out."""
+        milli = 0
+        for raw in (await self._client.list(RESOURCE_SLICES)).items:
+            piece = codec.decode(raw, ResourceSlice)
+            if piece.spec.driver == DRIVER_NAME:
+                for device in piece.spec.devices or ():
+                    capacity = device.capacity.get(f"{DRIVER_NAME}/cpu")
+                    milli += ((capacity.value if capacity is not None else None) or ZERO).milli()
+        return milli // 1000
+
+    # -- pods
+
+    async def _create(self, pod: str) -> None:
+        for found in _objects_of(pod):
+            await self._applier.apply(found.tree, NAMESPACE)
+
+    async def _remove(self, pod: str) -> None:
+        for found in reversed(_objects_of(pod)):
+            endpoint = PODS if found.kind == "Pod" else RESOURCE_CLAIMS
+            with suppress(ApiError):
+                await self._client.delete(endpoint, found.name, NAMESPACE)
+
+            async def gone(endpoint: Any = endpoint, name: str = found.name) -> bool:
+                try:
+                    await self._client.get(endpoint, name, NAMESPACE)
+                except ApiError as error:
+                    return error.code == 404
+                return False
+
+            await self._until(gone, f"{found.kind} {found.name} is not gone")
+
+    async def _until_bound(self, pod: str) -> None:
+        async def bound() -> bool:
+            return bool((await self._stand(pod)).node)
+
+        await self._until(bound, f"pod {pod} has no node")
+
+    async def _until_waiting(self, pod: str) -> None:
+        async def waiting() -> bool:
+            stand = await self._stand(pod)
+            return stand.waits and bool(stand.why)
+
+        await self._until(waiting, f"pod {pod} does not wait")
+
+    async def _stands(self, *pods: str) -> list[Stand]:
+        return [await self._stand(pod) for pod in pods]
+
+    async def _stand(self, pod: str) -> Stand:
+        try:
+            tree = await self._client.get(PODS, pod, NAMESPACE)
+        except ApiError as error:
+            return Stand(pod, why=str(error), gone=error.code == 404)
+        return stand_of(tree)
+
+    async def _row(self) -> BookRow:
+        picture = Picture(await read_live(self._client))
+        (book,) = node_books(picture, names=[NODE])
+        return book.row("cpu")
+
+    # -- telling and waiting
+
+    @property
+    def _paint(self) -> Any:
+        return self._console.paint
+
+    def _tell(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self._console.line(line)
+
+    def _check(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self._fine = False
+            self._console.line(
+                f"  {self._paint.red('this went wrong')}: {problem}; plimsoll explain says why"
+            )
+
+    async def _breathe(self) -> None:
+        await asyncio.sleep(self._pause)
+
+    async def _until(self, look: Callable[[], Awaitable[bool]], problem: str) -> None:
+        """Wait for what is to come; InputError with the problem if it does not."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                while not await look():
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            raise InputError(f"{problem} after {self._seconds:g} s") from None
+
+
+def stand_of(tree: dict[str, Any]) -> Stand:
+    """How it stands with a pod; why it waits is what the scheduler wrote, without what it tried beside."""
+    name = tree["metadata"]["name"]
+    if tree.get("spec", {}).get("nodeName"):
+        return Stand(name, tree["spec"]["nodeName"])
+    for condition in tree.get("status", {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return Stand(name, why=str(condition.get("message") or "").split(". ")[0].rstrip("."))
+    return Stand(name)
+
+
+def _objects_of(pod: str) -> list[Found]:
+    """A pod of the story, and before it the claim it has to itself."""
+    return [found for found in story_objects() if found.name in (pod, f"{pod}-cpus")]

@@ -1,0 +1,80 @@
+"""What a scheduler with two books would do to a node, in numbers.
+
+Owns `keep_two_books`, a pure function of objects: the same scheduling code with the feature gates of stock
+Kubernetes, where devices charge their node nothing, and then the node's one ledger over what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state.files import read_thing
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.tools.top.books import BookRow, node_books
+
+#: When the objects were made; nothing depends on it.
+_MOMENT = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoBooks:
+    """Where each pod goes by two books ("": nowhere), and what that is on one."""
+
+    places: Mapping[str, str]
+    row: BookRow
+
+    @property
+    def past(self) -> int:
+        """How far the node is past its line, in milli-CPUs."""
+        return -self.row.free
+
+
+def keep_two_books(found: Iterable[Found], node: str, resource: str = "cpu") -> TwoBooks:
+    """Schedule the pods of some objects, in their order, as a stock scheduler would."""
+    things = [thing for each in found if (thing := _read(each)) is not None]
+    picture = Picture(Objects(things), Gates.upstream())
+    numbers = count(1)
+    places: dict[str, str] = {}
+    for pod in [each for each in things if isinstance(each, Pod)]:
+        task = read_task(pod, picture.snapshot)
+        outcome = None
+        if isinstance(task, Task):
+            settings = Settings.default()
+            outcome = schedule_one(task, picture.snapshot, settings, lambda: f"share-{next(numbers)}")
+        places[pod.metadata.name] = outcome.node if isinstance(outcome, Placement) else ""
+        if isinstance(outcome, Placement):
+            for thing in _bound(pod, outcome, picture.objects):
+                picture.set(thing)
+    (book,) = node_books(Picture(picture.objects, Gates.all_on()), names=[node])
+    return TwoBooks(places, book.row(resource))
+
+
+def _read(found: Found) -> Any:
+    """An object as the API would have it, with a UID."""
+    thing = read_thing(found, _MOMENT)
+    if thing is None:
+        return None
+    return replace(thing, metadata=replace(thing.metadata, uid=f"uid-of-{thing.metadata.name}"))
+
+
+def _bound(pod: Pod, placement: Placement, objects: Objects) -> Iterable[Any]:
+    """The objects as they are when a placement is written down."""
+    for name, allocation in placement.allocations.items():
+        claim = objects.find(ResourceClaim, pod.metadata.namespace, name)
+        if claim is not None:
+            yield replace(claim, status=ResourceClaimStatus(allocation=allocation))
+    yield replace(pod, spec=replace(pod.spec, node_name=placement.node))

@@ -1,0 +1,416 @@
+"""A cluster of one's own inside a Python process, for tests and scripts.
+
+Owns `LocalCluster`: the API server in a thread with its own loop, if wanted the scheduler and nodes beside
+it, a kubeconfig file, and clients. Promises: it answers when `start` returns, leaves nothing behind when it
+stops, and any number of them can run side by side. The pytest fixtures of `pytest_plugin` are this class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.auth.users import SCHEDULER
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client, ClientConfig, Endpoint
+from plimsoll.client.blocking import BlockingClient, Kind, Tree
+from plimsoll.client.endpoints import NAMESPACES
+from plimsoll.client.kubeconfig import find_config
+from plimsoll.errors import ApiError, InputError
+from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
+from plimsoll.up.manifests.apply import Applier, namespace_of
+
+if TYPE_CHECKING:
+    from plimsoll.drivers.plugin import Driver
+    from plimsoll.node.process.agents import AgentLike
+    from plimsoll.scheduler.profile import Settings
+    from plimsoll.tools.cluster_state import Picture
+    from plimsoll.tools.whatif import Whatif
+    from plimsoll.up.local_drivers import Drivers, LocalDrivers
+    from plimsoll.up.local_nodes import LocalNodes, Nodes
+
+R = TypeVar("R")
+#: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
+Manifest = str | Path | Mapping[str, Any]
+_MANAGER = "plimsoll-test"
+_READY_SECONDS = 30.0
+
+
+class LocalCluster:
+    """A running API server and what a test needs to talk to it; use it with `with`."""
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        controllers: bool = True,
+        scheduler: bool | SchedulerSettings = False,
+        nodes: Nodes = 0,
+        drivers: Drivers = (),
+        feature_gates: str = "",
+        port: int = 0,
+    ) -> None:
+        """Without a data folder everything is in memory. `feature_gates` is NAME=BOOL,...; all are on.
+
+        With `scheduler` pods are bound, those of default-scheduler and of plimsoll; or as its settings say.
+        With `nodes` there are nodes on which they run: so many (node-0 and on), of these names, or as these
+        settings say. Unless settings say otherwise nothing is really run (runtime `none`), a node has 8 CPUs
+        and 32Gi, and drivers and monitoring agents find its sockets below `node_root`; more than a hundred
+        are without sockets and files. Nodes are ready when `start` returns.
+        With `drivers` all nodes have devices: of a file (a path, YAML, or `gpus`, `nics`, `accelerators`) or
+        of a `kit.Driver` that is given, or made for each node. They are published when `start` returns.
+        """
+        self._settings = ServerSettings(
+            data=data,
+            controllers=controllers,
+            gates=Gates.parse(feature_gates),
+            port=port,
+            durability="normal",
+        )
+        self._scheduler_settings = _scheduler(scheduler, self._settings.gates)
+        self._nodes = _nodes(nodes, self._settings.gates)
+        self._drivers = _drivers(drivers, self._nodes)
+        self._scheduler: SchedulerProcess | None = None
+        self._scheduling: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._server: RunningServer | None = None
+        self._client: BlockingClient | None = None
+        self._applier: Applier | None = None
+
+    # -- life
+
+    def start(self) -> LocalCluster:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="plimsoll-cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._server = self._wait(start_server(self._settings))
+            self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
+            self._server.write_kubeconfig(self.kubeconfig)
+            self._client = BlockingClient(self._server.client(), self._loop, self.find)
+            if self._nodes is not None:
+                self._wait(self._nodes.start(self._server, Path(self._folder.name)))
+            if self._drivers is not None:
+                self._wait(self._drivers.start(self._server, self._all_nodes().places()))
+            if self._scheduler_settings is not None:
+                self._wait(self._start_scheduler(self._scheduler_settings))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the server; what was in memory is gone."""
+        if self._loop is None or self._thread is None:
+            return
+        if self._scheduling is not None:
+            self._wait(self._stop_scheduler(self._scheduling))
+        if self._nodes is not None:
+            self._wait(self._nodes.stop())
+        if self._drivers is not None:  # after the nodes, which may want claims released
+            self._wait(self._drivers.stop())
+        if self._server is not None:
+            self._wait(self._server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._loop = self._thread = self._server = self._folder = self._client = None
+        self._scheduler = self._scheduling = self._applier = None
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- ways in
+
+    @property
+    def url(self) -> str:
+        return self._running().url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file with the administrator's rights, for kubectl and any other client."""
+        assert self._folder is not None, "the cluster is not running"
+        return Path(self._folder.name) / "kubeconfig"
+
+    @property
+    def config(self) -> ClientConfig:
+        return find_config(self.kubeconfig, environ={})
+
+    @property
+    def client(self) -> BlockingClient:
+        """Calls that wait for their answer, for ordinary tests."""
+        assert self._client is not None, "the cluster is not running"
+        return self._client
+
+    @property
+    def scheduler(self) -> SchedulerProcess:
+        """The scheduler, for looking into its snapshot and queue (on its own loop: see `ask`)."""
+        assert self._scheduler is not None, "the cluster runs without a scheduler"
+        return self._scheduler
+
+    def ask(self, question: Callable[[SchedulerProcess], R]) -> R:
+        """Ask the scheduler something, between two of its steps."""
+
+        async def answer() -> R:
+            return question(self.scheduler)
+
+        return self._wait(answer())
+
+    # -- questions
+
+    def picture(self) -> Picture:
+        """The cluster as it is now, for `explain_pod`, `audit`, `node_books` and other questions."""
+        from plimsoll.tools.cluster_state import Picture  # noqa: PLC0415 - clusters start faster without
+        from plimsoll.tools.cluster_state.live import read_live  # noqa: PLC0415
+
+        objects = self._wait(read_live(self._running().client()))
+        return Picture(objects, self._settings.gates, origin=self.config.server)
+
+    def whatif(self, *, settings: Settings | None = None) -> Whatif:
+        """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
+        from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
+
+        return Whatif(self.picture(), settings=settings)
+
+    def restart_scheduler(self) -> None:
+        """End the scheduler and start one that knows nothing but what the API says."""
+        assert self._scheduling is not None, "the cluster runs without a scheduler"
+        assert self._scheduler_settings is not None
+        self._wait(self._stop_scheduler(self._scheduling))
+        self._wait(self._start_scheduler(self._scheduler_settings))
+
+    # -- nodes
+
+    def agent(self, name: str = "") -> AgentLike:
+        """The agent of a node, or of the only one (it lives on the cluster's own loop: see `ask_node`)."""
+        return self._all_nodes().agent(name)
+
+    def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:
+        """Ask the agent of a node something, between two of its steps."""
+
+        async def answer() -> R:
+            return question(self.agent(name))
+
+        return self._wait(answer())
+
+    def node_root(self, name: str) -> Path:
+        """The folder with a node's files, and with the sockets for drivers and monitoring agents."""
+        return self._all_nodes().root(name)
+
+    def stop_node(self, name: str) -> None:
+        """End the agent of a node, and those that are simulated with it; the Node stays."""
+        self._wait(self._all_nodes().end(name))
+
+    def start_node(self, name: str) -> None:
+        """Start the agent of a node that was stopped; it is ready when this returns."""
+        self._wait(self._all_nodes().begin(name))
+
+    def restart_node(self, name: str) -> None:
+        """End the agent of a node and start one that knows what is on its disk and in the API."""
+        self.stop_node(name)
+        self.start_node(name)
+
+    # -- drivers
+
+    def driver(self, name: str = "", node: str = "") -> Driver:
+        """A driver on a node, or the only one (it lives on the cluster's own loop)."""
+        return self._all_drivers().driver(name, node)
+
+    def control_drivers(self, orders: str | Mapping[str, Any]) -> None:
+        """Have drivers of files behave as a control file with this content says; see docs/drivers.md."""
+
+        async def follow() -> None:
+            self._all_drivers().follow(textwrap.dedent(orders) if isinstance(orders, str) else orders)
+
+        self._wait(follow())
+
+    def connect(self) -> Client:
+        """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
+        return Client.connect(self.config)
+
+    # -- what tests do
+
+    def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
+        """Create or change objects (server-side apply); what the server made of them, status included."""
+        return [self._wait(self._applies().apply(tree, namespace)) for tree in _read(manifests)]
+
+    def delete(self, *manifests: Manifest, namespace: str = "default") -> None:
+        """Delete objects; those that are not there are no mistake."""
+        for tree in reversed(list(_read(manifests))):
+            try:
+                self.client.delete(
+                    self._endpoint_of(tree), str(tree["metadata"]["name"]), namespace_of(tree, namespace)
+                )
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    def wait_for(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "default",
+        condition: Callable[[Tree], bool] | None = None,
+        *,
+        gone: bool = False,
+        timeout: float = 10.0,
+    ) -> Tree:
+        """Wait until an object is there, fulfils a condition, or is `gone`; what it was last."""
+        endpoint = self.find(kind) if isinstance(kind, str) else kind
+        return self._wait(self._await_state(endpoint, name, namespace, condition, gone, timeout))
+
+    def new_namespace(self, prefix: str = "test") -> str:
+        """A namespace that no other test uses, for clusters that several tests share."""
+        name = f"{prefix}-{secrets.token_hex(4)}"
+        self.client.create(NAMESPACES, {"metadata": {"name": name}})
+        return name
+
+    def find(self, word: str) -> Endpoint:
+        """The kind behind a word: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
+        return self._wait(self._applies().find(word))
+
+    # -- inside
+
+    def _endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
+        return self._wait(self._applies().endpoint_of(tree))
+
+    def _applies(self) -> Applier:
+        if self._applier is None:
+            self._applier = Applier(self._running().client(), _MANAGER)
+        return self._applier
+
+    async def _await_state(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        namespace: str,
+        condition: Callable[[Tree], bool] | None,
+        gone: bool,
+        timeout: float,
+    ) -> Tree:
+        last: Tree = {}
+        client = self._running().client()
+        place = namespace if endpoint.namespaced else None
+        fields = f"metadata.name={name}"
+
+        def is_done(there: bool) -> bool:
+            if gone or not there:
+                return gone and not there
+            try:
+                return condition is None or condition(last)
+            except (KeyError, IndexError):
+                return False  # a field that has not been written yet
+
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    listing = await client.list(endpoint, place, fields=fields)
+                    last = codec.decode_tree(listing.items[0]) if listing.items else last
+                    if is_done(bool(listing.items)):
+                        return last
+                    since = listing.revision
+                    with suppress(ApiError):  # the watch ended: look again
+                        async with aclosing(
+                            client.watch(endpoint, place, since=since, fields=fields)
+                        ) as events:
+                            async for event in events:
+                                if event.type == "BOOKMARK":
+                                    continue
+                                last = codec.decode_tree(event.raw)
+                                if is_done(event.type != "DELETED"):
+                                    return last
+        except TimeoutError:
+            wanted = "gone" if gone else "as wanted" if condition is not None else "there"
+            state = f"last seen: {last}" if last else "it was never there"
+            raise AssertionError(
+                f"{endpoint.kind} {namespace}/{name} is not {wanted} after {timeout:g} s; {state}"
+            ) from None
+
+    async def _start_scheduler(self, settings: SchedulerSettings) -> None:
+        self._scheduler = SchedulerProcess(self._running().client(SCHEDULER), settings)
+        self._scheduling = asyncio.create_task(self._scheduler.run(), name="scheduler")
+        ready = asyncio.create_task(self._scheduler.ready(_READY_SECONDS))
+        await asyncio.wait((self._scheduling, ready), return_when=asyncio.FIRST_COMPLETED)
+        if self._scheduling.done():
+            ready.cancel()
+            self._scheduling.result()
+        await ready
+
+    async def _stop_scheduler(self, task: asyncio.Task[None]) -> None:
+        self.scheduler.stop()
+        await asyncio.wait((task,), timeout=_READY_SECONDS)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def _all_nodes(self) -> LocalNodes:
+        assert self._nodes is not None, "the cluster runs without nodes"
+        return self._nodes
+
+    def _all_drivers(self) -> LocalDrivers:
+        assert self._drivers is not None, "the cluster runs without drivers"
+        return self._drivers
+
+    def _running(self) -> RunningServer:
+        assert self._server is not None, "the cluster is not running"
+        return self._server
+
+    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
+        assert self._loop is not None, "the cluster is not running"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _nodes(wanted: Nodes, gates: Gates) -> LocalNodes | None:
+    if not wanted:
+        return None
+    from plimsoll.up.local_nodes import LocalNodes  # noqa: PLC0415 - clusters without nodes start faster
+
+    return LocalNodes(wanted, gates)
+
+
+def _drivers(wanted: Drivers, nodes: LocalNodes | None) -> LocalDrivers | None:
+    if not wanted:
+        return None
+    from plimsoll.up.local_drivers import LocalDrivers  # noqa: PLC0415 - as above
+
+    if nodes is None:
+        raise InputError("drivers: devices are on nodes: give some with nodes=")
+    return LocalDrivers(wanted)
+
+
+def _scheduler(wanted: bool | SchedulerSettings, gates: Gates) -> SchedulerSettings | None:
+    if isinstance(wanted, bool):
+        return SchedulerSettings(gates=gates).named((DEFAULT_NAME, NAME)) if wanted else None
+    return wanted
+
+
+def _read(manifests: tuple[Manifest, ...]) -> Iterator[Tree]:
+    for manifest in manifests:
+        if isinstance(manifest, Mapping):
+            yield dict(manifest)
+            continue
+        if isinstance(manifest, Path):
+            found = read_objects([manifest])
+        else:
+            found = parse_objects(textwrap.dedent(manifest), "manifest")
+        yield from (each.tree for each in found)

@@ -1,0 +1,127 @@
+"""Drivers of a cluster inside a Python process.
+
+Owns what `LocalCluster(drivers=...)` means: files of devices, by path, name or text, and drivers written with
+the kit. Each is a user of its own with the rights of a driver, and has a station on every node with sockets;
+on others only files of devices are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from plimsoll.apiserver.auth.users import driver_user
+from plimsoll.apiserver.process import RunningServer
+from plimsoll.common.yaml import load_documents
+from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
+from plimsoll.drivers.fake.fault_injection import parse_control
+from plimsoll.drivers.fake.plan import DriverPlan
+from plimsoll.drivers.fake.process import FakeDriverProcess
+from plimsoll.drivers.plugin import Driver
+from plimsoll.drivers.plugin.multi_node import Place, PluginServers, check_names
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.tools.device_file_check import refuse_unusable
+
+#: A file of devices (path, ready-made name, text or tree), a driver for the only node, or what makes one for
+#: the node of a name.
+OneDriver: TypeAlias = "str | Path | Mapping[str, Any] | Driver | Callable[[str], Driver]"
+Drivers: TypeAlias = "OneDriver | Sequence[OneDriver]"
+_READY_SECONDS = 30.0
+
+
+class LocalDrivers:
+    """The drivers of one cluster."""
+
+    def __init__(self, wanted: Drivers) -> None:
+        """ConfigError or InputError if they cannot be used."""
+        if isinstance(wanted, str | Path | Mapping | Driver) or callable(wanted):
+            wanted = [wanted]
+        plans: list[DriverPlan] = []
+        self._made: list[Driver | Callable[[str], Driver]] = []
+        for each in wanted:
+            if isinstance(each, Mapping):
+                plans.extend(parse_drivers(each))
+            elif isinstance(each, str | Path):
+                plans.extend(find_drivers(each))
+            elif isinstance(each, Driver) or callable(each):
+                self._made.append(each)
+            else:
+                raise InputError(
+                    f"drivers: {each!r} is none: give a file of devices, a kit.Driver, or a function that "
+                    "makes one for a node"
+                )
+        self._plans = tuple(plans)
+        self._fake: FakeDriverProcess | None = None
+        self._stations = PluginServers()
+
+    async def start(self, server: RunningServer, places: Sequence[Place]) -> None:
+        """Start all on all nodes; they are registered and published when this returns."""
+        own = self._make(places)
+        check_names([plan.name for plan in self._plans] + list(dict.fromkeys(d.name for d, _ in own)))
+        for driver, place in own:
+            self._stations.add(driver, server.client(driver_user(driver.name)), place)
+        self._fake = FakeDriverProcess(
+            server.client(),
+            self._plans,
+            places,
+            client_for=lambda name: server.client(driver_user(name)),
+            validate=refuse_unusable,
+        )
+        await self._fake.start()
+        await self._stations.start()
+        await self._fake.ready()
+        await self._stations.ready(_READY_SECONDS + len(places))
+
+    async def stop(self) -> None:
+        await self._stations.stop()
+        if self._fake is not None:
+            await self._fake.end()
+        self._fake, self._stations = None, PluginServers()
+
+    def driver(self, name: str = "", node: str = "") -> Driver:
+        """A driver on a node; either can be left out where there is one only."""
+        found: list[Driver] = [
+            station.driver
+            for station in self._stations.all
+            if name in ("", station.driver.name) and node in ("", station.node)
+        ]
+        if self._fake is not None:
+            found += [
+                driver
+                for (own, place), driver in self._fake.drivers.items()
+                if name in ("", own) and node in ("", place)
+            ]
+        if len(found) != 1:
+            raise InputError(
+                f"driver {name!r} on node {node!r}: there are {len(found)} of them; say which one"
+            )
+        return found[0]
+
+    def follow(self, orders: str | Mapping[str, Any]) -> None:
+        """Have drivers of files behave as a control file with this content says."""
+        assert self._fake is not None, "the cluster is not running"
+        if isinstance(orders, str):
+            documents = [tree for _, tree in load_documents(orders)]
+            if len(documents) > 1:
+                raise ConfigError(f"control: one document is wanted, this text has {len(documents)}")
+            self._fake.follow(parse_control(documents[0] if documents else {}))
+        else:
+            self._fake.follow(parse_control(orders))
+
+    def _make(self, places: Sequence[Place]) -> list[tuple[Driver, Place]]:
+        with_sockets = [place for place in places if place.root is not None]
+        found: list[tuple[Driver, Place]] = []
+        for each in self._made:
+            if not with_sockets:
+                raise InputError("drivers: nodes without sockets can only have devices from a file")
+            if not isinstance(each, Driver):
+                found += [(each(place.node), place) for place in with_sockets]
+            elif len(with_sockets) == 1:
+                found.append((each, with_sockets[0]))
+            else:
+                raise InputError(
+                    f"drivers: {each.name} is one driver for {len(with_sockets)} nodes: "
+                    "give a function that makes one for each node"
+                )
+        return found

@@ -1,0 +1,209 @@
+"""Files brought into a cluster that runs: in an order that works, and again without harm.
+
+Owns `load`. What is new gets the status it has in the files; what is there already is applied as a manifest
+and keeps its own. Promises: files may be in any order; what the cluster refuses is one line each, with file
+and object, and keeps nothing else from coming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NAMESPACES
+from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.up.manifests.apply import Applier, Tree, metadata_of, name_of, namespace_of
+from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
+from plimsoll.up.manifests.restore import (
+    FLEETING,
+    SIMULATED,
+    claim_status,
+    describe,
+    is_dumped,
+    owners,
+    restored,
+)
+
+_log = logging.getLogger("plimsoll.manifests")
+
+MANAGER = "plimsoll-up"
+_AT_ONCE = 32
+Tick = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of the files."""
+
+    new: int = 0
+    known: int = 0  #: there before
+    problems: list[str] = field(default_factory=list)  #: refused: file, object and why
+    passed: Counter[str] = field(default_factory=Counter)  #: kinds that were passed over, and how many
+
+    @property
+    def all(self) -> int:
+        return self.new + self.known
+
+    def lines(self, most: int = 5) -> list[str]:
+        """What is to be told beside the number."""
+        found = self.problems[:most]
+        if len(self.problems) > most:
+            found.append(f"and {len(self.problems) - most} more that were refused: see the log")
+        if self.passed:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.passed.items()))
+            found.append(f"passed over: {kinds}")
+        return found
+
+
+async def load(
+    client: Client, found: Iterable[Found], own: Collection[str] = (), tick: Tick = lambda done, whole: None
+) -> Loaded:
+    """Bring objects in; `own` are nodes that have agents of their own and publish their own devices."""
+    return await _Load(client, list(found), own, tick).run()
+
+
+class _Load:
+    def __init__(self, client: Client, found: Sequence[Found], own: Collection[str], tick: Tick) -> None:
+        self._client = client
+        self._applier = Applier(client, MANAGER)
+        self._found = found
+        self._own = own
+        self._tick = tick
+        self._loaded = Loaded()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._claims = {
+            (namespace_of(each.tree), each.name) for each in found if each.kind == "ResourceClaim"
+        }
+        #: Old UID -> new UID, and pods by namespace and name.
+        self._uids: dict[str, str] = {}
+        self._pods: dict[tuple[str, str], str] = {}
+        self._fresh: list[Found] = []
+
+    async def run(self) -> Loaded:
+        wanted = [each for each in self._found if self._is_wanted(each)]
+        for name, labels in missing_namespaces(wanted).items():
+            await self._ensure_namespace(name, labels)
+        done = 0
+        resumed = False
+        for group in arrange(wanted):
+            if rank_of(group[0].tree) == WAITING:
+                resumed = True
+                await self._resume_claims()
+            await asyncio.gather(*map(self._bring, group))
+            done += len(group)
+            self._tick(done, len(wanted))
+        if not resumed:
+            await self._resume_claims()
+        await asyncio.gather(*(self._own_again(each) for each in self._fresh))
+        return self._loaded
+
+    def _is_wanted(self, each: Found) -> bool:
+        spec = each.tree.get("spec")
+        if each.kind in FLEETING:
+            self._loaded.passed[each.kind] += 1
+            return False
+        if each.kind == "ResourceSlice" and isinstance(spec, dict) and spec.get("nodeName") in self._own:
+            self._loaded.passed["ResourceSlice of nodes that publish their own"] += 1
+            return False
+        return True
+
+    async def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
+        try:
+            await self._client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+        except ApiError as error:
+            if error.code != 409:
+                self._loaded.problems.append(f"namespace {name}: {error}")
+
+    async def _bring(self, each: Found) -> None:
+        tree = restored(each.tree, self._claims)
+        if each.kind == "Node" and each.name in self._own:
+            tree.pop("status", None)
+            annotations = tree["metadata"].get("annotations") or {}
+            tree["metadata"]["annotations"] = {k: v for k, v in annotations.items() if k != SIMULATED}
+        if each.kind == "ResourceClaim":
+            tree.pop("status", None)  # when the pods it is reserved for are there
+        async with self._slots:
+            try:
+                await self._apply(each, tree)
+            except InputError as error:
+                self._refuse(each, error)
+
+    async def _apply(self, each: Found, tree: Tree) -> None:
+        if not name_of(tree):
+            raise InputError("metadata.name: it needs one, to be known again at the next start")
+        try:
+            endpoint = await self._applier.endpoint_of(tree)
+        except InputError:
+            if not is_dumped(each.tree):
+                raise
+            self._loaded.passed[f"{each.tree.get('apiVersion')} {each.kind} (not served)"] += 1
+            return
+        namespace = namespace_of(tree)
+        before = await self._there(endpoint, name_of(tree), namespace)
+        if before is not None:
+            tree.pop("status", None)
+        made = await self._applier.apply(tree)
+        self._note(each, made, fresh=before is None)
+
+    async def _there(self, endpoint: Any, name: str, namespace: str) -> Tree | None:
+        try:
+            return await self._client.get(endpoint, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    def _note(self, each: Found, made: Tree, *, fresh: bool) -> None:
+        uid = str(metadata_of(made).get("uid") or "")
+        old = str(metadata_of(each.tree).get("uid") or "")
+        if old:
+            self._uids[old] = uid
+        if each.kind == "Pod":
+            self._pods[namespace_of(each.tree), each.name] = uid
+        if fresh:
+            self._loaded.new += 1
+            self._fresh.append(each)
+        else:
+            self._loaded.known += 1
+
+    async def _resume_claims(self) -> None:
+        """Claims get their devices again, and are reserved for the pods that have them."""
+        await asyncio.gather(
+            *(self._resume_claim(each) for each in self._fresh if each.kind == "ResourceClaim")
+        )
+
+    async def _resume_claim(self, each: Found) -> None:
+        status = claim_status(each.tree, self._pods)
+        if status is None:
+            return
+        async with self._slots:
+            try:
+                await self._applier.apply_status({**each.tree, "status": status})
+            except InputError as error:
+                self._refuse(each, error)
+
+    async def _own_again(self, each: Found) -> None:
+        """Give an object its owners back."""
+        found = owners(each.tree, self._uids)
+        if not found:
+            return
+        async with self._slots:
+            try:
+                endpoint = await self._applier.endpoint_of(each.tree)
+                patch = {"metadata": {"ownerReferences": found}}
+                await self._client.patch(endpoint, each.name, patch, namespace_of(each.tree))
+            except ApiError as error:
+                if error.code != 404:
+                    self._refuse(each, error)
+
+    def _refuse(self, each: Found, error: InputError) -> None:
+        text = " ".join(str(error).split())
+        problem = f"{each.where}: {describe(each.tree)}: {text}"[:500]
+        self._loaded.problems.append(problem)
+        _log.warning("refused: %s", problem)

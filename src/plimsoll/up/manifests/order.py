@@ -1,0 +1,99 @@
+"""In which order objects come, whichever order files have them in.
+
+Owns `arrange`, a pure function: what others refer to comes before them, and the order within a kind is that
+of the files. Kinds nobody knows here come after all that may explain them and before workloads and pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.up.manifests.apply import metadata_of
+
+#: Kinds in the order in which they come; several in one text are equals.
+_ORDER = (
+    "CustomResourceDefinition",
+    "Namespace",
+    "PriorityClass StorageClass CSIDriver RuntimeClass DeviceClass",
+    "ClusterRole ClusterRoleBinding ServiceAccount Role RoleBinding",
+    "Node",
+    "CSINode",
+    "ResourceSlice DeviceTaintRule",
+    "ResourceQuota LimitRange",
+    "PersistentVolume ConfigMap Secret Service",
+    "PersistentVolumeClaim ResourceClaimTemplate",
+    "ResourceClaim",
+    "",  # everything else
+    "Deployment DaemonSet StatefulSet Job CronJob",
+    "ReplicaSet ReplicationController",
+    "Pod",
+)
+_RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds.split()}
+_OTHER = _ORDER.index("")
+#: Namespaces with this label may have claims with admin access.
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
+#: Pods that wait come when all that is held is held: they must not get what others have already.
+WAITING = len(_ORDER)
+
+
+def rank_of(tree: Mapping[str, Any]) -> int:
+    """Where an object stands in the order."""
+    kind = str(tree.get("kind", ""))
+    if kind == "Pod" and not has_node(tree):
+        return WAITING
+    return _RANKS.get(kind, _OTHER)
+
+
+def has_node(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has its node, or has ended."""
+    spec, status = pod.get("spec"), pod.get("status")
+    bound = isinstance(spec, Mapping) and bool(spec.get("nodeName"))
+    return bound or (isinstance(status, Mapping) and status.get("phase") in ("Succeeded", "Failed"))
+
+
+def arrange(found: Iterable[Found]) -> list[list[Found]]:
+    """Objects in groups, each to come when those before it are there; of two of a name the last counts."""
+    last: dict[tuple[str, ...], Found] = {}
+    for each in found:
+        last[identity(each.tree) if each.name else (each.where,)] = each
+    groups: dict[int, list[Found]] = {}
+    for each in last.values():
+        groups.setdefault(rank_of(each.tree), []).append(each)
+    return [groups[rank] for rank in sorted(groups)]
+
+
+def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Group, kind, namespace and name: what makes an object the same one."""
+    metadata = metadata_of(tree)
+    group = str(tree.get("apiVersion", "")).rpartition("/")[0]
+    namespace = str(metadata.get("namespace") or "default")
+    return group, str(tree.get("kind", "")), namespace, str(metadata.get("name"))
+
+
+def missing_namespaces(found: Iterable[Found]) -> dict[str, dict[str, str]]:
+    """Namespaces that objects are in and that are not among them, with the labels they must have had."""
+    used: dict[str, dict[str, str]] = {}
+    there = {"default"}
+    for each in found:
+        metadata = metadata_of(each.tree)
+        if each.kind == "Namespace":
+            there.add(str(metadata.get("name") or ""))
+        elif metadata.get("namespace"):
+            labels = used.setdefault(str(metadata["namespace"]), {})
+            if each.kind == "ResourceClaim" and _wants_admin_access(each.tree):
+                labels[ADMIN_ACCESS] = "true"
+    return {name: labels for name, labels in sorted(used.items()) if name not in there}
+
+
+def _wants_admin_access(claim: Mapping[str, Any]) -> bool:
+    """Whether a claim that a server took asks for what only labelled namespaces may ask for."""
+    if not metadata_of(claim).get("uid"):
+        return False
+    node: Any = claim
+    for field in ("spec", "devices", "requests"):
+        node = node.get(field) if isinstance(node, Mapping) else None
+    requests = node if isinstance(node, list) else []
+    exact = [each.get("exactly") for each in requests if isinstance(each, Mapping)]
+    return any(isinstance(each, Mapping) and each.get("adminAccess") is True for each in exact)

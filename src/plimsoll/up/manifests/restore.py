@@ -1,0 +1,157 @@
+"""What of a dumped object can be brought back into another cluster.
+
+Owns `restored` and what goes with it, pure functions of trees. What only a server can set is dropped. UIDs
+change with the cluster: whatever refers to an object by its UID (owners, reservations of claims) is written
+anew when the new UIDs are known. A pod that was given a claim made from a template names that claim itself,
+so that no second one is made for it. Nodes that were ready become simulated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from plimsoll.up.manifests.apply import metadata_of, name_of, namespace_of
+from plimsoll.up.manifests.order import has_node
+
+Tree = dict[str, Any]
+#: A node with this annotation is played by `plimsoll up`: pods on it run as states.
+SIMULATED = "plimsoll.dev/simulated"
+#: What lives only as long as its cluster.
+FLEETING = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
+_SERVER_SET = (
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_OURS = "resource.kubernetes.io/"
+
+
+def is_dumped(tree: Mapping[str, Any]) -> bool:
+    """Whether a server has had it: people do not write these fields."""
+    metadata = metadata_of(tree)
+    return bool(metadata.get("uid") or metadata.get("resourceVersion"))
+
+
+def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -> Tree:
+    """An object as it can be applied, status included where that means something elsewhere.
+
+    `claims` are those that come along, by namespace and name.
+    """
+    made = dict(tree)
+    metadata = {key: value for key, value in metadata_of(tree).items() if key not in _SERVER_SET}
+    metadata.pop("ownerReferences", None)  # see `owners`
+    if is_dumped(tree) and metadata.get("finalizers"):
+        # Who would remove the others is not here.
+        metadata["finalizers"] = [
+            each for each in _items(metadata["finalizers"]) if str(each).startswith(_OURS)
+        ]
+    made["metadata"] = metadata
+    kind = made.get("kind")
+    if kind == "Namespace":
+        made.pop("status", None)
+        made.pop("spec", None)
+    elif kind == "Pod":
+        _restore_pod(made, claims)
+    elif kind == "Node":
+        _restore_node(made)
+    return made
+
+
+def _restore_pod(pod: Tree, claims: Container[tuple[str, str]]) -> None:
+    status = pod.get("status")
+    spec = pod.get("spec")
+    if not isinstance(status, Mapping) or not isinstance(spec, Mapping):
+        pod.pop("status", None)
+        return
+    given = {
+        str(each.get("name")): str(each.get("resourceClaimName") or "")
+        for each in _items(status.get("resourceClaimStatuses"))
+        if isinstance(each, Mapping)
+    }
+    place = namespace_of(pod)
+    entries = spec.get("resourceClaims")
+    if isinstance(entries, list):
+        pod["spec"] = {**spec, "resourceClaims": [_named(each, given, place, claims) for each in entries]}
+    if has_node(pod):
+        pod["status"] = {key: value for key, value in status.items() if key != "resourceClaimStatuses"}
+    else:
+        del pod["status"]  # it is scheduled anew
+
+
+def _named(entry: Any, given: Mapping[str, str], namespace: str, claims: Container[tuple[str, str]]) -> Any:
+    """A claim from a template as the claim that it became, if that is there."""
+    if not isinstance(entry, Mapping) or not entry.get("resourceClaimTemplateName"):
+        return entry
+    claim = given.get(str(entry.get("name")), "")
+    if not claim or (namespace, claim) not in claims:
+        return entry
+    kept = {key: value for key, value in entry.items() if key != "resourceClaimTemplateName"}
+    return {**kept, "resourceClaimName": claim}
+
+
+def _restore_node(node: Tree) -> None:
+    metadata = node["metadata"]
+    annotations = metadata.get("annotations")
+    known = annotations if isinstance(annotations, Mapping) else {}
+    if SIMULATED not in known and can_be_simulated(node):
+        metadata["annotations"] = {**known, SIMULATED: "true"}
+
+
+def can_be_simulated(node: Mapping[str, Any]) -> bool:
+    """Whether a node says what it has, and does not say that it is not ready."""
+    status = node.get("status")
+    if not isinstance(status, Mapping):
+        return False
+    amounts = [status.get(name) for name in ("allocatable", "capacity")]
+    if not any(isinstance(each, Mapping) and each.get("cpu") and each.get("memory") for each in amounts):
+        return False
+    return not any(
+        isinstance(each, Mapping) and each.get("type") == "Ready" and each.get("status") != "True"
+        for each in _items(status.get("conditions"))
+    )
+
+
+# -- when the new UIDs are known
+
+
+def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
+    """The owners of an object that have come along, with their new UIDs."""
+    return [
+        {**each, "uid": uids[str(each["uid"])]}
+        for each in _items(metadata_of(tree).get("ownerReferences"))
+        if isinstance(each, Mapping) and str(each.get("uid")) in uids
+    ]
+
+
+def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -> Tree | None:
+    """The status of a claim, reserved for the pods as they are now (by namespace and name); None: it has
+    none. Reservations of pods that have not come along are left out."""
+    status = tree.get("status")
+    if not isinstance(status, Mapping) or not status:
+        return None
+    place = namespace_of(tree)
+    kept = []
+    for each in _items(status.get("reservedFor")):
+        uid = pods.get((place, str(each.get("name")))) if isinstance(each, Mapping) else None
+        if uid is not None and each.get("resource") == "pods":
+            kept.append({**each, "uid": uid})
+    made = {key: value for key, value in status.items() if key != "reservedFor"}
+    return {**made, "reservedFor": kept} if kept else made
+
+
+def _items(value: Any) -> list[Any]:
+    """A list as a file has it; what is none is told by the server."""
+    return value if isinstance(value, list) else []
+
+
+def describe(tree: Mapping[str, Any]) -> str:
+    """An object for people: `Pod demo/web`."""
+    namespace = metadata_of(tree).get("namespace")
+    name = name_of(tree) or "without a name"
+    return f"{tree.get('kind')} {namespace}/{name}" if namespace else f"{tree.get('kind')} {name}"

@@ -1,0 +1,44 @@
+"""pytest fixtures: a running Kubernetes API for tests of drivers, controllers and schedulers.
+
+Owns `plimsoll_cluster` (one for each test) and `plimsoll_session_cluster` (one for all). pytest loads this
+module in every run once Plimsoll is installed, so it imports nothing of Plimsoll until a test asks for a
+cluster. See docs/pytest.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from plimsoll.up.local_cluster import LocalCluster
+
+_MARKER = (
+    "plimsoll(controllers=True, scheduler=False, nodes=0, drivers=(), feature_gates='', data=None): "
+    "settings of the plimsoll_cluster fixture"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture
+def plimsoll_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A Kubernetes API of this test's own; `@pytest.mark.plimsoll(...)` sets it up differently."""
+    from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - nothing is paid for by runs without it
+
+    marker = request.node.get_closest_marker("plimsoll")
+    with LocalCluster(**(marker.kwargs if marker is not None else {})) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def plimsoll_session_cluster() -> Iterator[LocalCluster]:
+    """A Kubernetes API that all tests share; `new_namespace` keeps them apart."""
+    from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - as above
+
+    with LocalCluster() as cluster:
+        yield cluster

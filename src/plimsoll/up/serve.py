@@ -1,0 +1,111 @@
+"""The process behind `plimsoll up`: signals, the log, and what is told at the end.
+
+Owns `serve_up`. Promises: one Ctrl-C (or SIGTERM, or a terminal that goes away) ends everything in order, a
+second one ends it at once; what is logged goes to a file in the data folder and never between the lines that
+people read, unless they ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from plimsoll.common.log_format import set_up_logging
+from plimsoll.errors import ConfigError, PlimsollError
+from plimsoll.up.console import Console
+from plimsoll.up.settings import UpSettings
+from plimsoll.up.up import Up
+
+_LOG_BYTES = 10 * 1024 * 1024
+_LOG_FILES = 2
+_FORCED = 130
+
+
+async def serve_up(settings: UpSettings, console: Console) -> bool:
+    """Run until a signal asks it to stop; whether all was as it should be."""
+    up = Up(settings, console)
+    signals = _Signals(up, console)
+    up.on_locked = lambda: _log_to(up.settings)
+    fine = True
+
+    async def ready(cluster: Up) -> None:
+        nonlocal fine
+        fine = not cluster.problems
+        if settings.demo:
+            from plimsoll.up.demo import play_demo  # noqa: PLC0415 - seldom wanted
+
+            fine = await play_demo(cluster, console) and fine
+        if settings.once:
+            cluster.stop()
+            return
+        for line in cluster.lines():
+            console.line(line)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, signals.hear)
+    try:
+        with suppress(asyncio.CancelledError):
+            await up.run(ready)
+    except PlimsollError as error:
+        console.end()
+        if up.server is None:
+            raise  # nothing was begun that could have been logged
+        raise ConfigError(f"{error} (log: {_short(up.settings.log)})") from None
+    except BrokenPipeError:
+        raise  # nobody reads on
+    except OSError as error:
+        where = error.filename or up.settings.data
+        raise ConfigError(f"{where}: {error.strerror or error}") from None
+    finally:
+        console.end()
+    console.line("stopped")
+    return fine
+
+
+class _Signals:
+    """The first one asks, the second one does not."""
+
+    def __init__(self, up: Up, console: Console) -> None:
+        self._up = up
+        self._console = console
+        self._heard = False
+
+    def hear(self) -> None:
+        if self._heard:
+            sys.stdout.flush()
+            os._exit(_FORCED)  # what was written is on disk; what runs is found at the next start
+        self._heard = True
+        with suppress(OSError):  # the terminal may be gone
+            self._console.end()
+            self._console.line("stopping; Ctrl-C again ends it at once")
+        self._up.stop()
+
+
+class _File(RotatingFileHandler):
+    """A disk that is full must not fill the terminal as well."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
+def _log_to(settings: UpSettings) -> None:
+    try:
+        file = _File(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
+    except OSError as error:
+        raise ConfigError(f"{settings.log}: cannot be written: {error.strerror or error}") from None
+    terminal = [logging.StreamHandler(sys.stderr)] if settings.verbose else []
+    set_up_logging(settings.log_format, verbose=settings.verbose, handlers=[file, *terminal])
+
+
+def _short(path: Path) -> str:
+    """A path as one would type it here."""
+    with suppress(ValueError, OSError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)

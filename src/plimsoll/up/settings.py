@@ -1,0 +1,70 @@
+"""What `plimsoll up` is to run, and where its files are.
+
+Owns `UpSettings`. Every field has a value that works.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from plimsoll.api.gates import Gates
+from plimsoll.common.addresses import host_name
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.node.security.policy import OnUnsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpSettings:
+    """What is run, and where its files are."""
+
+    data: Path = Path("plimsoll-data")
+    host: str = "127.0.0.1"
+    port: int | None = None  #: None: that of last time, the usual one, or any; 0: that of last time, or any
+    dashboard: tuple[str, int | None] | None = None  #: host and port, as above; None: there is none
+    name: str = ""  #: of the node; "": the host's name
+    runtime: Literal["process", "none"] = "process"
+    #: What becomes of a container whose security context cannot be applied in full.
+    on_unsupported_security: OnUnsupported = "refuse"
+    nodes: int = 0  #: simulated ones beside it
+    files: tuple[str, ...] = ()  #: manifests and dumps to be applied
+    demo: bool = False
+    once: bool = False  #: end when all is ready and the demo has been told
+    driver: bool = True
+    driver_listen: str = "127.0.0.1:0"  #: its health and metrics; "" for none
+    devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md
+    #: How CPUs are handed out; node and folders are filled in.
+    cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
+    leave_running: bool = False
+    gates: Gates = field(default_factory=Gates.all_on)
+    log_format: str = "text"
+    verbose: bool = False  #: log to the terminal, too, and more
+
+    @property
+    def root(self) -> Path:
+        """The node's folder, with the sockets for drivers and monitoring agents."""
+        return self.data / "node"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data / "kubeconfig"
+
+    @property
+    def log(self) -> Path:
+        return self.data / "log"
+
+    @property
+    def control(self) -> Path:
+        """A file, if there is one, that says how the drivers of `devices` behave."""
+        return self.data / "control.yaml"
+
+    @property
+    def node(self) -> str:
+        return self.name or name_for(host_name())
+
+
+def name_for(host: str) -> str:
+    """A host's name as a node can have it: hosts may be called what nodes may not."""
+    return re.sub(r"[^a-z0-9.-]+", "-", host.lower())[:63].strip("-.") or "node"

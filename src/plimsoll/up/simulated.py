@@ -1,0 +1,123 @@
+"""Nodes of manifests and dumps, played as states.
+
+Owns which Nodes are played (those with the annotation `plimsoll.dev/simulated`), and what machine each of
+them is: one with exactly the line that its Node says. What is on such a node when its agent begins was let
+in before, whatever it adds up to: a dump is a fact. What comes later is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod, ResourceList
+from plimsoll.api.gates import Gates
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.units import CPU, MEMORY
+from plimsoll.ledger.units import PODS as PODS_RESOURCE
+from plimsoll.node.agent import Agent
+from plimsoll.node.machine.machine import MOST_PODS, Machine, Reservations
+from plimsoll.node.process.assembly import make_agent
+from plimsoll.node.process.metrics import NodeMetrics
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.up.manifests.restore import SIMULATED
+
+_ARCHITECTURE = "kubernetes.io/arch"
+#: More threads than any node has; who says more is simulated without their numbers.
+_MOST_CPUS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A node, as the machine it is said to be, and the pods that are on it already."""
+
+    machine: Machine
+    reserved: Reservations
+    pods: tuple[str, ...] = ()
+
+
+def machine_of(node: Node) -> tuple[Machine, Reservations]:
+    """A machine with exactly the line of a Node: what its capacity has beyond that is reserved."""
+    line: ResourceList = dict(node.status.allocatable or node.status.capacity)
+    line.setdefault(PODS_RESOURCE, Quantity.of(MOST_PODS))
+    capacity: ResourceList = {}
+    reserved: ResourceList = {}
+    for name in sorted(line, key=lambda name: name == MEMORY):
+        least = line[name]
+        if name == MEMORY:  # a kubelet takes all huge pages off its line
+            least += sum((amount for other, amount in capacity.items() if is_huge_page(other)), ZERO)
+        said = node.status.capacity.get(name, least)
+        capacity[name] = said if said >= least else least
+        if said > least:
+            reserved[name] = said - least
+    cpus = min(_MOST_CPUS, -(-capacity.get(CPU, ZERO).milli() // 1000))
+    machine = Machine(
+        capacity=capacity,
+        cpus=tuple(range(cpus)),
+        hostname=node.metadata.labels.get("kubernetes.io/hostname", ""),
+        kernel="6.1.0",
+        os_image="Linux",
+        arch=node.metadata.labels.get(_ARCHITECTURE) or "amd64",
+    )
+    return machine, Reservations(system=reserved, eviction_hard={})
+
+
+def is_simulated(node: Node) -> bool:
+    """Whether a Node is to be played, and says enough for that."""
+    line = node.status.allocatable or node.status.capacity
+    wanted = node.metadata.annotations.get(SIMULATED) == "true"
+    return wanted and all(line.get(name, ZERO).sign() > 0 for name in (CPU, MEMORY))
+
+
+async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str, Played]:
+    """The nodes to be played, by name; `own` are those that have agents already."""
+    nodes = [codec.decode(raw, Node) for raw in (await client.list(NODES)).items]
+    wanted = {node.metadata.name: node for node in nodes if is_simulated(node)}
+    for name in own:
+        wanted.pop(name, None)
+    if not wanted:
+        return {}
+    there: dict[str, list[str]] = {name: [] for name in wanted}
+    for raw in (await client.list(PODS)).items:
+        pod = codec.decode(raw, Pod)
+        if pod.spec.node_name in there:
+            there[pod.spec.node_name].append(pod_key(pod))
+    return {name: Played(*machine_of(node), tuple(there[name])) for name, node in sorted(wanted.items())}
+
+
+def play(
+    client: Client,
+    nodes: Mapping[str, Played],
+    root: Path,
+    gates: Gates,
+    client_for: Callable[[str], Client],
+) -> NodeProcess:
+    """The agents of such nodes, in one process."""
+
+    def make(
+        client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics
+    ) -> Agent:
+        played = nodes[name]
+        own = replace(settings, reservations=played.reserved)
+        agent = make_agent(client, own, name, played.machine, metrics)
+        agent.admitter.remember(played.pods)
+        return agent
+
+    settings = NodeSettings(
+        listed=tuple(nodes),
+        count=len(nodes),
+        root=root,
+        runtime="none",
+        bare=True,
+        machine=next(iter(nodes.values())).machine,
+        gates=gates,
+        listen="",
+    )
+    return NodeProcess(client, settings, client_for=client_for, make=make)

@@ -1,0 +1,513 @@
+"""A whole cluster on this machine: API server, scheduler, a node that runs processes, and the CPU driver.
+
+Owns `Up`: which parts there are, where their files are, and the order in which they come and go. Everything
+is on one loop of one process and listens on loopback; each part is the user it would be in a real cluster.
+Promises: the cluster is usable when `ready` is called; whoever ends it finds everything again when it is
+started again over the same folder, and meanwhile nothing runs on, unless that is asked for; nobody else works
+in that folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shlex
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from plimsoll.api.forms import Form
+from plimsoll.apiserver.auth.users import SCHEDULER, driver_user, node_user
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client.endpoints import DEVICE_CLASSES
+from plimsoll.client.http import is_loopback
+from plimsoll.common.lock_file import RootLock
+from plimsoll.drivers.cpu.process.run import CpuDriverProcess
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, Enforcement
+from plimsoll.drivers.fake.plan import DriverPlan
+from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
+from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.errors import ApiError, ConfigError
+from plimsoll.node.agent import Agent
+from plimsoll.node.containers import Phase
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.tools.cluster_state.manifests import Found, read_objects
+from plimsoll.tools.device_file_check import refuse_unusable
+from plimsoll.up.console import Console
+from plimsoll.up.local_nodes import MACHINE
+from plimsoll.up.manifests import Loaded, load
+from plimsoll.up.ports import API, DASHBOARD, Ports, find_obstacle
+from plimsoll.up.settings import UpSettings
+from plimsoll.up.simulated import find_simulated, play
+
+if TYPE_CHECKING:
+    from plimsoll.tools.dashboard import Dashboard
+
+_READY_SECONDS = 60.0
+#: Simulated nodes that are ready in a second, at least.
+_NODES_PER_SECOND = 20
+_STOP_SECONDS = 30.0
+_FORM = Form.V1_37.value
+#: How long containers have to end when all ends.
+_GRACE_SECONDS = 5.0
+#: A unix socket's path has no more bytes.
+_SOCKET_PATH = 107
+
+
+class Up:
+    """The parts of one cluster; `run` it on the loop it is to live on."""
+
+    def __init__(self, settings: UpSettings, console: Console | None = None) -> None:
+        """What is done is told on the `console`, if there is one."""
+        self.settings = replace(settings, data=settings.data.absolute())
+        self.server: RunningServer | None = None
+        self.scheduler: SchedulerProcess | None = None
+        self.nodes: list[NodeProcess] = []
+        self.driver: CpuDriverProcess | None = None
+        self.devices: FakeDriverProcess | None = None
+        self.dashboard: Dashboard | None = None
+        self.loaded = Loaded()
+        #: Called when the folder is ours, before anything is in it.
+        self.on_locked: Callable[[], None] = lambda: None
+        self._console = console
+        self._ports: Ports | None = None
+        self._tasks: list[tuple[asyncio.Task[None], Callable[[], None]]] = []
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask for an orderly end; `run` returns when it is reached."""
+        self._stop.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def problems(self) -> list[str]:
+        """What of the files was refused."""
+        return self.loaded.problems
+
+    @property
+    def own_nodes(self) -> set[str]:
+        """The nodes that are neither of manifests nor anybody else's."""
+        return {name for settings in self._node_settings() for name in settings.names}
+
+    async def run(self, ready: Callable[[Up], Awaitable[None] | None] = lambda _: None) -> None:
+        """Start everything, tell, and wait; until `stop`, or until a part fails."""
+        self._check()
+        found = await asyncio.to_thread(self._read_files)
+        lock = RootLock(self.settings.data / "lock", who="cluster", flag="--data")
+        lock.take()
+        try:
+            self.on_locked()
+            self._ports = Ports(self.settings.data / "ports")
+            self.server = await self._start_server(self._ports)
+            try:
+                if await self._or_stopped(self._start_parts(self.server, found)):
+                    told = ready(self)
+                    if inspect.isawaitable(told):
+                        await self._or_stopped(_all_of(told))
+                    await self._wait()
+            finally:
+                await self._end()
+                await self.server.stop()
+        finally:
+            lock.release()
+
+    def lines(self) -> list[str]:
+        """How the cluster is used, for people."""
+        settings = self.settings
+        found = []
+        if self.dashboard is not None:
+            found.append(f"  dashboard    {self.dashboard.url}")
+        return [
+            "",
+            *found,
+            f"  kubeconfig   {settings.kubeconfig}",
+            f"  log          {settings.log}",
+            "",
+            f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig))}",
+            *_path_lines(),
+            "  plimsoll top nodes",
+            "",
+            "Ctrl-C ends it; the same command brings it back as it was.",
+        ]
+
+    # -- beginning
+
+    def _check(self) -> None:
+        self._node_settings()  # names are refused before anything is made
+        drivers = [DRIVER_NAME, *(plan.name for plan in find_plans(self.settings.devices))]
+        sockets = [f"plugins_registry/{driver}-reg.sock" for driver in drivers]
+        for name in (*sockets, "pod-resources/kubelet.sock"):
+            path = self.settings.root / name
+            if len(str(path).encode(errors="surrogateescape")) > _SOCKET_PATH:
+                raise ConfigError(
+                    f"--data: {self.settings.data}: too long for sockets below it: {path} has "
+                    f"{len(str(path).encode(errors='surrogateescape'))} bytes, {_SOCKET_PATH} are possible; "
+                    "give a shorter folder"
+                )
+
+    def _read_files(self) -> list[Found]:
+        """Everything that is to be applied; what cannot be read is told before anything is made."""
+        found = list(read_objects(self.settings.files))
+        if self.settings.demo:
+            from plimsoll.up.demo.cluster import demo_objects  # noqa: PLC0415 - seldom wanted
+
+            found = [*demo_objects(), *found]
+        return found
+
+    async def _start_server(self, ports: Ports) -> RunningServer:
+        settings = self.settings
+        self._say("API server")
+        port = ports.choose(API, settings.host, settings.port)
+        _refuse_taken(settings.host, port, "--listen")
+        try:
+            server = await start_server(
+                ServerSettings(
+                    data=settings.data / "server", host=settings.host, port=port, gates=settings.gates
+                )
+            )
+        except OSError as error:
+            raise _no_listener(settings.host, port, error, "--listen") from None
+        try:
+            server.write_kubeconfig(settings.kubeconfig)
+            ports.keep(API, server.port)
+        except OSError as error:
+            await server.stop()
+            raise ConfigError(
+                f"{settings.kubeconfig}: cannot be written: {error.strerror or error}"
+            ) from None
+        except BaseException:
+            await server.stop()
+            raise
+        self._said("API server", server.url)
+        return server
+
+    async def _start_parts(self, server: RunningServer, found: list[Found]) -> None:
+        settings = self.settings
+        self._say("scheduler")
+        # Its scheduler is everybody's: pods that name none are its own, too. Charges are written as its
+        # drivers write theirs.
+        wanted = SchedulerSettings(gates=settings.gates, wire_form=_FORM, listen="")
+        wanted = wanted.named((DEFAULT_NAME, NAME))
+        self.scheduler = SchedulerProcess(server.client(SCHEDULER), wanted)
+        self._begin("scheduler", self.scheduler.run(), self.scheduler.stop)
+        await self._usable(self.scheduler.ready(_READY_SECONDS))
+        self._said("scheduler", "ready")
+        await self._start_nodes(server)
+        if settings.driver:
+            await self._start_driver(server)
+        if found:
+            await self._load(server, found)
+        await self._start_simulated(server)
+        await self._start_devices(server)
+        if settings.dashboard is not None:
+            await self._start_dashboard(server, *settings.dashboard)
+
+    async def _start_nodes(self, server: RunningServer) -> None:
+        settings = self.settings
+        self._say("node")
+        for node in self._node_settings():
+            many = node.count > 1
+            client = server.client() if many else server.client(node_user(node.names[0]))
+            process = NodeProcess(client, node, client_for=lambda name: server.client(node_user(name)))
+            self.nodes.append(process)
+            self._begin(f"node {node.names[0]}", process.run(), process.stop)
+        await asyncio.gather(*(self._usable(node.ready(_patience(node))) for node in self.nodes))
+        runs = "pods run as processes" if settings.runtime == "process" else "pods are states only"
+        self._said("node", f"{settings.node}: {runs}")
+        if settings.nodes:
+            names = "sim-0" if settings.nodes == 1 else f"sim-0 to sim-{settings.nodes - 1}"
+            self._said("simulated", names)
+
+    async def _load(self, server: RunningServer, found: list[Found]) -> None:
+        self._say("manifests")
+        started = time.monotonic()
+        own = self.own_nodes
+
+        def tick(done: int, whole: int) -> None:
+            if self._console is not None:
+                self._console.begin("manifests", f"{done}/{whole}")
+
+        self.loaded = await load(server.client(), found, own, tick)
+        took = time.monotonic() - started
+        text = f"{self.loaded.new} objects new, {self.loaded.known} known" + (
+            f" ({took:.0f} s)" if took > 2 else ""
+        )
+        if self.loaded.problems:
+            text += f", {len(self.loaded.problems)} refused"
+        self._said("manifests", text)
+        for line in self.loaded.lines():
+            if self._console is not None:
+                self._console.line(f"    {line}")
+
+    async def _start_simulated(self, server: RunningServer) -> None:
+        played = await find_simulated(server.client(), self.own_nodes)
+        if not played:
+            return
+        self._say("simulated")
+        root = self.settings.data / "simulated"
+        client_for = lambda name: server.client(node_user(name))  # noqa: E731
+        process = play(server.client(), played, root, self.settings.gates, client_for)
+        self.nodes.append(process)
+        self._begin("simulated nodes", process.run(), process.stop)
+        await self._usable(process.ready(_patience(process)))
+        names = list(played)
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        self._said("simulated", ", ".join(names[:4]) + more)
+
+    def _node_settings(self) -> list[NodeSettings]:
+        settings = self.settings
+        own = NodeSettings(
+            name=settings.node,
+            root=settings.root,
+            runtime=settings.runtime,
+            on_unsupported_security=settings.on_unsupported_security,
+            gates=settings.gates,
+            listen="",
+        )
+        if not settings.nodes:
+            return [own.checked()]
+        simulated = NodeSettings(
+            name="sim" if settings.nodes > 1 else "sim-0",
+            count=settings.nodes,
+            root=settings.data / "simulated",
+            runtime="none",
+            bare=True,
+            machine=parse_machine(MACHINE),
+            gates=settings.gates,
+            listen="",
+        )
+        return [own.checked(), simulated.checked()]
+
+    async def _start_driver(self, server: RunningServer) -> None:
+        self._say("driver")
+        layout = Layout(self.settings.root)
+        await ensure_class(server)
+        cpu = self.settings.cpu
+        settings = replace(
+            cpu,
+            node=self.settings.node,
+            kubelet_root=layout.root,
+            cdi=layout.cdi,
+            nri=layout.nri,
+            # The node has NRI, if not at once.
+            pin=replace(cpu.pin, enforcement=Enforcement.NRI) if _is_auto(cpu) else cpu.pin,
+        )
+        self.driver = CpuDriverProcess(
+            server.client(driver_user(DRIVER_NAME)), settings, listen=self.settings.driver_listen
+        )
+        self._begin("driver", self.driver.run(), self.driver.stop)
+        await self._usable(self.driver.ready(_READY_SECONDS))
+        status = f"plimsoll driver cpu status --address {self.driver.address}"
+        text = f"{DRIVER_NAME}: the CPUs of {self.settings.node}"
+        self._said("driver", f"{text} ({status})" if self.driver.address else text)
+
+    async def _start_devices(self, server: RunningServer) -> None:
+        settings = self.settings
+        plans = find_plans(settings.devices)
+        layout = Layout(settings.root)
+        here = Place(settings.node, layout.root, layout.cdi)
+        simulated = [name for node in self.nodes[1:] for name in node.settings.names]
+        if plans:
+            places = [here, *(Place(name, None) for name in simulated)]
+            self.devices = await self._start_fakes(server, plans, places, "all nodes")
+        if settings.demo:
+            from plimsoll.up.demo.cluster import DEVICES, EQUIPPED  # noqa: PLC0415 - seldom wanted
+
+            given = {plan.name for plan in plans}
+            rest = [plan for plan in find_plans(DEVICES) if plan.name not in given]
+            places = [here, *(Place(name, None) for name in EQUIPPED)]
+            if rest:
+                await self._start_fakes(server, rest, places, f"{settings.node} and {', '.join(EQUIPPED)}")
+
+    async def _start_fakes(
+        self, server: RunningServer, plans: Sequence[DriverPlan], places: Sequence[Place], where: str
+    ) -> FakeDriverProcess:
+        self._say("driver")
+        process = FakeDriverProcess(
+            server.client(),
+            plans,
+            places,
+            client_for=lambda name: server.client(driver_user(name)),
+            control=self.settings.control,
+            validate=refuse_unusable,
+        )
+        self._begin("drivers of files", process.run(), process.stop)
+        await self._usable(process.ready())
+        self._said("drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}")
+        return process
+
+    async def _start_dashboard(self, server: RunningServer, host: str, wanted: int | None) -> None:
+        from plimsoll.tools.dashboard import Dashboard  # noqa: PLC0415 - seldom left out, but large
+
+        assert self._ports is not None
+        self._say("dashboard")
+        port = self._ports.choose(DASHBOARD, host, wanted)
+        _refuse_taken(host, port, "--dashboard")
+        dashboard = Dashboard(server.client(), host=host, port=port, origin=server.url)
+        await dashboard.start()
+        self.dashboard = dashboard
+        self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)
+        self._said("dashboard", dashboard.url)
+        if not is_loopback(host):
+            self._said("", f"{host}: other machines can reach it, and it has no login")
+
+    # -- telling
+
+    def _say(self, what: str) -> None:
+        if self._console is not None:
+            self._console.begin(what)
+
+    def _said(self, what: str, text: str) -> None:
+        if self._console is not None:
+            self._console.done(what, text)
+
+    # -- parts that run
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
+        self._tasks.append((asyncio.create_task(work, name=name), stop))
+
+    async def _usable(self, ready: Coroutine[Any, Any, None]) -> None:
+        """Wait for a part to be ready, or for any part to fail."""
+        waiting = asyncio.ensure_future(ready)
+        try:
+            await asyncio.wait(
+                (waiting, *(task for task, _ in self._tasks)), return_when=asyncio.FIRST_COMPLETED
+            )
+            self._raise_failure()
+            await waiting
+        except TimeoutError:
+            raise ConfigError(f"not everything is ready after {_READY_SECONDS:g} s; see the log") from None
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    # -- being there, and the end
+
+    async def _wait(self) -> None:
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(
+                (stopped, *(task for task, _ in self._tasks)), return_when=asyncio.FIRST_COMPLETED
+            )
+            self._raise_failure()
+        finally:
+            stopped.cancel()
+            await asyncio.gather(stopped, return_exceptions=True)
+
+    def _raise_failure(self) -> None:
+        for task, _ in self._tasks:
+            if task.done():
+                task.result()
+                if not self._stop.is_set():
+                    raise ConfigError(f"the {task.get_name()} has ended by itself; see the log")
+
+    async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            return task.done()
+        finally:
+            for each in (task, stopped):
+                each.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
+
+    async def _end(self) -> None:
+        """The last that came goes first: drivers before their nodes, nodes before the scheduler."""
+        self._stop.set()
+        if self.dashboard is not None:
+            await self.dashboard.stop()
+        for task, stop in reversed(self._tasks):
+            stop()
+            await asyncio.wait((task,), timeout=_STOP_SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._tasks.clear()
+        if not self.settings.leave_running:
+            for node in self.nodes:
+                for agent in node.agents.values():
+                    if isinstance(agent, Agent) and node.settings.runtime == "process":
+                        await _end_containers(agent)
+
+
+async def _end_containers(agent: Agent) -> None:
+    """End what runs, as when a machine is shut down: pods stay, and are begun again with the cluster.
+
+    A root of cgroups that another process uses is not this node's: nothing in it is touched.
+    """
+    own = agent.equipment
+    if await asyncio.to_thread(own.mark.take, own.cgroups.root_folders()):
+        return
+    try:
+        await own.runtime.start(lambda _: None)
+        try:
+            running = [each for each in own.runtime.containers() if each.phase is Phase.RUNNING]
+            await asyncio.gather(*(own.runtime.stop_container(each.id, _GRACE_SECONDS) for each in running))
+        finally:
+            await own.runtime.stop()
+        await asyncio.to_thread(own.cgroups.tear_down)
+    finally:
+        own.mark.release()
+
+
+def _is_auto(cpu: CpuSettings) -> bool:
+    return cpu.pin.enforcement is Enforcement.AUTO
+
+
+async def ensure_class(server: RunningServer) -> None:
+    """Have the class by which claims find the driver's devices; one that is there stays as it is."""
+    tree = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": DRIVER_NAME},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER_NAME}"'}}]},
+    }
+    try:
+        await server.client().create(DEVICE_CLASSES, tree)
+    except ApiError as error:
+        if error.code != 409:
+            raise
+
+
+async def _all_of(work: Awaitable[None]) -> None:
+    await work
+
+
+def _patience(node: NodeProcess) -> float:
+    return _READY_SECONDS + node.settings.count / _NODES_PER_SECOND
+
+
+def _path_lines() -> list[str]:
+    """How to have our command where it is not on the path, as after an installation into a folder."""
+    own = Path(sys.executable).parent
+    if which("plimsoll") is not None or not (own / "plimsoll").exists():
+        return []
+    return [f"  export PATH={shlex.quote(str(own))}:$PATH"]
+
+
+def _refuse_taken(host: str, port: int, flag: str) -> None:
+    """ConfigError if somebody else listens there: told before anything is opened."""
+    if port and (problem := find_obstacle(host, port)) is not None:
+        raise _no_listener(host, port, problem, flag)
+
+
+def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
+    """Why an address cannot be listened on, and what to do."""
+    return ConfigError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}; give another address with {flag}"
+    )

@@ -1,5 +1,0 @@
-"""The messages of `proto/dra_v1.proto`."""
-
-from plimsoll.wire.messages import load
-
-globals().update(load("dra_v1"))

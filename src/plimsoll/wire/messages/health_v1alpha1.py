@@ -1,5 +1,0 @@
-"""The messages of `proto/health_v1alpha1.proto`."""
-
-from plimsoll.wire.messages import load
-
-globals().update(load("health_v1alpha1"))

@@ -1,0 +1,251 @@
+"""The allocator's rules, each from its definition: sets of values are sets, sums are summed from scratch.
+
+Slow and obvious on purpose: the twin of the allocator (`naive.py`) and the checker of its answers
+(`respects.py`) are made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import ceil
+
+from plimsoll.allocator.features import Features
+from plimsoll.allocator.state import AllocationState
+from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.node_selection import node_matches
+from plimsoll.api.quantity import NANO, Quantity
+from plimsoll.api.resource import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceCapacity,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ResourceSlice,
+)
+from plimsoll.cel import Environment, Selector, compile_selector, flatten
+from plimsoll.errors import CelCompileError, CelRuntimeError
+
+INT64_MAX = 2**63 - 1
+
+
+class Broken(Exception):
+    """The input allows no answer: the kind of fault."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(kind)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A device and where it was found."""
+
+    id: DeviceId
+    device: Device
+    slice: ResourceSlice
+
+
+def can_be_shared(device: Device, features: Features) -> bool:
+    return features.consumable_capacity and device.allow_multiple_allocations is True
+
+
+# -- selectors
+
+
+@cache
+def compiled(expression: str, consumable_capacity: bool) -> Selector | None:
+    try:
+        return compile_selector(expression, Environment("stored", consumable_capacity, list_attributes=True))
+    except CelCompileError:
+        return None
+
+
+def is_selected(spot: Spot, expressions: Iterable[str], features: Features) -> bool:
+    """Whether every selector says yes; the first no ends the question."""
+    for expression in expressions:
+        selector = compiled(expression, features.consumable_capacity)
+        if selector is None:
+            raise Broken("cel-compile")
+        try:
+            if not selector.matches_exact(flatten(spot.device, spot.id.driver)):
+                return False
+        except CelRuntimeError:
+            raise Broken("cel-runtime") from None
+    return True
+
+
+def is_for_node(spot: Spot, node: Node) -> bool:
+    """Whether a device of a slice with per-device node selection means this node."""
+    if not spot.slice.spec.per_device_node_selection:
+        return True
+    device = spot.device
+    found = node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+    if not isinstance(found, bool):
+        raise Broken("node-selection")
+    return found
+
+
+# -- taints
+
+
+def taints_of(spot: Spot, rules: Iterable[DeviceTaintRule]) -> list[DeviceTaint]:
+    """The taints that a device has of itself, and those that rules give it."""
+    taints = list(spot.device.taints)
+    for rule in rules:
+        selector = rule.spec.device_selector
+        if selector is None:
+            continue
+        named = {
+            selector.driver: spot.id.driver,
+            selector.pool: spot.id.pool,
+            selector.device: spot.id.device,
+        }
+        if all(wanted is None or wanted == actual for wanted, actual in named.items()):
+            taints.append(rule.spec.taint)
+    return taints
+
+
+def are_tolerated(taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    return all(
+        taint.effect not in ("NoSchedule", "NoExecute")
+        or any(
+            toleration.effect in ("", taint.effect)
+            and toleration.key in ("", taint.key)
+            and (
+                toleration.operator == "Exists"
+                or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
+            )
+            for toleration in tolerations
+        )
+        for taint in taints
+    )
+
+
+# -- constraints
+
+
+def values_of(spot: Spot, attribute: str, features: Features) -> frozenset[tuple[str, object]] | None:
+    """The typed values of an attribute; None if it is absent, empty if it is a list and lists are off."""
+    domain, _, name = attribute.rpartition("/")
+    found = spot.device.attributes.get(attribute)
+    if found is None and domain == spot.id.driver:
+        found = spot.device.attributes.get(name)
+    if found is None:
+        return None
+    lists = {
+        "int": found.int_values,
+        "bool": found.bool_values,
+        "string": found.string_values,
+        "version": found.version_values,
+    }
+    scalars = {
+        "int": found.int_value,
+        "bool": found.bool_value,
+        "string": found.string_value,
+        "version": found.version_value,
+    }
+    values: set[tuple[str, object]] = {(kind, one) for kind, one in scalars.items() if one is not None}
+    if features.list_attributes:
+        values |= {(kind, one) for kind, several in lists.items() for one in several or ()}
+    return frozenset(values)
+
+
+def do_match(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
+    """matchAttribute: all have the attribute, and something in common."""
+    known = [each for each in values if each is not None]
+    return len(known) == len(values) and (len(known) < 2 or bool(frozenset.intersection(*known)))
+
+
+def do_differ(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
+    """distinctAttribute: all have the attribute, and none has a value that another before it had."""
+    known = [each for each in values if each is not None]
+    return len(known) == len(values) and all(
+        later and not (later & earlier) for index, later in enumerate(known) for earlier in known[:index]
+    )
+
+
+# -- capacity
+
+
+def amount_of(quantity: Quantity | None) -> Fraction:
+    return Fraction(0) if quantity is None else Fraction(quantity.nano, NANO)
+
+
+def consumption(
+    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
+) -> dict[str, Quantity] | None:
+    """What is taken of every capacity of an unused device; None if that cannot be."""
+    if not set(requests) <= set(capacity):
+        return None
+    taken = {name: _rounded(requests.get(name), entry) for name, entry in capacity.items()}
+    fits = all(
+        _is_allowed(taken[name], entry.request_policy) and amount_of(taken[name]) <= amount_of(entry.value)
+        for name, entry in capacity.items()
+    )
+    return taken if fits else None
+
+
+def _rounded(asked: Quantity | None, entry: DeviceCapacity) -> Quantity:
+    policy = entry.request_policy or CapacityRequestPolicy()
+    if asked is None:
+        return next(each for each in (policy.default, entry.value, Quantity.of(0)) if each is not None)
+    if policy.valid_values:
+        return min((value for value in policy.valid_values if value >= asked), default=asked)
+    bounds = policy.valid_range
+    if bounds is None or bounds.min is None:
+        return asked
+    if asked < bounds.min:
+        return bounds.min
+    if bounds.step is None:
+        return asked
+    # Steps are counted in whole units.
+    first, step = ceil(amount_of(bounds.min)), ceil(amount_of(bounds.step))
+    wanted = ceil(amount_of(asked))
+    rounded = first + step * ceil(Fraction(wanted - first, step))
+    if max(wanted, rounded) > INT64_MAX:
+        raise Broken("capacity")
+    return Quantity.of(rounded, bounds.step.format)
+
+
+def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
+    if policy is None:
+        return True
+    default = policy.default
+    if default is not None and amount == default and amount.format is default.format:
+        return True
+    if policy.valid_range is not None:
+        bounds = policy.valid_range
+        above = bounds.max is not None and amount > bounds.max
+        over = ceil(amount_of(amount)) - ceil(amount_of(bounds.min))
+        return not above and (bounds.step is None or over % ceil(amount_of(bounds.step)) == 0)
+    return not policy.valid_values or amount in policy.valid_values
+
+
+def held_amounts(state: AllocationState, id: DeviceId) -> dict[str, Fraction]:
+    """What the shares of other claims have taken."""
+    holding = state.holding(id)
+    if holding is None:
+        return {}
+    return {name: Fraction(nano, NANO) for name, nano in holding.consumed.items()}
+
+
+# -- counters
+
+
+def counters_drawn(device: Device) -> dict[tuple[str, str], Fraction]:
+    drawn: dict[tuple[str, str], Fraction] = {}
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            key = (consumption.counter_set, name)
+            drawn[key] = drawn.get(key, Fraction(0)) + amount_of(counter.value)
+    return drawn
+
+
+def has_shares(state: AllocationState, id: DeviceId) -> bool:
+    holding = state.holding(id)
+    return holding is not None and bool(holding.shares or holding.recorded)

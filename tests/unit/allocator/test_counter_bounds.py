@@ -1,0 +1,43 @@
+"""32 of 40 devices that draw different amounts: what the rest of a request draws at least is added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.allocator import Limits, Outcome, Refusal
+from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice
+
+SMALLEST = sum(range(1, 33))  # what the 32 devices that draw least draw together
+
+
+def ask(units: int, *requests: dict[str, Any], backwards: bool = False, second: bool = False) -> Outcome:
+    amounts = list(range(1, 41))[:: -1 if backwards else 1]
+    devices = [
+        device(f"d{n:02}", serial=n, draws={"set": {"x": str(a)} | ({"y": str(41 - a)} if second else {})})
+        for n, a in enumerate(amounts)
+    ]
+    counters = {"x": str(units)} | ({"y": str(units)} if second else {})
+    slices = [
+        resource_slice(devices, name="a", count=2),
+        resource_slice(counters={"set": counters}, name="b", count=2),
+    ]
+    return attempt(slices, claim(*requests), limits=Limits(steps=2_000))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_32_devices_that_draw_more_than_there_is(backwards: bool) -> None:
+    assert isinstance(ask(SMALLEST - 1, exactly(count=32), backwards=backwards), Refusal)
+    halves = [exactly("a", count=16), exactly("b", count=16)]
+    assert isinstance(ask(SMALLEST - 1, *halves, backwards=backwards), Refusal)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_32_devices_that_draw_exactly_what_there_is(backwards: bool) -> None:
+    found = picked(ask(SMALLEST, exactly(count=32), backwards=backwards))
+    assert found == [[f"d{n:02}" for n in (range(8, 40) if backwards else range(32))]]
+
+
+def test_two_counters_of_which_less_of_one_is_more_of_the_other() -> None:
+    assert isinstance(ask(640, exactly(count=32), second=True), Refusal)

@@ -1,0 +1,38 @@
+"""What an inventory remembers is bounded, and forgetting changes no answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.allocator import Fault, Inventory
+from plimsoll.allocator.devices import inventory
+from tests.unit.allocator.build import device, node, resource_slice
+
+
+def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "DEVICES_KEPT", 5)
+    everywhere = resource_slice([device("d0"), device("d1")], allNodes=True)
+    stock = Inventory([everywhere])
+    first = stock.devices_for(node("a"))
+    assert not isinstance(first, Fault)
+    assert stock.devices_for(node("a")) is first
+    for name in "bcd":
+        stock.devices_for(node(name))
+    again = stock.devices_for(node("a"))
+    assert not isinstance(again, Fault)
+    assert again is not first
+    assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
+
+
+def test_a_node_with_other_labels_is_another_node() -> None:
+    local = resource_slice(
+        [device("d0")],
+        nodeSelector={
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}]
+        },
+    )
+    stock = Inventory([local])
+    for zone, count in (("z", 1), ("y", 0), ("z", 1)):
+        devices = stock.devices_for(node("a", zone=zone))
+        assert not isinstance(devices, Fault)
+        assert len(devices.entries) == count

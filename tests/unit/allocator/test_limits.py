@@ -1,0 +1,332 @@
+"""Bounded work: a search that runs out of steps or time says so, and hard questions end before that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.allocator import (
+    Allocation,
+    Fault,
+    Features,
+    GaveUp,
+    Inventory,
+    Limits,
+    Outcome,
+    Refusal,
+    allocate_claims,
+    allocator,
+)
+from plimsoll.allocator.limits import PACE
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from tests.unit.allocator.build import (
+    DRIVER,
+    attempt,
+    claim,
+    device,
+    exactly,
+    first_available,
+    picked,
+    resource_slice,
+)
+from tests.unit.allocator.questions import rolled
+from tests.unit.allocator.test_naive_agreement import PROGRAMS, answer
+
+
+def has(name: str, value: int) -> str:
+    return f'device.attributes["{DRIVER}"].{name} == {value}'
+
+
+def match(attribute: str = "a", *requests: str) -> dict[str, Any]:
+    return {"matchAttribute": f"{DRIVER}/{attribute}", **({"requests": list(requests)} if requests else {})}
+
+
+def distinct(attribute: str = "a") -> dict[str, Any]:
+    return {"distinctAttribute": f"{DRIVER}/{attribute}"}
+
+
+# -- giving up
+
+
+def stubborn() -> tuple[list[ResourceSlice], ResourceClaim]:
+    """No sum of anything shows that there is no solution: six triangles, and seven sides without a corner
+    in common."""
+    corners = [[3 * n + k, 3 * n + (k + 1) % 3] for n in range(6) for k in range(3)]
+    devices = [device(f"d{n:02}", a=pair) for n, pair in enumerate(corners)]
+    return [resource_slice(devices)], claim(exactly(count=7), constraints=[distinct("a")])
+
+
+def test_a_search_without_steps_gives_up() -> None:
+    slices = [resource_slice([device("d0"), device("d1")])]
+    outcome = attempt(slices, claim(exactly(count=2)), limits=Limits(steps=1))
+    assert outcome == GaveUp(steps=2, expired=False)
+    assert str(outcome) == "gave up after 2 steps: the step budget is spent"
+    assert picked(attempt(slices, claim(exactly(count=2)), limits=Limits(steps=2))) == [["d0", "d1"]]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 10, 100, 300])
+def test_running_out_of_steps_is_never_a_refusal(steps: int) -> None:
+    slices, wanted = stubborn()
+    assert isinstance(attempt(slices, wanted), Refusal)
+    outcome = attempt(slices, wanted, limits=Limits(steps=steps))
+    assert outcome == GaveUp(steps=steps + 1, expired=False)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_deadline_ends_the_search(after: int) -> None:
+    asked = 0
+
+    def expired() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > after
+
+    slices, wanted = stubborn()
+    outcome = attempt(slices, wanted, limits=Limits(expired=expired))
+    assert outcome == GaveUp(steps=after * PACE + 1, expired=True)
+    assert str(outcome) == f"gave up after {after * PACE + 1} steps: the deadline passed"
+
+
+def test_a_deadline_far_away_changes_nothing() -> None:
+    slices, wanted = stubborn()
+    never = Limits(expired=lambda: False)
+    assert attempt(slices, wanted, limits=never) == attempt(slices, wanted)
+
+
+def test_what_needs_no_search_needs_no_steps() -> None:
+    """One device is there and two are asked for."""
+    slices = [resource_slice([device("d0")])]
+    gone = Limits(steps=0, expired=lambda: True)
+    assert isinstance(attempt(slices, claim(exactly(count=2)), limits=gone), Refusal)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([0, 3, 1000]))
+def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, patience: int) -> None:
+    question = rolled(seed)
+    full = answer(question)
+    before = allocator.PATIENCE
+    allocator.PATIENCE = patience
+    try:
+        outcome = allocate_claims(
+            Inventory(question.slices, question.features, question.taint_rules, PROGRAMS),
+            question.state,
+            question.claims,
+            question.node,
+            classes=question.classes,
+            new_id=lambda: "share",
+            limits=Limits(steps=steps),
+        )
+    finally:
+        allocator.PATIENCE = before
+    if isinstance(outcome, GaveUp):
+        assert outcome.steps > steps
+    elif isinstance(outcome, Fault):
+        assert isinstance(full, Fault)
+        assert outcome.kind == full.kind
+    else:
+        assert type(outcome) is type(full)
+        if isinstance(outcome, Allocation):
+            assert picked(outcome) == picked(full)
+
+
+# -- hard questions: each with the steps it may take
+
+
+def ask(slices: Sequence[ResourceSlice], *claims: ResourceClaim, steps: int) -> Outcome:
+    return attempt(slices, *claims, limits=Limits(steps=steps))
+
+
+def numbered(count: int, **attributes: Any) -> list[dict[str, Any]]:
+    """Devices with a number of their own, which no rule looks at, and attributes made from it."""
+    return [
+        device(f"d{n:02}", serial=f"{n:04}", **{key: make(n) for key, make in attributes.items()})
+        for n in range(count)
+    ]
+
+
+MATCH_64 = {
+    "all different": (numbered(64, a=lambda n: n), claim(exactly(count=2), constraints=[match()])),
+    "pairs, three wanted": (numbered(64, a=lambda n: n // 2), claim(exactly(count=3), constraints=[match()])),
+    "pairs, three requests": (
+        numbered(64, a=lambda n: n // 2),
+        claim(exactly("x"), exactly("y"), exactly("z"), constraints=[match()]),
+    ),
+    "a grid, one row and one column": (
+        numbered(64, a=lambda n: n // 8, b=lambda n: n % 8),
+        claim(exactly(count=2), constraints=[match("a"), match("b")]),
+    ),
+    "eight alike, but of three kinds": (
+        numbered(64, a=lambda n: n // 8, b=lambda n: n % 3),
+        claim(exactly(count=4), constraints=[match("a"), distinct("b")]),
+    ),
+    "lists": (
+        numbered(64, a=lambda n: [n % 16, 16 + n % 15]),
+        claim(exactly(count=6), constraints=[match()]),
+    ),
+    "the last of eight requests": (
+        [*numbered(64, a=lambda n: n // 8, k=lambda n: 0), device("odd", a=99, k=1)],
+        claim(
+            *[exactly(f"r{n}") for n in range(7)], exactly("odd", select=has("k", 1)), constraints=[match()]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MATCH_64)
+def test_64_devices_of_which_too_few_match(name: str) -> None:
+    devices, wanted = MATCH_64[name]
+    assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
+
+
+def test_64_devices_with_one_that_makes_it_possible() -> None:
+    devices = [*numbered(64, a=lambda n: n // 2), device("odd", a=20)]
+    assert picked(
+        ask([resource_slice(devices)], claim(exactly(count=3), constraints=[match()]), steps=200)
+    ) == [["d40", "d41", "odd"]]
+
+
+def test_32_of_40_devices_that_differ_in_nothing_that_matters() -> None:
+    devices = numbered(40, a=lambda n: 0)
+    assert len(picked(ask([resource_slice(devices)], claim(exactly(count=32)), steps=40))[0]) == 32
+    # Eight more are left, and nine are asked for.
+    more = claim(exactly(count=9), name="more")
+    assert isinstance(ask([resource_slice(devices)], claim(exactly(count=32)), more, steps=200), Refusal)
+
+
+def test_32_of_40_devices_where_the_last_request_is_impossible() -> None:
+    """31 of one kind, then one that must match them and cannot."""
+    devices = [*numbered(40, a=lambda n: 0, k=lambda n: 0), device("odd", a=1, k=1)]
+    wanted = claim(exactly("many", count=31), exactly("odd", select=has("k", 1)), constraints=[match()])
+    assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
+
+
+def test_32_devices_that_differ_in_what_matters() -> None:
+    assert isinstance(
+        ask(
+            [resource_slice(numbered(64, a=lambda n: n % 31))],
+            claim(exactly(count=32), constraints=[distinct()]),
+            steps=200,
+        ),
+        Refusal,
+    )
+    found = ask(
+        [resource_slice(numbered(64, a=lambda n: n % 32))],
+        claim(exactly(count=32), constraints=[distinct()]),
+        steps=200,
+    )
+    assert picked(found) == [[f"d{n:02}" for n in range(32)]]
+    # Half of them alike on either side, and one too few on both.
+    halves = [resource_slice(numbered(62, a=lambda n: n % 2))]
+    assert isinstance(ask(halves, claim(exactly(count=32), constraints=[match()]), steps=200), Refusal)
+
+
+def test_shares_that_do_not_add_up() -> None:
+    """Room for 13 shares of 7 on devices of 10 to 17, and 24 are asked for, one by one."""
+    devices = [device(f"d{n}", shareable=True, capacity={"mem": str(10 + n)}, serial=n) for n in range(8)]
+    claims = [
+        claim(*[exactly(f"r{n}", capacity={"mem": "7"}) for n in range(8)], name=f"c{number}")
+        for number in range(3)
+    ]
+    assert isinstance(ask([resource_slice(devices)], *claims, steps=5_000), Refusal)
+
+
+def lists(depth: int, width: int, select: Any) -> list[dict[str, Any]]:
+    return [
+        first_available(f"r{n}", *[exactly(f"s{k}", select=select(n, k)) for k in range(width)])
+        for n in range(depth)
+    ]
+
+
+def test_deep_lists_whose_last_choice_fits_nothing_after_them() -> None:
+    """8 requests of 8 alternatives over 64 devices, and then one device that matches none of the last."""
+    devices = [*numbered(64, a=lambda n: 0, k=lambda n: n // 8), device("odd", a=1, k=99)]
+    wanted = claim(
+        *lists(8, 8, lambda n, k: has("k", k)),
+        exactly("odd", select=has("k", 99)),
+        constraints=[match("a", "r7", "odd")],
+    )
+    assert isinstance(ask([resource_slice(devices)], wanted, steps=100_000), Refusal)
+
+
+def test_deep_lists_over_one_device_too_few() -> None:
+    devices = numbered(7, k=lambda n: n)
+    wanted = claim(*lists(8, 8, lambda n, k: has("k", (n + k) % 8)))
+    assert isinstance(ask([resource_slice(devices)], wanted, steps=2_000), Refusal)
+    enough = numbered(8, k=lambda n: n)
+    assert picked(ask([resource_slice(enough)], wanted, steps=100)) == [[f"d{n:02}" for n in range(8)]]
+
+
+def test_deep_lists_before_a_request_for_one_device_too_many() -> None:
+    devices = numbered(16, k=lambda n: n)
+    for count, kind in ((9, Refusal), (8, Allocation)):
+        wanted = claim(*lists(8, 8, lambda n, k: has("k", (n + k) % 16)), exactly("rest", count=count))
+        assert isinstance(ask([resource_slice(devices)], wanted, steps=500), kind)
+
+
+def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:
+    """Eight times eight devices are too many for one claim: the later lists make do with fewer."""
+    wanted = claim(
+        *[first_available(f"r{n}", *[exactly(f"s{k}", count=8 - k) for k in range(8)]) for n in range(8)]
+    )
+    outcome = ask([resource_slice(numbered(40))], wanted, steps=2_000)
+    assert isinstance(outcome, Allocation)
+    assert outcome.alternatives == ((0, 0, 0, 4, 7, 7, 7, 7),)
+    assert len(picked(outcome)[0]) == 32
+
+
+def test_requests_that_leave_nothing_for_the_last() -> None:
+    devices = numbered(16, k=lambda n: n % 4)
+    wanted = claim(*[exactly(f"r{n}", count=2, select=has("k", n % 4)) for n in range(8)], exactly("last"))
+    assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
+
+
+def test_more_claims_than_devices_each_choosy_in_its_own_way() -> None:
+    """Every claim refuses another device, so no two are alike, and one device is missing."""
+    claims = [
+        claim(exactly(select=f'device.attributes["{DRIVER}"].k != {n}'), name=f"c{n}") for n in range(16)
+    ]
+    assert isinstance(ask([resource_slice(numbered(15, k=lambda n: n))], *claims, steps=2_000), Refusal)
+    assert isinstance(ask([resource_slice(numbered(16, k=lambda n: n))], *claims, steps=2_000), Allocation)
+
+
+# -- limits of a claim
+
+
+def test_a_claim_holds_32_results() -> None:
+    slices = [resource_slice(numbered(40))]
+    assert len(picked(attempt(slices, claim(exactly("a", count=20), exactly("b", count=12))))[0]) == 32
+    outcome = attempt(slices, claim(exactly("a", count=20), exactly("b", count=13)))
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == "too-many-devices"
+    assert "number of requested devices 33 exceeds the claim limit of 32" in str(outcome)
+    both = attempt(slices, claim(exactly("a", count=20)), claim(exactly("b", count=20), name="other"))
+    assert [len(each) for each in picked(both)] == [20, 20]
+
+
+def test_all_of_more_than_32_devices_is_too_many() -> None:
+    outcome = attempt([resource_slice(numbered(33))], claim(exactly(mode="All")))
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == "too-many-devices"
+    listed = claim(first_available("r", exactly("all", mode="All"), exactly("some", count=3)))
+    assert len(picked(attempt([resource_slice(numbered(33))], listed))[0]) == 3
+
+
+# -- a proof in another order
+
+
+def test_a_list_that_is_let_in_first_only_is_not_asked_for_in_another_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With list attributes off, a list passes distinctAttribute as the first device, and never after."""
+    devices = [device(f"l{n}", numa=[0, 1], k=0) for n in range(3)] + [device("s", numa=0, k=1)]
+    wanted = claim(
+        exactly("a", select=has("k", 0)), exactly("b", select=has("k", 1)), constraints=[distinct("numa")]
+    )
+    monkeypatch.setattr(allocator, "PATIENCE", 0)
+    found = attempt([resource_slice(devices)], wanted, features=Features(list_attributes=False))
+    assert picked(found) == [["l0", "s"]]

@@ -1,0 +1,215 @@
+"""Joint allocation: devices that cost node resources are chosen so that the node can afford them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.allocator import Allocation, AllocationState, Budget, BudgetLine, DeviceId, Outcome, Refusal
+from plimsoll.allocator.reasons.refusal import BudgetShortage, Rule
+from plimsoll.api.resource import AllocationDevice, Device, ResourceClaim
+from tests.unit.allocator.build import (
+    DRIVER,
+    attempt,
+    claim,
+    device,
+    exactly,
+    first_available,
+    picked,
+    resource_slice,
+    results,
+)
+from tests.unit.allocator.questions import charge as any_charge
+from tests.unit.allocator.questions import puzzle, rolled
+from tests.unit.allocator.test_naive_agreement import answer, picks_of
+
+CPU = "cpu.example.com"
+
+#: A node with a GPU, which takes 2 GiB of the host's memory, and 16 CPUs to be had as a device.
+SLICES = [
+    resource_slice([device("g0", hostMemory=2)], name="gpus"),
+    resource_slice([device("socket0", shareable=True, capacity={"cpu": "16"})], name="cpus", driver=CPU),
+]
+GPU = exactly("gpu", select=f'device.driver == "{DRIVER}"')
+CPUS = exactly("cpus", select=f'device.driver == "{CPU}"', capacity={"cpu": "8"})
+
+
+def price(_: ResourceClaim, result: AllocationDevice, device: Device) -> Mapping[str, int]:
+    """CPUs cost as many CPUs of the node, the GPU costs memory."""
+    if result.driver == CPU:
+        return {"cpu": result.consumed_capacity["cpu"].value()}
+    memory = device.attributes.get("hostMemory")
+    return {"memory": memory.int_value or 0} if memory is not None else {}
+
+
+def headroom(**amounts: int) -> Budget:
+    return Budget(price, [BudgetLine("node headroom", amounts)])
+
+
+def ask(*requests: Mapping[str, Any], budget: Budget | None = None) -> Outcome:
+    return attempt(SLICES, claim(*requests), budget=budget)
+
+
+# -- a GPU, or 8 CPUs
+
+
+def test_a_gpu_or_eight_cpus() -> None:
+    """The GPU where the CPUs would not fit, and the CPUs where the GPU would not."""
+    prefers_cpus, prefers_gpu = first_available("r", CPUS, GPU), first_available("r", GPU, CPUS)
+    plenty, few_cpus, little_memory = (
+        headroom(cpu=8, memory=2),
+        headroom(cpu=7, memory=2),
+        headroom(cpu=8, memory=1),
+    )
+    for wanted, budget, found in (
+        (prefers_cpus, plenty, "socket0"),
+        (prefers_cpus, few_cpus, "g0"),
+        (prefers_cpus, little_memory, "socket0"),
+        (prefers_gpu, plenty, "g0"),
+        (prefers_gpu, few_cpus, "g0"),
+        (prefers_gpu, little_memory, "socket0"),
+    ):
+        assert picked(ask(wanted, budget=budget)) == [[found]]
+    assert isinstance(ask(prefers_gpu, budget=headroom(cpu=7, memory=1)), Refusal)
+
+
+def test_without_a_budget_the_first_alternative_is_taken_whatever_it_costs() -> None:
+    assert picked(ask(first_available("r", CPUS, GPU))) == [["socket0"]]
+
+
+def test_the_devices_of_all_claims_share_the_budget() -> None:
+    one, other = claim(first_available("r", CPUS, GPU)), claim(first_available("r", CPUS, GPU), name="other")
+    assert picked(attempt(SLICES, one, other, budget=headroom(cpu=16))) == [["socket0"], ["socket0"]]
+    # For both there are not enough CPUs: the second takes the GPU.
+    assert picked(attempt(SLICES, one, other, budget=headroom(cpu=15))) == [["socket0"], ["g0"]]
+    assert isinstance(attempt(SLICES, one, other, budget=headroom(cpu=15, memory=0)), Refusal)
+
+
+def test_the_search_goes_back_for_the_budget() -> None:
+    """The first request could have the CPUs, but then the second, which can have nothing else, could not."""
+    flexible, strict = first_available("a", CPUS, GPU), {**CPUS, "name": "b"}
+    assert picked(ask(flexible, strict, budget=headroom(cpu=16))) == [["socket0", "socket0"]]
+    assert picked(ask(flexible, strict, budget=headroom(cpu=8))) == [["g0", "socket0"]]
+
+
+def test_a_cheaper_device_is_taken_where_the_first_is_too_dear() -> None:
+    slices = [resource_slice([device("dear", hostMemory=8), device("cheap", hostMemory=1), device("free")])]
+    for memory, found in ((8, "dear"), (7, "cheap"), (0, "free")):
+        assert picked(attempt(slices, claim(exactly()), budget=headroom(memory=memory))) == [[found]]
+    assert picked(attempt(slices, claim(exactly(count=2)), budget=headroom(memory=8))) == [["dear", "free"]]
+    assert picked(attempt(slices, claim(exactly(count=2)), budget=headroom(memory=7))) == [["cheap", "free"]]
+
+
+# -- lines
+
+
+def test_every_line_bounds() -> None:
+    """The node has 12 CPUs left, the pod-level request allows its claims 6."""
+
+    def lines(node: int, pod: int) -> Budget:
+        return Budget(
+            price, [BudgetLine("node headroom", {"cpu": node}), BudgetLine("pod-level request", {"cpu": pod})]
+        )
+
+    assert picked(ask(CPUS, budget=lines(8, 8))) == [["socket0"]]
+    for node, pod, line, had in ((12, 6, "pod-level request", 6), (6, 12, "node headroom", 6)):
+        outcome = ask(CPUS, budget=lines(node, pod))
+        assert isinstance(outcome, Refusal)
+        removal = outcome.requests[0].removals[-1]
+        assert (removal.rule, removal.count) == (Rule.BUDGET, 1)
+        assert removal.detail == BudgetShortage(line, "cpu", 8, had)
+
+
+def test_a_resource_that_no_line_names_is_not_bounded() -> None:
+    assert picked(ask(CPUS, budget=headroom(memory=0))) == [["socket0"]]
+    assert picked(ask(CPUS, budget=Budget(price))) == [["socket0"]]
+
+
+def test_what_costs_nothing_breaks_no_bound_that_is_broken_already() -> None:
+    """The node is overcommitted; devices that add nothing to it can still be had."""
+    broken = headroom(cpu=-4, memory=-1)
+    slices = [resource_slice([device("g0", hostMemory=1), device("g1")])]
+    assert picked(attempt(slices, claim(exactly()), budget=broken)) == [["g1"]]
+    assert isinstance(attempt(slices, claim(exactly(count=2)), budget=broken), Refusal)
+
+
+def test_all_fails_if_it_cannot_be_paid() -> None:
+    slices = [resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=2)])]
+    everything = claim(exactly(mode="All"))
+    assert picked(attempt(slices, everything, budget=headroom(memory=3))) == [["g0", "g1"]]
+    assert isinstance(attempt(slices, everything, budget=headroom(memory=2)), Refusal)
+
+
+# -- charges
+
+
+def test_the_charge_is_asked_about_the_result_as_it_will_be_recorded() -> None:
+    asked: list[tuple[str, AllocationDevice, str]] = []
+
+    def note(claim: ResourceClaim, result: AllocationDevice, device: Device) -> Mapping[str, int]:
+        asked.append((claim.metadata.name, result, device.name))
+        return {}
+
+    outcome = ask(first_available("r", CPUS), budget=Budget(note))
+    (made,) = results(outcome)
+    assert made.share_id == "share-1"
+    assert made.request == "r/cpus"
+    assert asked == [("c", msgspec.structs.replace(made, share_id=None), "socket0")]
+
+
+def test_every_share_is_charged() -> None:
+    two = [{**CPUS, "name": name} for name in ("a", "b")]
+    assert picked(ask(*two, budget=headroom(cpu=16))) == [["socket0", "socket0"]]
+    assert isinstance(ask(*two, budget=headroom(cpu=15)), Refusal)
+
+
+def test_claims_that_are_allocated_already_are_not_charged() -> None:
+    """What they cost is in the headroom already."""
+    before = ask(CPUS)
+    assert isinstance(before, Allocation)
+    old = claim(CPUS, name="old")
+    status = msgspec.structs.replace(old.status, allocation=before.results[0])
+    old = msgspec.structs.replace(old, status=status)
+    outcome = attempt(SLICES, old, claim(CPUS), budget=headroom(cpu=8), state=AllocationState.of([old]))
+    assert picked(outcome) == [["socket0"], ["socket0"]]
+
+
+# -- no budget and a boundless one
+
+
+@pytest.mark.parametrize("make", [rolled, puzzle])
+def test_a_boundless_budget_changes_nothing(make: Any) -> None:
+    for seed in range(300):
+        question = make(seed)
+        free = answer(question)
+        for bounds in ([], [{"cpu": 10**9, "memory": 10**9}, {"cpu": 10**9}]):
+            priced = answer(dataclasses.replace(question, charge=any_charge, bounds=bounds))
+            assert type(priced) is type(free)
+            if isinstance(free, Allocation) and isinstance(priced, Allocation):
+                assert picks_of(priced) == picks_of(free)
+
+
+def test_a_budget_only_takes_away() -> None:
+    """Whatever is found within a budget could be found without one."""
+    for seed in range(300):
+        question = rolled(seed, budget=True)
+        if isinstance(answer(question), Allocation):
+            assert isinstance(answer(dataclasses.replace(question, charge=None)), Allocation)
+
+
+def test_the_device_that_was_free_but_too_dear_is_named() -> None:
+    state = AllocationState()
+    state.hold_device(DeviceId(DRIVER, "p", "g0"))
+    slices = [
+        resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=5), device("g2", hostMemory=4)])
+    ]
+    outcome = attempt(slices, claim(exactly()), budget=headroom(memory=3), state=state)
+    assert isinstance(outcome, Refusal)
+    found = {removal.rule: removal for removal in outcome.requests[0].removals}
+    assert found[Rule.TAKEN].count == 1
+    assert (found[Rule.BUDGET].count, found[Rule.BUDGET].device.device) == (2, "g2")
+    assert found[Rule.BUDGET].detail == BudgetShortage("node headroom", "memory", 4, 3)

@@ -1,0 +1,399 @@
+"""Refusals: how many devices each rule took away, which came closest, and the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.allocator import (
+    Allocation,
+    AllocationState,
+    Budget,
+    BudgetLine,
+    DeviceId,
+    Features,
+    Inventory,
+    Outcome,
+    Refusal,
+    allocate_claims,
+    explain_lines,
+)
+from plimsoll.allocator.reasons.refusal import (
+    BudgetShortage,
+    CapacityShortage,
+    ConstraintConflict,
+    CounterShortage,
+    GroupShortage,
+    RequestRefusal,
+    Rule,
+    SelectorRefusal,
+    TaintRefusal,
+)
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice, DeviceRequest, DeviceTaint, ResourceSlice
+from tests.unit.allocator.build import (
+    DRIVER,
+    NODE,
+    attempt,
+    claim,
+    device,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    resource_slice,
+)
+from tests.unit.allocator.naive import Question, TooLong, solve
+from tests.unit.allocator.naive_rules import Broken
+from tests.unit.allocator.questions import puzzle, rolled
+from tests.unit.allocator.test_naive_agreement import answer
+
+
+def id(name: str) -> DeviceId:
+    return DeviceId(DRIVER, "p", name)
+
+
+def refused(outcome: Outcome) -> Refusal:
+    assert isinstance(outcome, Refusal), outcome
+    return outcome
+
+
+def only(outcome: Outcome) -> RequestRefusal:
+    """The refusal of a single request, which is not met by anything else."""
+    (request,) = refused(outcome).requests
+    assert request.devices == request.left + sum(removal.count for removal in request.removals)
+    return request
+
+
+def counted(request: RequestRefusal) -> dict[Rule, int]:
+    return {removal.rule: removal.count for removal in request.removals}
+
+
+def quantity(text: str) -> Quantity:
+    return Quantity.parse(text)
+
+
+def partitions(units: str, *draws: str) -> list[ResourceSlice]:
+    devices = [device(f"d{n}", draws={"set": {"units": each}}) for n, each in enumerate(draws)]
+    return [
+        resource_slice(devices, name="a", count=2),
+        resource_slice(counters={"set": {"units": units}}, name="b", count=2),
+    ]
+
+
+# -- one rule at a time
+
+
+def test_nothing_there() -> None:
+    request = only(attempt([], claim(exactly())))
+    assert (request.wanted, request.devices, request.left, request.removals) == (1, 0, 0, ())
+    assert (request.claim, request.request, request.takes_all) == ("default/c", "r", False)
+
+
+def test_too_few() -> None:
+    request = only(attempt([resource_slice([device("d0"), device("d1")])], claim(exactly(count=3))))
+    assert (request.wanted, request.devices, request.left) == (3, 2, 2)
+    assert not request.served
+
+
+def test_selectors_name_the_device_that_passed_most() -> None:
+    """The first selector of the class, or the second of the request, and its text."""
+    slices = [resource_slice([device("d0", model="a"), device("d1", model="b")])]
+    classes = [device_class(select=f'device.attributes["{DRIVER}"].model == "a"')]
+    wanted = claim(
+        {
+            "name": "r",
+            "exactly": {
+                "deviceClassName": "gpu",
+                "allocationMode": "ExactCount",
+                "count": 1,
+                "selectors": [{"cel": {"expression": text}} for text in ("true", "false", "true")],
+            },
+        }
+    )
+    request = only(attempt(slices, wanted, classes=classes))
+    assert counted(request) == {Rule.CLASS_SELECTOR: 1, Rule.REQUEST_SELECTOR: 1}
+    of_class, of_request = request.removals
+    assert of_class.device == id("d1")
+    assert of_class.detail == SelectorRefusal(0, f'device.attributes["{DRIVER}"].model == "a"')
+    assert of_request.device == id("d0")
+    assert of_request.detail == SelectorRefusal(1, "false")
+
+
+def test_devices_for_other_nodes() -> None:
+    devices = [device("d0", fields={"nodeName": "node-b"}), device("d1", fields={"nodeName": NODE})]
+    request = only(attempt([resource_slice(devices, perDeviceNodeSelection=True)], claim(exactly(count=2))))
+    assert counted(request) == {Rule.NODE: 1}
+    assert request.removals[0].device == id("d0")
+
+
+def test_binding_conditions_that_are_switched_off() -> None:
+    slices = [resource_slice([device("d0", fields={"bindingConditions": ["ready"]})])]
+    request = only(attempt(slices, claim(exactly()), features=Features(binding_conditions=False)))
+    assert counted(request) == {Rule.BINDING: 1}
+
+
+def test_devices_that_others_hold() -> None:
+    state = AllocationState()
+    state.hold_device(id("d1"))
+    slices = [resource_slice([device("d0"), device("d1")])]
+    request = only(attempt(slices, claim(exactly(count=2)), state=state))
+    assert counted(request) == {Rule.TAKEN: 1}
+    assert (request.left, request.removals[0].device) == (1, id("d1"))
+
+
+def test_taints_that_are_not_tolerated() -> None:
+    taint = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
+    slices = [resource_slice([device("d0", taints=[{"key": "fine", "effect": "None"}, taint])])]
+    request = only(attempt(slices, claim(exactly())))
+    assert counted(request) == {Rule.TAINT: 1}
+    assert request.removals[0].detail == TaintRefusal(
+        DeviceTaint(key="sick", value="yes", effect="NoSchedule")
+    )
+
+
+def shared(value: str, **policy: Any) -> dict[str, Any]:
+    return {"mem": {"value": value, **({"requestPolicy": policy} if policy else {})}}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "asked", "shortage"),
+    [
+        (shared("4Gi"), "5Gi", CapacityShortage("short", "mem", quantity("5Gi"), quantity("4Gi"))),
+        (
+            shared("8", default="1", validRange={"min": "1", "max": "4"}),
+            "5",
+            CapacityShortage("above-max", "mem", quantity("5"), quantity("4")),
+        ),
+        (
+            shared("8", default="1", validValues=["1", "2"]),
+            "3",
+            CapacityShortage("no-valid-value", "mem", quantity("3"), quantity("2")),
+        ),
+        ({"other": "4"}, "1", CapacityShortage("undefined", "mem", quantity("1"), quantity("0"))),
+    ],
+)
+def test_capacity_that_does_not_do(capacity: dict[str, Any], asked: str, shortage: CapacityShortage) -> None:
+    slices = [resource_slice([device("d0", shareable=True, capacity=capacity)])]
+    request = only(attempt(slices, claim(exactly(capacity={"mem": asked}))))
+    assert counted(request) == {Rule.CAPACITY: 1}
+    assert request.removals[0].detail == shortage
+
+
+def test_capacity_that_others_have_taken() -> None:
+    """Of the three, the one that lacks least is named, with what is left of it."""
+    state = AllocationState()
+    for name, amount in (("d0", "7Gi"), ("d1", "5Gi"), ("d2", "6Gi")):
+        consumed = {"mem": quantity(amount)}
+        state.hold(
+            AllocationDevice(driver=DRIVER, pool="p", device=name, share_id=name, consumed_capacity=consumed)
+        )
+    slices = [resource_slice([device(f"d{n}", shareable=True, capacity={"mem": "8Gi"}) for n in range(3)])]
+    request = only(attempt(slices, claim(exactly(capacity={"mem": "4Gi"})), state=state))
+    assert counted(request) == {Rule.CAPACITY: 3}
+    assert request.removals[0].device == id("d1")
+    assert request.removals[0].detail == CapacityShortage("short", "mem", quantity("4Gi"), quantity("3Gi"))
+
+
+def test_counters_that_do_not_suffice() -> None:
+    request = only(attempt(partitions("1", "3", "2"), claim(exactly())))
+    assert counted(request) == {Rule.COUNTER: 2}
+    assert request.removals[0].device == id("d1")
+    assert request.removals[0].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
+
+
+def test_counters_that_others_have_drawn() -> None:
+    state = AllocationState()
+    state.hold_device(id("d0"))
+    request = only(attempt(partitions("4", "3", "2"), claim(exactly()), state=state))
+    assert counted(request) == {Rule.TAKEN: 1, Rule.COUNTER: 1}
+    assert request.removals[1].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
+
+
+def test_counters_that_are_overdrawn_stop_devices_that_need_none_of_them() -> None:
+    state = AllocationState()
+    state.hold_device(id("d0"))
+    request = only(attempt(partitions("2", "3", "0"), claim(exactly()), state=state))
+    assert counted(request) == {Rule.TAKEN: 1, Rule.COUNTER: 1}
+    assert request.removals[1].detail == CounterShortage("set", "units", 0, -(10**9))
+
+
+def test_partitions_that_are_switched_off() -> None:
+    off = Features(partitionable_devices=False)
+    refusal = refused(attempt(partitions("4", "1"), claim(exactly()), features=off))
+    assert counted(refusal.requests[0]) == {Rule.COUNTER: 1}
+    assert any("partitionable devices are switched off" in line for line in explain_lines(refusal))
+
+
+def test_devices_without_the_attribute() -> None:
+    slices = [resource_slice([device("d0", numa=0), device("d1")])]
+    request = only(
+        attempt(slices, claim(exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]))
+    )
+    assert counted(request) == {Rule.CONSTRAINT: 1}
+    assert request.removals[0].detail == ConstraintConflict(f"{DRIVER}/numa", False, (), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "pair"),
+    [("matchAttribute", (0, 1, 2), (0, 1)), ("distinctAttribute", (5, 5, 5), (5, 5))],
+)
+def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pair: tuple[int, int]) -> None:
+    """All three are there, but at most one at a time: a pair is named."""
+    slices = [resource_slice([device(f"d{n}", numa=value) for n, value in enumerate(values)])]
+    request = only(attempt(slices, claim(exactly(count=2), constraints=[{kind: f"{DRIVER}/numa"}])))
+    assert (request.left, request.largest_group, request.removals) == (3, 1, ())
+    conflict = ConstraintConflict(
+        f"{DRIVER}/numa", kind == "distinctAttribute", (str(pair[1]),), id("d0"), (str(pair[0]),)
+    )
+    assert request.conflict == (id("d1"), conflict)
+    assert not request.served
+
+
+def test_node_resources_that_do_not_suffice() -> None:
+    budget = Budget(lambda *_: {"cpu": 8}, [BudgetLine("node headroom", {"cpu": 6})])
+    request = only(attempt([resource_slice([device("d0")])], claim(exactly()), budget=budget))
+    assert counted(request) == {Rule.BUDGET: 1}
+    assert request.removals[0].detail == BudgetShortage("node headroom", "cpu", 8, 6)
+
+
+def test_pools_that_cannot_be_used() -> None:
+    refusal = refused(attempt([resource_slice([device("d0")], count=3)], claim(exactly())))
+    (pool,) = refusal.pools
+    assert (pool.pool, pool.standing, pool.reason) == (
+        id("d0").pool_id,
+        "incomplete",
+        "has 1 of 3 slices of generation 1",
+    )
+    assert refusal.requests[0].devices == 0
+
+
+def test_all_devices_of_which_one_cannot_be_had() -> None:
+    state = AllocationState()
+    state.hold_device(id("d1"))
+    slices = [resource_slice([device("d0"), device("d1")])]
+    request = only(attempt(slices, claim(exactly(mode="All")), state=state))
+    assert (request.takes_all, request.wanted, request.left, request.served) == (True, 2, 1, False)
+    assert counted(request) == {Rule.TAKEN: 1}
+
+
+# -- several requests
+
+
+def test_requests_that_take_each_others_devices() -> None:
+    refusal = refused(attempt([resource_slice([device("d0")])], claim(exactly("a"), exactly("b"))))
+    assert refusal.together
+    assert all(request.served for request in refusal.requests)
+    assert refusal.stuck is not None
+    assert refusal.stuck.held == (("default/c", "a", id("d0")),)
+    assert refusal.stuck.request.request == "b"
+    assert counted(refusal.stuck.request) == {Rule.PICKED: 1}
+
+
+def test_a_request_that_cannot_be_served_alone_is_the_reason() -> None:
+    slices = [resource_slice([device("d0"), device("d1")])]
+    refusal = refused(attempt(slices, claim(exactly("a"), exactly("b", select="false"))))
+    assert not refusal.together
+    assert refusal.stuck is None
+    assert [request.served for request in refusal.requests] == [True, False]
+    assert [line for line in explain_lines(refusal) if "request a" in line] == []
+
+
+def test_a_list_is_the_reason_if_none_of_its_alternatives_can_be_served() -> None:
+    slices = [resource_slice([device("d0")])]
+    listed = first_available("r", exactly("many", count=2), exactly("other", select="false"))
+    refusal = refused(attempt(slices, claim(listed)))
+    assert [(request.request, request.served) for request in refusal.requests] == [
+        ("r/many", False),
+        ("r/other", False),
+    ]
+    assert not refusal.together
+
+
+def test_a_constraint_over_several_requests() -> None:
+    slices = [resource_slice([device(f"d{n}", numa=n) for n in range(3)])]
+    wanted = claim(exactly("a"), exactly("b"), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
+    refusal = refused(attempt(slices, wanted))
+    assert refusal.together
+    assert refusal.groups == (GroupShortage("default/c", f"{DRIVER}/numa", False, ("a", "b"), 2, 1),)
+    apart = claim(
+        exactly("a", count=2), exactly("b", count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}]
+    )
+    refusal = refused(attempt([resource_slice([device(f"d{n}", numa=n % 3) for n in range(6)])], apart))
+    assert refusal.groups == (GroupShortage("default/c", f"{DRIVER}/numa", True, ("a", "b"), 4, 3),)
+
+
+def test_a_claim_that_is_allocated_on_other_nodes() -> None:
+    made = attempt([resource_slice([device("d0")])], claim(exactly()))
+    assert isinstance(made, Allocation)
+    old, allocation = claim(exactly(), name="old"), made.results[0]
+    old = msgspec.structs.replace(old, status=msgspec.structs.replace(old.status, allocation=allocation))
+    refusal = refused(attempt([], old, at=node("node-b")))
+    assert refusal.allocated_elsewhere is not None
+    assert refusal.allocated_elsewhere.selector == allocation.node_selector
+    assert explain_lines(refusal) == ["claim default/old is allocated on other nodes"]
+
+
+# -- what must always hold
+
+
+def alone(question: Question, request: RequestRefusal) -> Question:
+    """The question of one request or alternative of one claim, with nothing else asked for."""
+    number = next(
+        number
+        for number, each in enumerate(question.claims)
+        if f"{each.metadata.namespace}/{each.metadata.name}" == request.claim
+    )
+    name, _, sub = request.request.partition("/")
+    old = question.claims[number]
+    kept: list[DeviceRequest] = []
+    for each in old.spec.devices.requests:
+        if each.name == name:
+            subs = tuple(one for one in each.first_available if one.name == sub)
+            kept.append(DeviceRequest(name=each.name, exactly=each.exactly, first_available=subs))
+    devices = msgspec.structs.replace(old.spec.devices, requests=tuple(kept))
+    wanted = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, devices=devices))
+    return dataclasses.replace(question, claims=[wanted])
+
+
+@pytest.mark.parametrize("make", [rolled, puzzle])
+def test_numbers_add_up_and_nobody_is_blamed_wrongly(make: Any) -> None:
+    """Devices are left or taken away by one rule each; a request called hopeless is hopeless by itself."""
+    seen = blamed = 0
+    for seed in range(400):
+        question = make(seed, budget=seed % 3 == 0)
+        outcome = answer(question)
+        if not isinstance(outcome, Refusal):
+            continue
+        seen += 1
+        assert outcome.node == NODE
+        assert explain_lines(outcome)
+        for request in (*outcome.requests, *((outcome.stuck.request,) if outcome.stuck else ())):
+            assert request.devices == request.left + sum(removal.count for removal in request.removals)
+            assert len(counted(request)) == len(request.removals)
+        for request in outcome.requests:
+            if request.served:
+                continue
+            blamed += 1
+            try:
+                assert solve(alone(question, request), 5_000) is None
+            except (Broken, TooLong):
+                continue
+    assert seen > 100
+    assert blamed > 50
+
+
+def test_without_explaining_a_refusal_is_short() -> None:
+    outcome = allocate_claims(
+        Inventory([]),
+        AllocationState(),
+        [claim(exactly())],
+        node(),
+        classes={"gpu": device_class()},
+        new_id=str,
+        explain=False,
+    )
+    assert outcome == Refusal(NODE)

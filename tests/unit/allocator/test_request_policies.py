@@ -1,0 +1,140 @@
+"""Request policies of document 001: what is consumed by default, how requests round up, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
+from plimsoll.api.codec import convert
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import DeviceCapacity
+from tests.unit.allocator import naive_rules
+
+
+def capacity(value: str, **policy: Any) -> dict[str, Any]:
+    return {"value": value, **({"requestPolicy": policy} if policy else {})}
+
+
+def taken(asked: str | None, entry: dict[str, Any]) -> str | CapacityRefusal:
+    """What a request takes of one capacity of an unused device, or why it cannot."""
+    requests = {} if asked is None else {"c": Quantity.parse(asked)}
+    found = consume(requests, {"c": convert(entry, DeviceCapacity)})
+    assert not isinstance(found, CapacityFault)
+    return str(found.amounts["c"]) if isinstance(found, Consumption) else found
+
+
+def refusal(rule: str, wanted: str, had: str) -> CapacityRefusal:
+    return CapacityRefusal(rule, "c", Quantity.parse(wanted), Quantity.parse(had))
+
+
+def test_without_a_request_the_default_is_consumed() -> None:
+    assert taken(None, capacity("10", default="2")) == "2"
+    assert taken(None, capacity("10", default="2", validValues=["2", "4"])) == "2"
+    assert taken(None, capacity("10", default="2", validRange={"min": "1", "max": "8"})) == "2"
+
+
+def test_without_a_request_and_a_default_everything_is_consumed() -> None:
+    assert taken(None, capacity("10Gi")) == "10Gi"
+
+
+def test_without_a_policy_any_amount_can_be_consumed() -> None:
+    for asked in ("0", "1m", "3", "10"):
+        assert taken(asked, capacity("10")) == asked
+    assert taken("11", capacity("10")) == refusal("short", "11", "10")
+
+
+@pytest.mark.parametrize(
+    ("asked", "rounded"), [("0", "1"), ("1", "1"), ("1500m", "2"), ("2", "2"), ("3", "4"), ("4", "4")]
+)
+def test_valid_values_round_up_to_the_next(asked: str, rounded: str) -> None:
+    assert taken(asked, capacity("10", default="1", validValues=["1", "2", "4"])) == rounded
+
+
+def test_more_than_the_largest_valid_value_is_refused() -> None:
+    entry = capacity("10", default="1", validValues=["1", "2", "4"])
+    assert taken("5", entry) == refusal("no-valid-value", "5", "4")
+
+
+def test_less_than_the_minimum_is_rounded_up_to_it() -> None:
+    for bounds in ({"min": "2"}, {"min": "2", "max": "8"}, {"min": "2", "step": "2"}):
+        assert taken("1", capacity("10", default="2", validRange=bounds)) == "2"
+        assert taken("0", capacity("10", default="2", validRange=bounds)) == "2"
+
+
+def test_within_a_range_without_steps_the_amount_stays() -> None:
+    entry = capacity("10", default="2", validRange={"min": "2", "max": "8"})
+    assert taken("2500m", entry) == "2500m"
+    assert taken("8", entry) == "8"
+
+
+def test_more_than_the_maximum_is_refused() -> None:
+    entry = capacity("10", default="2", validRange={"min": "2", "max": "8"})
+    assert taken("8001m", entry) == refusal("above-max", "8001m", "8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "rounded"), [("2", "2"), ("3", "5"), ("5", "5"), ("5500m", "8"), ("8", "8")]
+)
+def test_steps_are_counted_from_the_minimum(asked: str, rounded: str) -> None:
+    assert taken(asked, capacity("10", default="2", validRange={"min": "2", "step": "3"})) == rounded
+
+
+def test_what_is_rounded_past_the_maximum_is_refused() -> None:
+    entry = capacity("10", default="2", validRange={"min": "2", "max": "8", "step": "4"})
+    assert taken("6", entry) == "6"
+    assert taken("7", entry) == refusal("above-max", "10", "8")
+
+
+def test_a_request_above_what_the_device_has_is_refused() -> None:
+    assert taken("9", capacity("10", default="2", validRange={"min": "2", "step": "4"})) == "10"
+    assert taken("11", capacity("10", default="2", validRange={"min": "2", "step": "4"})) == refusal(
+        "short", "14", "10"
+    )
+
+
+def test_an_unknown_capacity_is_refused() -> None:
+    found = consume({"other": Quantity.parse("1")}, {"c": DeviceCapacity(value=Quantity.parse("1"))})
+    assert found == CapacityRefusal("undefined", "other", Quantity.parse("1"), Quantity.parse("0"))
+
+
+quantities = st.sampled_from(["0", "500m", "1", "1500m", "2", "3", "4", "5", "8", "1Ki", "1k", "2Ki"])
+ranges = st.fixed_dictionaries(
+    {"min": st.sampled_from(["0", "500m", "1", "2", "3"])},
+    optional={
+        "max": st.sampled_from(["3", "4", "8", "1Ki"]),
+        "step": st.sampled_from(["1", "500m", "2", "3", "1k"]),
+    },
+)
+policies: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"default": quantities}),
+    st.fixed_dictionaries({"default": quantities, "validRange": ranges}),
+    st.fixed_dictionaries(
+        {
+            "default": quantities,
+            "validValues": st.lists(quantities, min_size=1, max_size=3).map(
+                lambda texts: sorted(texts, key=Quantity.parse)
+            ),
+        }
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), quantities, max_size=2), st.data())
+def test_consumption_is_what_the_definition_says(asked: dict[str, str], data: st.DataObject) -> None:
+    entries: dict[str, DeviceCapacity] = {}
+    for name in data.draw(st.sets(st.sampled_from("abc"))):
+        entry = {"value": data.draw(quantities), "requestPolicy": data.draw(policies)}
+        entries[name] = convert({key: value for key, value in entry.items() if value != {}}, DeviceCapacity)
+    requests = {name: Quantity.parse(text) for name, text in asked.items()}
+    found = consume(requests, entries)
+    wanted = naive_rules.consumption(requests, entries)
+    assert isinstance(found, Consumption) == (wanted is not None)
+    if isinstance(found, Consumption) and wanted is not None:
+        assert {name: str(amount) for name, amount in found.amounts.items()} == {
+            name: str(amount) for name, amount in wanted.items()
+        }

@@ -1,0 +1,326 @@
+"""The allocation state: what is held is given back exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.allocator import Allocation, AllocationState, DeviceId, PoolId, Refusal
+from plimsoll.api.codec import convert
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationDevice, ResourceClaim
+from plimsoll.errors import StateError
+from tests.unit.allocator.build import (
+    DRIVER,
+    attempt,
+    claim,
+    device,
+    exactly,
+    picked,
+    resource_slice,
+    results,
+)
+from tests.unit.allocator.questions import rolled
+from tests.unit.allocator.test_naive_agreement import answer
+
+D0 = DeviceId(DRIVER, "p", "d0")
+D1 = DeviceId(DRIVER, "p", "d1")
+
+
+def result(
+    name: str = "d0", share: str | None = None, admin: bool = False, **amounts: str
+) -> AllocationDevice:
+    return AllocationDevice(
+        driver=DRIVER,
+        pool="p",
+        device=name,
+        share_id=share,
+        admin_access=True if admin else None,
+        consumed_capacity={name: Quantity.parse(text) for name, text in amounts.items()},
+    )
+
+
+def holding(*held: AllocationDevice, shared: bool = True) -> AllocationState:
+    state = AllocationState(shared)
+    for each in held:
+        state.hold(each)
+    return state
+
+
+# -- hold and release
+
+amounts = st.dictionaries(
+    st.sampled_from(["mem", "cores"]),
+    st.sampled_from(["0", "1", "500m", "1Gi"]).map(Quantity.parse),
+    max_size=2,
+)
+
+
+@st.composite
+def held_results(draw: st.DrawFn) -> list[AllocationDevice]:
+    """Results as claims have them: a shareID is given out once, a device may be held whole and in shares."""
+    made = []
+    for number in range(draw(st.integers(0, 8))):
+        share = draw(st.booleans())
+        made.append(
+            AllocationDevice(
+                driver=draw(st.sampled_from([DRIVER, "nic.example.com"])),
+                pool=draw(st.sampled_from(["p", "q"])),
+                device=draw(st.sampled_from(["d0", "d1"])),
+                share_id=f"s{number}" if share else None,
+                admin_access=True if draw(st.integers(0, 5)) == 0 else None,
+                consumed_capacity=draw(amounts) if share else {},
+            )
+        )
+    return made
+
+
+@given(held_results(), st.randoms(use_true_random=False), st.booleans())
+def test_releasing_restores_the_state_in_any_order(
+    made: list[AllocationDevice], random: object, shared: bool
+) -> None:
+    """Whatever was held and released in between, the state is that of what is held now."""
+    state = AllocationState(shared)
+    held: list[AllocationDevice] = []
+    waiting = list(made)
+    while waiting or held:
+        if waiting and (not held or random.random() < 0.6):  # type: ignore[attr-defined]
+            held.append(waiting.pop())
+            state.hold(held[-1])
+        else:
+            state.release(held.pop(random.randrange(len(held))))  # type: ignore[attr-defined]
+        assert state == holding(*held, shared=shared)
+    assert state == AllocationState(shared)
+    assert len(state) == 0
+
+
+@settings(max_examples=50)
+@given(held_results(), held_results())
+def test_a_copy_goes_its_own_way(first: list[AllocationDevice], second: list[AllocationDevice]) -> None:
+    state = holding(*first)
+    copy = state.copy()
+    assert copy == state
+    for each in second:
+        copy.hold(each)
+    assert state == holding(*first)
+    assert copy == holding(*first, *second)
+
+
+def test_the_order_of_holding_does_not_matter() -> None:
+    made = [result("d0", "a", mem="1"), result("d1"), result("d0", "b", cores="2"), result("d0", "c")]
+    assert all(holding(*order) == holding(*made) for order in itertools.permutations(made))
+
+
+def test_amounts_add_up() -> None:
+    state = holding(result("d0", "a", mem="1Gi", cores="1"), result("d0", "b", mem="500m"))
+    held = state.holding(D0)
+    assert held is not None
+    assert held.consumed == {"mem": Quantity.parse("1Gi").nano + Quantity.parse("500m").nano, "cores": 10**9}
+    assert set(held.shares) == {"a", "b"}
+    assert not held.exclusive
+
+
+def test_a_share_with_other_capacities_leaves_nothing_behind() -> None:
+    """The device was given another capacity while one share was out."""
+    state = holding(result("d0", "a", mem="1"))
+    newer = result("d0", "b", mem="1", cores="2")
+    state.hold(newer)
+    state.release(newer)
+    assert state == holding(result("d0", "a", mem="1"))
+
+
+# -- what holds what
+
+
+def test_admin_access_holds_nothing() -> None:
+    state = holding(result("d0", admin=True), result("d0", "a", admin=True, mem="1"))
+    assert state == AllocationState()
+    state.release(result("d0", admin=True))
+    assert len(state) == 0
+
+
+def test_a_share_is_not_the_device() -> None:
+    state = holding(result("d0", "a", mem="1"), result("d1"))
+    share, whole = state.holding(D0), state.holding(D1)
+    assert share is not None
+    assert whole is not None
+    assert (share.exclusive, whole.exclusive) == (0, 1)
+    assert (len(share.shares), len(whole.shares)) == (1, 0)
+
+
+def test_with_the_gate_off_a_share_holds_the_device() -> None:
+    state = holding(result("d0", "a", mem="1"), shared=False)
+    held = state.holding(D0)
+    assert held is not None
+    assert (held.exclusive, held.shares, held.consumed) == (1, {}, {})
+    state.release(result("d0", "a", mem="1"))
+    assert state == AllocationState(shared=False)
+
+
+def test_states_with_and_without_the_gate_differ() -> None:
+    assert AllocationState() != AllocationState(shared=False)
+    assert AllocationState() != "nothing"
+
+
+def test_two_holders_of_one_device_are_told_apart_from_one() -> None:
+    """A double allocation found in a cluster: the device is free when both are gone."""
+    state = holding(result(), result())
+    state.release(result())
+    assert state == holding(result())
+    state.release(result())
+    assert len(state) == 0
+
+
+def test_devices_of_the_same_name_are_different() -> None:
+    state = holding(result())
+    assert state.holding(DeviceId(DRIVER, "q", "d0")) is None
+    assert state.holding(DeviceId("nic.example.com", "p", "d0")) is None
+    assert set(state.pool(PoolId(DRIVER, "p"))) == {"d0"}
+    assert not state.pool(PoolId("nic.example.com", "p"))
+    assert [id for id, _ in state] == [D0]
+
+
+# -- releasing what is not held
+
+
+@pytest.mark.parametrize(
+    ("held", "released"),
+    [
+        ([], result()),
+        ([result("d1")], result("d0")),
+        ([result()], result("d0", "a")),
+        ([result("d0", "a")], result()),
+        ([result("d0", "a")], result("d0", "b")),
+        ([result("d0", "a")], result("d0", "a", mem="1")),
+        ([result("d0", "a", mem="1")], result("d0", "a", cores="1")),
+        ([result("d0", "a", mem="1")], result("d0", "a", mem="2")),
+    ],
+)
+def test_releasing_what_is_not_held_is_an_error(
+    held: Sequence[AllocationDevice], released: AllocationDevice
+) -> None:
+    state = holding(*held)
+    with pytest.raises(StateError, match=f"{DRIVER}/p/d0 is released but not held"):
+        state.release(released)
+    assert state == holding(*held)
+
+
+def test_releasing_twice_is_an_error() -> None:
+    state = holding(result("d0", "a", mem="1"))
+    state.release(result("d0", "a", mem="1"))
+    with pytest.raises(StateError):
+        state.release(result("d0", "a", mem="1"))
+
+
+# -- with the allocator
+
+
+def allocated(wanted: ResourceClaim, outcome: object) -> ResourceClaim:
+    """The claim with its allocation in its status."""
+    assert isinstance(outcome, Allocation)
+    return convert(
+        {
+            "metadata": {"name": wanted.metadata.name, "namespace": "default"},
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [
+                            {
+                                "request": each.request,
+                                "driver": each.driver,
+                                "pool": each.pool,
+                                "device": each.device,
+                                **({"shareID": each.share_id} if each.share_id else {}),
+                                **({"adminAccess": True} if each.admin_access else {}),
+                                "consumedCapacity": {
+                                    name: str(amount) for name, amount in each.consumed_capacity.items()
+                                },
+                            }
+                            for each in results(outcome)
+                        ]
+                    }
+                }
+            },
+        },
+        ResourceClaim,
+    )
+
+
+def test_the_state_of_claims_is_that_of_their_results() -> None:
+    slices = [resource_slice([device("d0"), device("d1", shareable=True, capacity={"mem": "4"})])]
+    wanted = claim(exactly("a"), exactly("b", capacity={"mem": "1"}), exactly("c", capacity={"mem": "2"}))
+    outcome = attempt(slices, wanted)
+    state = AllocationState.of([allocated(wanted, outcome), claim(exactly(), name="waiting")])
+    assert state == holding(*results(outcome))
+    assert len(state) == 2
+
+
+def test_an_allocation_is_held_and_released() -> None:
+    slices = [resource_slice([device("d0"), device("d1"), device("d2")])]
+    state = AllocationState()
+    first = attempt(slices, claim(exactly(count=2)), state=state)
+    assert isinstance(first, Allocation)
+    state.hold_all(first.results[0])
+    assert picked(attempt(slices, claim(exactly()), state=state)) == [["d2"]]
+    assert isinstance(attempt(slices, claim(exactly(count=2)), state=state), Refusal)
+    state.release_all(first.results[0])
+    assert state == AllocationState()
+    assert picked(attempt(slices, claim(exactly(count=2)), state=state)) == picked(first)
+
+
+def test_shares_are_held_and_released() -> None:
+    slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "4"})])]
+    three = claim(exactly(capacity={"mem": "3"}))
+    state = AllocationState()
+    first = attempt(slices, three, state=state)
+    assert isinstance(first, Allocation)
+    state.hold_all(first.results[0])
+    assert isinstance(attempt(slices, three, state=state), Refusal)
+    assert picked(attempt(slices, claim(exactly(capacity={"mem": "1"})), state=state)) == [["d0"]]
+    state.release_all(first.results[0])
+    assert picked(attempt(slices, three, state=state)) == [["d0"]]
+
+
+def test_asking_does_not_change_the_state() -> None:
+    for seed in range(150):
+        question = rolled(seed)
+        before = question.state.copy()
+        answer(question)
+        assert question.state == before
+
+
+def test_whatever_is_allocated_can_be_held_and_released() -> None:
+    """Allocate, hold, release: the same state, and the same answer."""
+    found = 0
+    for seed in range(300):
+        question = rolled(seed)
+        outcome = answer(question)
+        if not isinstance(outcome, Allocation):
+            continue
+        found += 1
+        before = question.state.copy()
+        for allocation in outcome.results:
+            question.state.hold_all(allocation)
+        for allocation in outcome.results:
+            question.state.release_all(allocation)
+        assert question.state == before
+        assert answer(question) == outcome
+    assert found > 50
+
+
+@pytest.mark.parametrize("amounts", [{"mem": "3"}, {"mem": "5"}, {"mem": "4", "cores": "1"}, {}])
+def test_only_the_amounts_that_a_share_took_can_be_given_back(amounts: dict[str, str]) -> None:
+    state = AllocationState()
+    held = result(share="x", mem="4")
+    state.hold(held)
+    state.hold(result(share="y", mem="9"))
+    before = state.copy()
+    with pytest.raises(StateError):
+        state.release(result("d0", "x", False, **amounts))
+    assert state == before
+    state.release(held)
+    assert state != before

@@ -1,0 +1,275 @@
+"""Charging objects to quotas."""
+
+from __future__ import annotations
+
+import copy
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.apiserver.admission.quota import Charged, charge_quotas
+from plimsoll.apiserver.validation.write_job import look
+from plimsoll.ledger.quota_usage import ExtendedNames, Surroundings
+from tests.unit.apiserver.validation.objects import NOW, Tree
+
+CLAIMS = "resourceclaims.resource.k8s.io"
+
+
+def _quota(hard: Tree, used: Tree | None = None, **spec: Any) -> Tree:
+    zero = dict.fromkeys(hard, "0")
+    return {
+        "metadata": {"name": "q", "namespace": "d"},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": {**zero, **(used or {})}},
+    }
+
+
+def _pod(requests: Tree | None = None, limits: Tree | None = None, **spec: Any) -> Tree:
+    resources = {"requests": requests or {}, "limits": limits or {}}
+    return {
+        "metadata": {"name": "p", "namespace": "d"},
+        "spec": {"containers": [{"name": "a", "resources": resources}], **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def _charge(quota: Tree, tree: Tree, old: Tree | None = None, resource: str = "pods", **more: Any) -> Charged:
+    before = copy.deepcopy((quota, tree, old))
+    subresource = more.pop("subresource", "")
+    charged = charge_quotas([quota], resource, tree, old, Surroundings(NOW, **more), subresource=subresource)
+    assert (quota, tree, old) == before
+    return charged
+
+
+def test_a_pod_is_charged() -> None:
+    quota = _quota({"pods": "3", "requests.cpu": "2", "limits.memory": "1Gi"}, {"requests.cpu": "500m"})
+    (after,) = _charge(quota, _pod({"cpu": "1500m"}, {"memory": "1Gi"})).quotas
+    assert after["status"]["used"] == {"pods": "1", "requests.cpu": "2", "limits.memory": "1Gi"}
+    assert after["spec"] == quota["spec"]
+
+
+def test_too_much() -> None:
+    quota = _quota({"pods": "3", "requests.cpu": "2"}, {"requests.cpu": "500m"})
+    charged = _charge(quota, _pod({"cpu": "1501m"}))
+    assert charged.quotas == ()
+    assert charged.refusal == (
+        "exceeded quota: q, requested: requests.cpu=1501m, used: requests.cpu=500m, limited: requests.cpu=2"
+    )
+
+
+def test_what_is_limited_must_be_said() -> None:
+    quota = _quota({"requests.cpu": "2", "limits.memory": "1Gi"})
+    assert _charge(quota, _pod()).refusal == (
+        "failed quota: q: must specify limits.memory for: a; requests.cpu for: a"
+    )
+    whole = _pod(resources={"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}})
+    assert _charge(quota, whole).refusal == ""
+
+
+def test_a_quota_that_was_never_measured() -> None:
+    quota = _quota({"pods": "1"})
+    assert _charge({**quota, "status": {}}, _pod()) == Charged()
+    unknown = {**quota, "status": {"hard": {"pods": "1"}}}
+    assert _charge(unknown, _pod()).refusal == "status unknown for quota: q, resources: pods"
+
+
+def test_negative_amounts() -> None:
+    refusal = _charge(_quota({"requests.cpu": "1"}), _pod({"cpu": "-1"})).refusal
+    assert refusal == "quota usage is negative for resource(s): cpu,requests.cpu"
+
+
+@pytest.mark.parametrize(
+    ("scope", "pod", "counts"),
+    [
+        ("BestEffort", _pod(), True),
+        ("BestEffort", _pod({"cpu": "1"}), False),
+        ("NotBestEffort", _pod({"cpu": "1"}), True),
+        ("Terminating", _pod(activeDeadlineSeconds=5), True),
+        ("Terminating", _pod(), False),
+        ("Terminating", _pod(activeDeadlineSeconds=-1), False),
+        ("NotTerminating", _pod(), True),
+        ("PriorityClass", _pod(priorityClassName="x"), True),
+        ("PriorityClass", _pod(), False),
+        ("CrossNamespacePodAffinity", _pod(), False),
+        (
+            "CrossNamespacePodAffinity",
+            _pod(
+                affinity={
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [{"namespaceSelector": {}}]
+                    }
+                }
+            ),
+            True,
+        ),
+    ],
+)
+def test_scopes(scope: str, pod: Tree, counts: bool) -> None:
+    assert bool(_charge(_quota({"pods": "5"}, scopes=[scope]), pod).quotas) is counts
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "name", "counts"),
+    [
+        ("In", ["high"], "high", True),
+        ("In", ["high"], "", False),
+        ("NotIn", ["high"], "low", True),
+        ("NotIn", ["high"], "", True),
+        ("NotIn", [], "", False),
+        ("NotIn", [], "low", False),
+        ("In", [""], "", False),
+        ("DoesNotExist", [], "", True),
+        ("Exists", [], "", False),
+    ],
+)
+def test_scope_selectors(operator: str, values: list[str], name: str, counts: bool) -> None:
+    requirement = {"scopeName": "PriorityClass", "operator": operator, "values": values}
+    quota = _quota({"pods": "5"}, scopeSelector={"matchExpressions": [requirement]})
+    assert bool(_charge(quota, _pod(priorityClassName=name)).quotas) is counts
+
+
+def test_updates() -> None:
+    quota = _quota({"pods": "1", "requests.cpu": "2"}, {"pods": "1", "requests.cpu": "1"})
+    small, big = _pod({"cpu": "1"}), _pod({"cpu": "3"})
+    assert _charge(quota, big, small) == Charged()  # a pod's spec does not change so
+    assert "requested: requests.cpu=2," in _charge(quota, big, small, subresource="resize").refusal
+    assert _charge(quota, small, big, subresource="resize") == Charged()
+    assert _charge(quota, big, small, subresource="status") == Charged()
+    scoped = _quota({"pods": "1"}, {"pods": "1"}, scopes=["Terminating"])
+    ending = _pod({"cpu": "1"}, activeDeadlineSeconds=5)
+    assert _charge(scoped, ending, small).refusal.startswith("exceeded quota: q, requested: pods=1")
+
+
+def test_pods_that_ended_count_as_objects_only() -> None:
+    quota = _quota({"pods": "5", "count/pods": "5"})
+    done = {**_pod(), "status": {"phase": "Failed"}}
+    (after,) = _charge(quota, done).quotas
+    assert after["status"]["used"] == {"pods": "0", "count/pods": "1"}
+    late = _pod()
+    late["metadata"] |= {
+        "deletionTimestamp": (NOW - timedelta(seconds=60)).isoformat(),
+        "deletionGracePeriodSeconds": 30,
+    }
+    (after,) = _charge(quota, late).quotas
+    assert after["status"]["used"] == {"pods": "0", "count/pods": "1"}
+
+
+def _claim(name: str = "c", *, count: int = 2, asked_by: str = "", made: str = "") -> Tree:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    metadata: Tree = {"name": name, "namespace": "d", "creationTimestamp": made or "2026-01-01T00:00:00Z"}
+    if asked_by:
+        metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": asked_by, "uid": f"uid-{asked_by}"}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
+    return {"metadata": metadata, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+
+
+def test_claims() -> None:
+    claim = _claim()
+    quota = _quota({f"count/{CLAIMS}": "5", "gpu.deviceclass.resource.k8s.io/devices": "3"})
+    (after,) = _charge(quota, claim, resource=CLAIMS).quotas
+    assert after["status"]["used"]["gpu.deviceclass.resource.k8s.io/devices"] == "2"
+    named = ExtendedNames({"gpu": "example.com/gpu"})
+    quota = _quota({"requests.example.com/gpu": "1"})
+    assert _charge(quota, claim, resource=CLAIMS) == Charged()
+    assert "exceeded quota" in _charge(quota, claim, resource=CLAIMS, extended=named).refusal
+    off = Gates.of({"DRAExtendedResource": False})
+    assert _charge(quota, claim, resource=CLAIMS, extended=named, gates=off) == Charged()
+
+
+def test_a_class_without_a_name_has_one_all_the_same() -> None:
+    name = "requests.deviceclass.resource.kubernetes.io/gpu"
+    quota = _quota({name: "1"})
+    unnamed = ExtendedNames({"gpu": ""})
+    assert f"requested: {name}=2" in _charge(quota, _claim(), resource=CLAIMS, extended=unnamed).refusal
+    assert _charge(quota, _claim(), resource=CLAIMS) == Charged()  # there is no such class
+
+
+def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
+    named = ExtendedNames({"gpu": "example.com/gpu"})
+    pod = look(_pod({"example.com/gpu": "2"}), Pod)
+    pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
+    others: list[ResourceClaim] = []
+
+    def charge(claim: Tree) -> Charged:
+        quota = _quota({"requests.example.com/gpu": "9"})
+        return _charge(
+            quota,
+            claim,
+            resource=CLAIMS,
+            extended=named,
+            find_pod=pods.get,
+            find_claims=lambda uid: others if uid == "uid-p" else (),
+        )
+
+    def used(claim: Tree) -> list[str]:
+        return [quota["status"]["used"]["requests.example.com/gpu"] for quota in charge(claim).quotas]
+
+    assert used(_claim()) == ["2"]
+    assert used(_claim(asked_by="p")) == []
+    assert used(_claim(asked_by="p", count=5)) == ["3"]
+    assert used(_claim(asked_by="gone")) == ["2"]
+    others.append(look(_claim("b", asked_by="p"), ResourceClaim))
+    assert used(_claim("a", asked_by="p")) == []
+    assert used(_claim("c", asked_by="p")) == ["2"]
+    assert used(_claim("c", asked_by="p", made="2025-12-31T00:00:00Z")) == []
+    pods["p"] = msgspec.structs.replace(pods["p"], metadata=ObjectMeta(name="p", uid="later"))
+    assert used(_claim("a", asked_by="p")) == ["2"]
+
+
+def _volume(storage: str = "1Gi", *, wanted: str = "", **status: Any) -> Tree:
+    spec = {"resources": {"requests": {"storage": storage}}, "volumeAttributesClassName": wanted or None}
+    return {"metadata": {"name": "v"}, "spec": spec, "status": status}
+
+
+def test_the_status_of_a_volume_is_charged_and_never_refused() -> None:
+    quota = _quota({"requests.storage": "1Gi"}, {"requests.storage": "1Gi"})
+    growing = _volume("1Gi", allocatedResources={"storage": "3Gi"})
+    (after,) = _charge(quota, growing, _volume(), "persistentvolumeclaims", subresource="status").quotas
+    assert after["status"]["used"] == {"requests.storage": "3Gi"}
+    assert "exceeded" in _charge(quota, _volume("2Gi"), _volume(), "persistentvolumeclaims").refusal
+    assert _charge(quota, growing, growing, "persistentvolumeclaims") == Charged()
+
+
+def test_a_volume_between_two_classes_counts_in_both() -> None:
+    def counts(value: str, volume: Tree) -> bool:
+        requirement = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": [value]}
+        quota = _quota({"persistentvolumeclaims": "5"}, scopeSelector={"matchExpressions": [requirement]})
+        return bool(_charge(quota, volume, resource="persistentvolumeclaims").quotas)
+
+    target = {"targetVolumeAttributesClassName": "third", "status": "Pending"}
+    volume = _volume(wanted="new", currentVolumeAttributesClassName="old", modifyVolumeStatus=target)
+    assert all(counts(name, volume) for name in ("new", "old", "third"))
+    assert not counts("fourth", volume)
+
+
+def test_all_quotas_are_asked_whether_they_can_be_charged_before_any_is() -> None:
+    full, strict = _quota({"pods": "0"}), _quota({"requests.cpu": "1"})
+    charged = charge_quotas([full, strict], "pods", _pod(), None, Surroundings(NOW))
+    assert charged.refusal == "failed quota: q: must specify requests.cpu for: a"
+
+
+def test_other_objects() -> None:
+    quota = _quota({"configmaps": "1", "count/configmaps": "1"}, {"configmaps": "1"})
+    assert "configmaps=1" in _charge(quota, {"metadata": {}}, resource="configmaps").refusal
+    quota = _quota({"count/deployments.apps": "1"})
+    assert len(_charge(quota, {}, resource="deployments.apps").quotas) == 1
+    assert _charge(quota, {}, {}, resource="deployments.apps") == Charged()
+    assert _charge(_quota({"count/events": "0"}), {}, resource="events") == Charged()
+    volume: Tree = {"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}}}
+    name = "gold.storageclass.storage.k8s.io/requests.storage"
+    (after,) = _charge(_quota({name: "5Gi"}), volume, resource="persistentvolumeclaims").quotas
+    assert after["status"]["used"] == {name: "1Gi"}
+    service: Tree = {"spec": {"type": "LoadBalancer", "ports": [{"port": 1}, {"port": 2, "nodePort": 3}]}}
+    quota = _quota({"services.nodeports": "5", "services.loadbalancers": "1"})
+    (after,) = _charge(quota, service, resource="services").quotas
+    assert after["status"]["used"] == {"services.nodeports": "2", "services.loadbalancers": "1"}
+    service["spec"]["allocateLoadBalancerNodePorts"] = False
+    (after,) = _charge(quota, service, resource="services").quotas
+    assert after["status"]["used"]["services.nodeports"] == "1"

@@ -1,0 +1,52 @@
+"""Handing out credentials."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.credentials import hand_out, named_user
+from plimsoll.apiserver.auth.users import ADMIN, SCHEDULER, User, driver_of, node_of
+from plimsoll.errors import ConfigError
+
+
+def test_short_names() -> None:
+    assert named_user("admin") == ADMIN
+    assert named_user("scheduler") == SCHEDULER
+    assert node_of(named_user("node:worker-1")) == "worker-1"
+    assert driver_of(named_user("driver:gpu.example.com")) == "gpu.example.com"
+    assert named_user("viewer:vera").groups == ("plimsoll:viewers", "system:authenticated")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "root", "node", "node:", "node:A", "node:a b", "driver:", "viewer:", "viewer:system:x"],
+)
+def test_others_are_nobody(text: str) -> None:
+    with pytest.raises(ConfigError):
+        named_user(text)
+
+
+def test_a_kubeconfig_is_handed_out(tmp_path: Path) -> None:
+    authority = Authority.load_or_create(tmp_path)
+    hand_out(tmp_path, named_user("node:n1"), tmp_path / "n1", "https://127.0.0.1:6443", days=7)
+    tree = yaml.safe_load((tmp_path / "n1").read_text())
+    (user,) = tree["users"]
+    assert user["name"] == "system:node:n1"
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(user["user"]["client-certificate-data"]))
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
+    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    assert [group.value for group in groups] == ["system:nodes"]
+    assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 7
+
+
+def test_only_a_server_has_something_to_hand_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no data folder of a server"):
+        hand_out(tmp_path, User("a"), tmp_path / "k", "https://x")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,205 @@
+"""Which objects concern which node: the index answers as looking at every object does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.auth.node_graph import SOURCES, Relations, concerns_naively
+from plimsoll.apiserver.auth.pod_references import pod_references
+from plimsoll.apiserver.storage import Key, Store
+from tests.unit.apiserver.auth.objects import new_store, put, remove
+
+CLAIMS, SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
+
+
+def names_of(pod: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(reference.resource, reference.name) for reference in pod_references(pod)}
+
+
+def test_everything_a_pod_names() -> None:
+    container = {
+        "envFrom": [{"secretRef": {"name": "s1"}}, {"configMapRef": {"name": "c1"}}],
+        "env": [
+            {"valueFrom": {"secretKeyRef": {"name": "s2"}}},
+            {"valueFrom": {"configMapKeyRef": {"name": "c2"}}},
+            {"value": "plain"},
+        ],
+    }
+    pod: dict[str, Any] = {
+        "metadata": {"name": "p", "namespace": "x"},
+        "spec": {
+            "serviceAccountName": "a",
+            "imagePullSecrets": [{"name": "s3"}],
+            "containers": [container],
+            "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s4"}}}]}],
+            "ephemeralContainers": [{"envFrom": [{"secretRef": {"name": "s5"}}]}],
+            "volumes": [
+                {"name": "v1", "secret": {"secretName": "s6"}},
+                {"name": "v2", "configMap": {"name": "c3"}},
+                {"name": "v3", "projected": {"sources": [{"secret": {"name": "s7"}}]}},
+                {"name": "v4", "projected": {"sources": [{"configMap": {"name": "c4"}}]}},
+                {"name": "v5", "csi": {"nodePublishSecretRef": {"name": "s8"}}},
+                {"name": "v6", "azureFile": {"secretName": "s9"}},
+                {"name": "v7", "persistentVolumeClaim": {"claimName": "pvc"}},
+                {"name": "v8", "ephemeral": {}},
+                {"name": "v9", "rbd": {"secretRef": {"name": "s10"}}},
+            ],
+            "resourceClaims": [
+                {"name": "one", "resourceClaimName": "r1"},
+                {"name": "two", "resourceClaimTemplateName": "t"},
+                {"name": "three", "resourceClaimTemplateName": "t"},
+            ],
+        },
+        "status": {
+            "resourceClaimStatuses": [{"name": "two", "resourceClaimName": "r2"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "r3"},
+        },
+    }
+    assert names_of(pod) == {
+        ("serviceaccounts", "a"),
+        *(("secrets", f"s{number}") for number in range(1, 11)),
+        *(("configmaps", f"c{number}") for number in range(1, 5)),
+        ("persistentvolumeclaims", "pvc"),
+        ("persistentvolumeclaims", "p-v8"),
+        *((CLAIMS, f"r{number}") for number in range(1, 4)),
+    }
+    pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    assert names_of(pod) == set()
+
+
+KEYS = (
+    *("metadata", "spec", "status", "name", "volumes", "containers", "env", "valueFrom", "secret"),
+    *("projected", "sources", "claimRef", "csi", "nodeName", "annotations", "resourceClaims"),
+)
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(json, st.sampled_from(SOURCES))
+def test_no_object_is_too_odd(tree: Any, resource: str) -> None:
+    relations = Relations(new_store())
+    relations.load()
+    relations.observe(Key(resource, "x", "p"), tree)
+    relations.concerns("n", resource, "x", "p")
+    relations.observe(Key(resource, "x", "p"), None)
+    assert not relations._named
+    assert not relations._pods
+
+
+NODES = st.sampled_from(["n1", "n2", ""])
+SECRETS, PVCS = st.sampled_from(["s1", "s2"]), st.sampled_from(["c1", "c2"])
+PLACES = st.sampled_from(["x", "y"])
+
+
+def pod_tree(node: str, secret: str, claim: str, mirror: bool) -> dict[str, Any]:
+    spec = {
+        "nodeName": node,
+        "volumes": [
+            {"name": "a", "secret": {"secretName": secret}},
+            {"name": "b", "persistentVolumeClaim": {"claimName": claim}},
+        ],
+    }
+    annotations = {"kubernetes.io/config.mirror": "x"} if mirror else {}
+    return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def volume_tree(claim: str, namespace: str, secret: str) -> dict[str, Any]:
+    reference = {"name": secret, "namespace": "y"}
+    bound = {"name": claim, "namespace": namespace} if claim else None
+    return {"spec": {"claimRef": bound, "csi": {"nodeStageSecretRef": reference}}}
+
+
+PODS = st.builds(pod_tree, NODES, SECRETS, PVCS, st.booleans())
+VOLUMES = st.builds(volume_tree, st.sampled_from(["c1", "c2", ""]), PLACES, SECRETS)
+STEPS = st.one_of(
+    st.tuples(st.just("pods"), st.sampled_from(["p1", "p2", "p3"]), PLACES, st.none() | PODS),
+    st.tuples(st.just("persistentvolumes"), st.sampled_from(["v1", "v2"]), st.just(""), st.none() | VOLUMES),
+    st.tuples(
+        st.just(SLICES),
+        st.sampled_from(["l1"]),
+        st.just(""),
+        st.none() | st.builds(lambda node: {"spec": {"nodeName": node}}, NODES),
+    ),
+)
+QUESTIONS = [
+    *(("secrets", place, name) for place in "xy" for name in ("s1", "s2", "s3")),
+    *(("persistentvolumeclaims", place, name) for place in "xy" for name in ("c1", "c2")),
+    *(("persistentvolumes", "", name) for name in ("v1", "v2")),
+    *(("pods", place, name) for place in "xy" for name in ("p1", "p2", "p3")),
+    (SLICES, "", "l1"),
+]
+
+
+def every(store: Store, resource: str) -> Iterable[tuple[Key, Any]]:
+    return [(stored.key, decode_tree(stored.raw)) for stored in store.list(resource).items]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(STEPS, max_size=10), st.integers(0, 10))
+def test_the_index_answers_as_every_object_in_turn(
+    steps: list[tuple[str, str, str, dict[str, Any] | None]], first: int
+) -> None:
+    """The index is loaded at any moment of the history, and followed from then on."""
+    store = new_store()
+    relations = Relations(store)
+    store.observe(relations.observe)
+    for number, (resource, name, namespace, tree) in enumerate(steps):
+        if number == first:
+            relations.load()
+        if tree is None:
+            remove(store, resource, name, namespace)
+        else:
+            put(store, resource, name, tree, namespace)
+    for node in ("n1", "n2"):
+        for wanted in QUESTIONS:
+            expected = concerns_naively(lambda resource: every(store, resource), node, *wanted)
+            assert relations.concerns(node, *wanted) == expected, (node, wanted)
+
+
+def test_a_claim_named_later_concerns_the_node() -> None:
+    store = new_store()
+    relations = Relations(store)
+    store.observe(relations.observe)
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod = {"spec": {"nodeName": "n", "resourceClaims": claims}}
+    put(store, "pods", "p", pod, "x")
+    assert not relations.concerns("n", CLAIMS, "x", "p-gpu")
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "p-gpu"}}
+    put(store, "pods", "p", {**pod, "status": status}, "x")
+    assert relations.concerns("n", CLAIMS, "x", "p-gpu")
+
+
+def test_others_get_their_turn_while_the_index_is_read() -> None:
+    store = new_store()
+    for number in range(120):
+        put(store, "pods", f"p{number}", {"spec": {"nodeName": "n"}}, "x")
+    relations = Relations(store)
+    store.observe(relations.observe)
+
+    async def write_meanwhile() -> int:
+        reading = asyncio.create_task(relations.warm())
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            put(store, "pods", f"p{119 - turns}", {"spec": {"nodeName": "m"}}, "x")
+            remove(store, "pods", f"p{turns}", "x")
+            put(store, "pods", f"new{turns}", {"spec": {"nodeName": "m"}}, "x")
+            turns += 1
+        return turns
+
+    assert asyncio.run(write_meanwhile()) >= 3
+    for node in ("n", "m"):
+        for stored in store.list("pods").items:
+            wanted = ("pods", *stored.key[1:])
+            expected = concerns_naively(lambda resource: every(store, resource), node, *wanted)
+            assert relations.concerns(node, *wanted) == expected
+    assert len(relations._pods) == len(store.list("pods").items)

@@ -1,0 +1,119 @@
+"""An API in memory with a clock that stands still, and calls to it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.auth.users import MASTERS, User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.in_process import connect_in_process
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.apiserver.storage import Store
+from plimsoll.controllers.bootstrap import bootstrap
+from plimsoll.errors import ApiError
+
+T = TypeVar("T")
+ADMIN = User("admin", groups=(MASTERS,))
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class Bench:
+    """One API under test."""
+
+    def __init__(self, gates: Gates | None = None) -> None:
+        self.store = Store.open(None)
+        self.now = NOW
+        numbers = itertools.count(1)
+        self.context = Context.over(
+            self.store,
+            gates=gates,
+            now=lambda: self.now,
+            new_uid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
+        )
+        self.api = Api(self.context)
+        self.client = connect_in_process(self.api.handle, ADMIN)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        user: User = ADMIN,
+        **headers: str,
+    ) -> tuple[int, Any]:
+        """Send a request; the code and the decoded answer."""
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.api.handle(Call(method, path, user, query, named, raw))
+        assert isinstance(answer.body, bytes)
+        try:
+            return answer.status, json.loads(answer.body)
+        except ValueError:
+            return answer.status, answer.body
+
+    async def watch(self, path: str, count: int, **query: str) -> list[dict[str, Any]]:
+        """The first so many events of a watch."""
+        answer: Answer = await self.api.handle(Call("GET", path, ADMIN, [("watch", "1"), *query.items()]))
+        assert not isinstance(answer.body, bytes), answer.body
+        events: list[dict[str, Any]] = []
+        async with asyncio.timeout(5):
+            async for chunk in answer.body:
+                events += [json.loads(line) for line in chunk.splitlines()]
+                if len(events) >= count:
+                    break
+        await answer.body.aclose()
+        return events
+
+
+def refused(attempt: Callable[[], object]) -> int:
+    """The code with which something is refused; 0 if it is not."""
+    try:
+        attempt()
+    except ApiError as error:
+        return error.code
+    return 0
+
+
+def run(story: Callable[[Bench], Awaitable[T]], gates: Gates | None = None) -> T:
+    """Play a story on a fresh API with the usual namespaces."""
+
+    async def play() -> T:
+        bench = Bench(gates)
+        await bootstrap(bench.client)
+        try:
+            return await story(bench)
+        finally:
+            await bench.store.close()
+
+    return asyncio.run(play())
+
+
+def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def config_map(name: str = "c", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **metadata},
+        "data": {"a": "1"},
+    }
+
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"

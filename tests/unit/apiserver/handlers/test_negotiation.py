@@ -1,0 +1,77 @@
+"""In which form answers go out and bodies come in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.apiserver.handlers.negotiation import accept, decode_body
+from plimsoll.errors import ApiError
+from tests.unit.apiserver.build import refused
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("header", "media", "table"),
+    [
+        ("", "application/json", ""),
+        ("*/*", "application/json", ""),
+        ("text/html, application/*;q=0.8", "application/json", ""),
+        (f"{TABLE},application/json", "application/json", "v1"),
+        (f"application/json;q=0.1,{TABLE}", "application/json", "v1"),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", "application/json", ""),
+        ("application/yaml", "application/yaml", ""),
+        (f"{PROTOBUF},application/json", "application/json", ""),
+        (PROTOBUF, PROTOBUF, ""),
+    ],
+)
+def test_the_best_form_on_offer(header: str, media: str, table: str) -> None:
+    accepted = accept(header)
+    assert (accepted.media, accepted.table) == (media, table)
+
+
+@pytest.mark.parametrize(
+    "header", ["text/html", "application/cbor", "application/json;q=0", f"{PROTOBUF};as=Table"]
+)
+def test_nothing_on_offer(header: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        accept(header)
+    assert caught.value.code == 406
+
+
+def test_streams_are_json() -> None:
+    assert accept(f"{PROTOBUF},application/json", streams=True).media == "application/json"
+    with pytest.raises(ApiError):
+        accept("application/yaml", streams=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b'{"a": 1}', "application/json"), (b"a: 1", "application/yaml"), (b'{"a":1}', "")]
+)
+def test_bodies(body: bytes, kind: str) -> None:
+    assert decode_body(body, kind) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "code"),
+    [
+        (b"{", "application/json", 400),
+        (b"a: [", "application/yaml", 400),
+        (b"a: 1\n---\nb: 2", "application/yaml", 400),
+        (b"x", PROTOBUF, 400),
+        (b"k8s\x00\xff\xff", PROTOBUF, 400),
+        (b"{}", "text/plain", 415),
+    ],
+)
+def test_bad_bodies(body: bytes, kind: str, code: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode_body(body, kind)
+    assert caught.value.code == code
+
+
+@given(st.text(max_size=60))
+def test_any_header_is_understood_or_refused(header: str) -> None:
+    assert refused(lambda: accept(header)) in (0, 406)

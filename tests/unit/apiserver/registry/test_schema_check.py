@@ -1,0 +1,289 @@
+"""Unknown, duplicate and wrong fields, in the words of Kubernetes' strict decoder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.quantity import Number
+from plimsoll.apiserver.registry.schema import Type, check_fields, check_text, schema_for
+from plimsoll.apiserver.registry.schema_check import LIMIT, Pairs, explain_fields
+from plimsoll.apiserver.registry.schema_match import fits
+from tests.unit.apiserver.registry.trees import paths_in, put, trees_of
+
+
+def schema(kind: str, group: str = "", version: str = "v1") -> Type:
+    found = schema_for(group, version, kind)
+    assert found is not None
+    return found
+
+
+POD = schema("Pod")
+CONTAINER = {"name": "a", "image": "i"}
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def test_what_fits_has_an_empty_report() -> None:
+    report = check_fields(
+        pod(
+            containers=[{**CONTAINER, "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}],
+            nodeSelector={"a": "b"},
+            terminationGracePeriodSeconds=None,
+            priority=5,
+            volumes=[{"name": "v", "configMap": None}],
+        ),
+        POD,
+    )
+    assert not report
+    assert (report.unknown, report.duplicate, report.wrong) == ([], [], [])
+
+
+def test_unknown_fields_and_their_paths() -> None:
+    tree = pod(foo=1, containers=[{**CONTAINER, "bar": 2, "ports": [{"containerPort": 1, "z": None}]}])
+    report = check_fields({**tree, "x": {"y": 1}}, POD)
+    assert report.unknown == ["spec.foo", "spec.containers[0].bar", "spec.containers[0].ports[0].z", "x"]
+    assert report.strict[1] == 'unknown field "spec.containers[0].bar"'
+    devices = [{"name": "d", "attributes": {"x.y/b": {"int": 1, "foo": 2}}}]
+    slices = schema("ResourceSlice", "resource.k8s.io")
+    report = check_fields({"spec": {"devices": devices}}, slices)
+    assert report.unknown == ["spec.devices[0].attributes.x.y/b.foo"]
+
+
+def test_duplicate_fields_are_told_in_the_order_of_the_text() -> None:
+    report = check_text(
+        b'{"kind":"Pod","metadata":{"name":"a","name":"b","labels":{"a":"b","a":"c"}},'
+        b'"spec":{"containers":[{"name":"a","name":"b"}],"x":{"y":1,"y":2},"x":3}}',
+        POD,
+    )
+    assert report.strict == [
+        'duplicate field "metadata.name"',
+        'duplicate field "metadata.labels.a"',
+        'duplicate field "spec.containers[0].name"',
+        'unknown field "spec.x"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        (
+            {"terminationGracePeriodSeconds": "x"},
+            "spec.terminationGracePeriodSeconds",
+            "json: cannot unmarshal string into Go struct field "
+            "PodSpec.spec.terminationGracePeriodSeconds of type int64",
+        ),
+        (
+            {"terminationGracePeriodSeconds": Number("1.5")},
+            "spec.terminationGracePeriodSeconds",
+            "json: cannot unmarshal number 1.5 into Go struct field "
+            "PodSpec.spec.terminationGracePeriodSeconds of type int64",
+        ),
+        (
+            {"priority": 99999999999},
+            "spec.priority",
+            "json: cannot unmarshal number 99999999999 into Go struct field "
+            "PodSpec.spec.priority of type int32",
+        ),
+        (
+            {"containers": {"name": "a"}},
+            "spec.containers",
+            "json: cannot unmarshal object into Go struct field "
+            "PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            {"containers": [5]},
+            "spec.containers[0]",
+            "json: cannot unmarshal number into Go struct field PodSpec.spec.containers of type v1.Container",
+        ),
+        (
+            {"containers": [{"name": 5}]},
+            "spec.containers[0].name",
+            "json: cannot unmarshal number into Go struct field "
+            "Container.spec.containers.name of type string",
+        ),
+        (
+            {"hostNetwork": "yes"},
+            "spec.hostNetwork",
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool",
+        ),
+        (
+            {"nodeSelector": {"a": 1}},
+            "spec.nodeSelector.a",
+            "json: cannot unmarshal number into Go struct field PodSpec.spec.nodeSelector of type string",
+        ),
+        (
+            {"nodeSelector": ["a"]},
+            "spec.nodeSelector",
+            "json: cannot unmarshal array into Go struct field "
+            "PodSpec.spec.nodeSelector of type map[string]string",
+        ),
+        (
+            {"containers": [{"command": [1]}]},
+            "spec.containers[0].command[0]",
+            "json: cannot unmarshal number into Go struct field "
+            "Container.spec.containers.command of type string",
+        ),
+        (
+            {"overhead": {"cpu": "abc"}},
+            "spec.overhead.cpu",
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        ({"overhead": {"cpu": "1ee"}}, "spec.overhead.cpu", "unable to parse quantity's suffix"),
+    ],
+)
+def test_wrong_types(spec: dict[str, Any], path: str, message: str) -> None:
+    assert check_fields(pod(**spec), POD).wrong == [(path, message)]
+
+
+def test_a_wrong_type_names_the_plain_type() -> None:
+    (wrong,) = check_fields(pod(restartPolicy=1), POD).wrong
+    assert wrong[1].endswith("PodSpec.spec.restartPolicy of type string")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", 'as "2006-01-02T15:04:05Z07:00": cannot parse "nonsense" as "2006"'),
+        ("", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006"'),
+        ("2020-01-01T00:00x", 'as "2006-01-02T15:04:05Z07:00": cannot parse "x" as ":"'),
+        ("2020-01-01T00:00:00", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00"'),
+        ("2020-01-01T00:00:00Zx", ': extra text: "x"'),
+        ("2020-02-31T00:00:00Z", ": day out of range"),
+    ],
+)
+def test_times(text: str, message: str) -> None:
+    (wrong,) = check_fields({"metadata": {"creationTimestamp": text}}, POD).wrong
+    separator = "" if message.startswith(":") else " "
+    assert wrong == ("metadata.creationTimestamp", f'parsing time "{text}"{separator}{message}')
+
+
+def test_times_with_microseconds() -> None:
+    lease = schema("Lease", "coordination.k8s.io")
+    assert not check_fields({"spec": {"renewTime": "2020-01-01T00:00:00.000001Z"}}, lease)
+    (wrong,) = check_fields({"spec": {"renewTime": "2020-01-01T00:00:00Z"}}, lease).wrong
+    assert wrong[1].endswith('cannot parse "Z" as ".000000"')
+    (wrong,) = check_fields({"spec": {"renewTime": 5}}, lease).wrong
+    assert wrong[1].endswith("LeaseSpec.spec.renewTime of type string")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("aGVsbG8=", None),
+        ("aGVs\nbG8=", None),
+        ("", None),
+        ("!!!", "illegal base64 data at input byte 0"),
+        ("aGVsbG8", "illegal base64 data at input byte 4"),
+        (5, "json: cannot unmarshal number into Go struct field Secret.data of type []uint8"),
+    ],
+)
+def test_bytes(value: Any, message: str | None) -> None:
+    wrong = check_fields({"data": {"a": value}}, schema("Secret")).wrong
+    assert wrong == ([] if message is None else [("data.a", message)])
+
+
+@pytest.mark.parametrize(("port", "fits"), [(1, True), ("http", True), (True, False), (Number("1.5"), False)])
+def test_numbers_or_names(port: Any, fits: bool) -> None:
+    probe = {"httpGet": {"port": port}}
+    report = check_fields(pod(containers=[{"name": "a", "livenessProbe": probe}]), POD)
+    assert bool(report) != fits
+
+
+def test_any_json_fits_where_anything_is_allowed() -> None:
+    claim = schema("ResourceClaim", "resource.k8s.io")
+    for parameters in ({"a": [1]}, 5, "x", None):
+        config = [{"opaque": {"driver": "d", "parameters": parameters}}]
+        assert not check_fields({"spec": {"devices": {"config": config}}}, claim)
+
+
+def test_reports_are_bounded() -> None:
+    report = check_fields({f"x{index}": 1 for index in range(1000)}, POD)
+    assert len(report.unknown) == LIMIT
+    report = check_fields(pod(containers=[5] * 1000), POD)
+    assert len(report.wrong) == LIMIT
+
+
+def test_deep_and_broken_texts_end_in_a_report() -> None:
+    assert not check_text(b"{", POD)
+    assert not check_text(b"\xff", POD)
+    assert not check_text(b"[" * 100000, POD)
+    schemas = schema("CustomResourceDefinition", "apiextensions.k8s.io")
+    inner: dict[str, Any] = {}
+    for _ in range(600):
+        inner = {"not": inner}
+    tree = {"spec": {"versions": [{"schema": {"openAPIV3Schema": inner}}]}}
+    assert not check_fields(tree, schemas)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["spec", "metadata", "name", "containers", "labels", "x"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_text_and_tree_are_held_against_the_shape_alike(tree: Any) -> None:
+    text, plain = check_text(json.dumps(tree), POD), check_fields(tree, POD)
+    assert (text.unknown, text.wrong) == (plain.unknown, plain.wrong)
+    assert text.duplicate == []
+
+
+def naive_unknown(tree: Any, type: Type, path: str = "") -> list[str]:
+    """Every path that the shape does not have, by looking at every value on its own."""
+    found: list[str] = []
+    if isinstance(tree, dict) and type.kind in ("object", "map"):
+        for name, value in tree.items():
+            here = f"{path}.{name}" if path else name
+            if type.kind == "map":
+                assert type.item is not None
+                found += naive_unknown(value, type.item, here)
+            elif name in type.fields:
+                found += naive_unknown(value, type.fields[name].type, here)
+            else:
+                found.append(here)
+    elif isinstance(tree, list) and type.kind == "list":
+        assert type.item is not None
+        for index, value in enumerate(tree):
+            found += naive_unknown(value, type.item, f"{path}[{index}]")
+    return found
+
+
+@given(JSON)
+def test_the_quick_answer_is_yes_exactly_where_there_is_nothing_to_tell(tree: Any) -> None:
+    assert fits(tree, POD) == (not explain_fields(tree, POD))
+
+
+@given(trees_of(POD))
+def test_trees_of_the_shape_fit(tree: Any) -> None:
+    assert fits(tree, POD)
+    assert not explain_fields(tree, POD)
+
+
+@given(st.data())
+def test_one_wrong_value_is_found(data: st.DataObject) -> None:
+    tree = data.draw(trees_of(POD))
+    path = data.draw(st.sampled_from(list(paths_in(tree))))
+    value = data.draw(JSON)
+    changed = put(tree, path, value)
+    assert fits(changed, POD) == (not explain_fields(changed, POD))
+
+
+@given(JSON)
+def test_unknown_fields_are_those_the_shape_does_not_have(tree: Any) -> None:
+    assert check_fields(tree, POD).unknown == naive_unknown(tree, POD)
+
+
+def test_pairs_are_objects_not_lists() -> None:
+    assert check_fields(Pairs([("spec", Pairs())]), POD).wrong == []
+    assert len(check_fields({"spec": {"containers": Pairs()}}, POD).wrong) == 1

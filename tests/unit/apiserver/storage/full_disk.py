@@ -1,0 +1,67 @@
+"""A process that writes until no file may grow any more, and goes on when there is room again.
+
+    python -m tests.unit.apiserver.storage.full_disk FILE
+
+Prints what it saw, as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from plimsoll.apiserver.storage import Key, Store
+from plimsoll.errors import StoreError
+
+
+async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
+    """What was acknowledged, the revision that was not, and why."""
+    acknowledged: dict[str, int] = {}
+    for number in range(10_000):
+        key = Key("pods", "", f"p{number % 50}")
+        stored = store.get(key)
+        tree = {"padding": "x" * 3000}
+        stored = store.update(key, tree, stored.revision) if stored else store.create(key, tree)
+        try:
+            await store.settled(stored.revision)
+        except StoreError as error:
+            return acknowledged, stored.revision, str(error)
+        acknowledged[key.name] = stored.revision
+    raise AssertionError("the disk never became full")
+
+
+async def story(path: Path) -> dict[str, Any]:
+    store = Store.open(path)
+    feed = store.watch("pods", 0)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
+    acknowledged, failed, reason = await write_until_full(store)
+    seen = {stored.key.name: stored.revision for stored in store.list("pods").items}
+    again = 0
+    for _ in range(5):  # it stays full, and says so each time
+        try:
+            await store.settled(store.create(Key("pods", "", "late"), {"padding": "y" * 20_000}).revision)
+        except StoreError:
+            again += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    late = store.create(Key("pods", "", "late"), {"padding": "y" * 20_000}).revision
+    await store.settled(late)
+    events = [event.revision for event in feed.take(100_000)]
+    await store.close()
+    return {
+        "acknowledged": acknowledged,
+        "failed": failed,
+        "reason": reason,
+        "seen": seen,
+        "again": again,
+        "late": late,
+        "events": events,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(asyncio.run(story(Path(sys.argv[1])))))

@@ -1,0 +1,158 @@
+"""When the file cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from plimsoll.apiserver.storage import Key, Store, compaction
+from plimsoll.apiserver.storage.log import Log, Row, State
+from plimsoll.errors import StoreError
+
+ROOT = Path(__file__).parents[4]
+POD = Key("pods", "default", "a")
+FULL = sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_full_disk_stops_writes_until_there_is_room(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.unit.apiserver.storage.full_disk", str(tmp_path / "s")]
+    output = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, timeout=60).stdout
+    told = json.loads(output)
+    assert "could not be written" in told["reason"]
+    assert told["seen"] == told["acknowledged"]
+    assert told["again"] == 5
+    assert told["late"] == told["failed"] + 6
+    assert told["events"] == [*range(1, told["failed"]), told["late"]]
+    store = Store.open(tmp_path / "s")
+    assert store.revision == told["late"]
+    found = {stored.key.name: stored.revision for stored in store.list("pods").items}
+    assert found == {**told["acknowledged"], "late": told["late"]}
+    asyncio.run(store.close())
+
+
+def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> None:
+    """A write that came while the commit before it failed must not be committed alone."""
+    append = Log.append
+    calls: list[list[int]] = []
+
+    async def story() -> None:
+        store = Store.open(tmp_path / "s")
+        other = Key("pods", "default", "b")
+        await store.settled(store.create(other, {"n": 0}).revision)
+        loop = asyncio.get_running_loop()
+        started = asyncio.Event()
+
+        def fail_once(log: Log, rows: Sequence[Row]) -> None:
+            calls.append([row[0] for row in rows])
+            if len(calls) == 1:
+                loop.call_soon_threadsafe(started.set)
+                asyncio.run_coroutine_threadsafe(write_more(), loop).result()
+                raise FULL
+            append(log, rows)
+
+        async def write_more() -> None:
+            store.update(POD, {"n": 2}, 2)
+            store.delete(other, {}, 1)
+            await asyncio.sleep(0)  # both are handed over while the first commit is under way
+
+        with patch.object(Log, "append", fail_once):
+            store.create(POD, {"n": 1})
+            waiters = [asyncio.ensure_future(store.settled(2))]
+            await started.wait()
+            await asyncio.sleep(0)
+            waiters += [asyncio.ensure_future(store.settled(revision)) for revision in (3, 4)]
+            for outcome in await asyncio.gather(*waiters, return_exceptions=True):
+                assert isinstance(outcome, StoreError)
+            assert store.get(POD) is None
+            assert store.get(other) is not None
+            assert (store.revision, store.durable) == (1, 1)
+            await store.settled(store.create(POD, {"n": 9}).revision)
+        assert store.revision == 5
+        assert store.list("pods", at=1).items == [store.get(other)]
+        assert calls == [[2], [5]]
+        assert store.stats().failures == 1
+        await store.close()
+
+    asyncio.run(story())
+    store = Store.open(tmp_path / "s")
+    assert [stored.revision for stored in store.list("pods").items] == [5, 1]
+    asyncio.run(store.close())
+
+
+def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = Store.open(tmp_path / "s")
+        with patch.object(Log, "append", side_effect=FULL):
+            store.create(POD, {})
+            feed = store.watch("pods", store.revision)
+            with pytest.raises(StoreError):
+                await store.settled(1)
+        await store.settled(store.create(POD, {}).revision)
+        assert [event.revision for event in feed.take()] == [2]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = Store.open(tmp_path / "s")
+        store.create(POD, {})
+        with patch.object(Log, "append", side_effect=FULL), pytest.raises(StoreError, match="disk is full"):
+            await store.close()
+
+    asyncio.run(story())
+    store = Store.open(tmp_path / "s")
+    assert store.revision == 0
+    asyncio.run(store.close())
+
+
+def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
+    compact = Log.compact
+    failures = [FULL, FULL]
+
+    def sometimes(log: Log, state: State, revisions: Sequence[int]) -> None:
+        if failures:
+            raise failures.pop()
+        compact(log, state, revisions)
+
+    async def story() -> None:
+        store = Store.open(tmp_path / "s", history_events=5)
+        store.create(POD, {})
+        for revision in range(1, 60):
+            store.update(POD, {"n": revision}, revision)
+            await store.settled(revision + 1)
+        assert not failures
+        assert store.stats().garbage < 20
+        await store.close()
+
+    with (
+        patch.object(Log, "compact", sometimes),
+        patch.object(compaction, "_ENOUGH", 10),
+        patch.object(compaction, "_CHUNK", 4),
+    ):
+        asyncio.run(story())
+    store = Store.open(tmp_path / "s")
+    assert store.revision == 60
+    asyncio.run(store.close())
+
+
+def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) -> None:
+    """A name that is no text in any encoding: whoever lets it through, the others go on."""
+
+    async def story() -> None:
+        store = Store.open(tmp_path / "s")
+        with pytest.raises(StoreError, match="could not be written"):
+            await store.settled(store.create(Key("pods", "", "\udcff"), {}).revision)
+        await store.settled(store.create(POD, {}).revision)
+        await store.close()
+
+    asyncio.run(story())

@@ -1,0 +1,138 @@
+"""Feeds: what they tell, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from plimsoll.apiserver.storage import Feed, Key, Store
+from plimsoll.errors import ApiError
+
+POD = Key("pods", "default", "a")
+
+
+def update(store: Store, key: Key = POD, padding: str = "") -> int:
+    stored = store.get(key)
+    tree = {"padding": padding}
+    return (store.update(key, tree, stored.revision) if stored else store.create(key, tree)).revision
+
+
+def test_a_feed_tells_only_of_its_resource() -> None:
+    store = Store.open(None)
+    feed = store.watch("pods", 0)
+    update(store, Key("nodes", "", "n"))
+    assert feed.take() == []
+    assert feed.revision == 1
+    update(store)
+    assert [event.revision for event in feed.take()] == [2]
+
+
+def test_a_feed_may_start_in_the_future() -> None:
+    async def story() -> None:
+        store = Store.open(None)
+        feed = store.watch("pods", 3)
+        reader = asyncio.create_task(feed.next())
+        for _ in range(3):
+            update(store)
+            await asyncio.sleep(0)
+        assert not reader.done()
+        update(store)
+        assert [event.revision for event in await reader] == [4]
+
+    asyncio.run(story())
+
+
+def test_a_feed_that_fell_behind_is_told() -> None:
+    store = Store.open(None, history_events=3)
+    update(store)
+    slow, quick = store.watch("pods", 0), store.watch("pods", 0)
+    for _ in range(10):
+        update(store)
+        quick.take()
+    with pytest.raises(ApiError) as expired:
+        slow.take()
+    assert (expired.value.code, expired.value.reason) == (410, "Expired")
+    assert expired.value.message == f"too old resource version: 0 ({store.floor})"
+    assert quick.take() == []
+
+
+def test_an_idle_feed_does_not_fall_behind() -> None:
+    store = Store.open(None, history_events=3)
+    feed = store.watch("nodes", 0)
+    for _ in range(50):
+        update(store)
+    assert store.floor > 40
+    assert feed.take() == []
+    assert feed.revision == 50
+    update(store, Key("nodes", "", "n"))
+    assert [event.revision for event in feed.take()] == [51]
+
+
+def test_the_history_is_bounded_by_bytes_too() -> None:
+    store = Store.open(None, history_bytes=50_000)
+    for _ in range(100):
+        update(store, padding="x" * 1000)
+    stats = store.stats()
+    assert 20 < stats.events < 28
+    assert stats.floor == 100 - stats.events
+
+
+def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
+    async def story() -> None:
+        store = Store.open(None, history_bytes=1000)
+        feed = store.watch("pods", 0)
+        for revision in range(1, 5):
+            update(store, padding="x" * 5000)
+            assert [event.revision for event in await feed.next()] == [revision]
+
+    asyncio.run(story())
+
+
+def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = Store.open(tmp_path / "s", durability="normal")
+        calls = 0
+
+        async def follow(feed: Feed) -> list[int]:
+            nonlocal calls
+            seen: list[int] = []
+            while len(seen) < 100:
+                calls += 1
+                seen += [event.revision for event in await feed.next()]
+            return seen
+
+        tasks = [asyncio.create_task(follow(store.watch("pods", 0))) for _ in range(1000)]
+        await asyncio.sleep(0)
+        for _ in range(100):
+            update(store)
+        assert await asyncio.gather(*tasks) == [list(range(1, 101))] * 1000
+        assert calls <= 3000
+        assert len({event.frame() for event in store.watch("pods", 0).take()}) == 100
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
+    async def story() -> None:
+        store = Store.open(None)
+        feed = store.watch("pods", 0)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(feed.next(), 0.01)
+        assert store.stats().waiting_feeds == 0
+        update(store)
+        assert [event.revision for event in await feed.next(1)] == [1]
+
+    asyncio.run(story())
+
+
+def test_events_are_handed_out_in_portions() -> None:
+    store = Store.open(None)
+    for _ in range(5):
+        update(store)
+    feed = store.watch("pods", 1)
+    assert [event.revision for event in feed.take(3)] == [2, 3, 4]
+    assert feed.revision == 4
+    assert [event.revision for event in feed.take(3)] == [5]

@@ -1,0 +1,277 @@
+"""The store does what its plain twin does, whatever is asked of it in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from plimsoll.apiserver.storage import Event, Feed, Key, Store, compaction
+from plimsoll.apiserver.storage.log import Log, Row
+from plimsoll.apiserver.storage.snapshots import naive_page
+from plimsoll.errors import ApiError, StoreError
+from tests.unit.apiserver.storage.twin import Twin, make_tree, told
+
+T = TypeVar("T")
+RESOURCES = ("pods", "resourceclaims.resource.k8s.io")
+NAMESPACES = ("", "a", "a-b")
+KEYS = [Key(r, n, name) for r in RESOURCES for n in NAMESPACES for name in ("x", "y")]
+keys = st.sampled_from(KEYS)
+writes = st.tuples(keys, st.sampled_from(["put", "put", "delete"]), st.integers(0, 9))
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store in a file, its twin, and some feeds with what they must still be told."""
+
+    events = 1_000_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "store.db"
+        self.twin = Twin()
+        self.feeds: list[tuple[Feed, str, int]] = []  # with the revision they were told up to
+        self.gate = threading.Event()  # commits wait for it, so that the same steps end the same way
+        gate, append = self.gate, Log.append
+
+        def append_when_let(log: Log, rows: Sequence[Row]) -> None:
+            gate.wait()
+            append(log, rows)
+
+        self.patches: list[Any] = [
+            patch.object(compaction, "_ENOUGH", 3),
+            patch.object(compaction, "_CHUNK", 2),
+            patch.object(Log, "append", append_when_let),
+        ]
+        for one in self.patches:
+            one.start()
+
+    @initialize(events=st.sampled_from([1, 4, 15, 10_000]), octets=st.sampled_from([400, 3000, 10_000_000]))
+    def begin(self, events: int, octets: int) -> None:
+        self.bounds = {"history_events": events, "history_bytes": octets}
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store.open(
+            self.path,
+            durability="normal",
+            history_events=self.bounds["history_events"],
+            history_bytes=self.bounds["history_bytes"],
+        )
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def write(self, store_only: bool, key: Key, verb: str, value: int) -> int:
+        """One write on the store, and on the twin unless it is known to be taken back."""
+        tree = make_tree(key, value)
+        stored = self.store.get(key)
+        if verb == "delete" and stored is None:
+            with pytest.raises(ApiError) as refused:
+                self.store.delete(key, tree, 1)
+            assert (refused.value.code, refused.value.reason) == (404, "NotFound")
+            return 0
+        if stored is None:
+            kind, after = "ADDED", self.store.create(key, tree)
+        else:
+            with pytest.raises(ApiError) as refused:
+                self.store.update(key, tree, stored.revision - 1)
+            assert (refused.value.code, refused.value.reason) == (409, "Conflict")
+            with pytest.raises(ApiError) as refused:
+                self.store.create(key, tree)
+            assert (refused.value.code, refused.value.reason) == (409, "AlreadyExists")
+            write = self.store.delete if verb == "delete" else self.store.update
+            kind = "DELETED" if verb == "delete" else "MODIFIED"
+            after = write(key, tree, stored.revision)
+        if store_only:
+            self.twin.assigned += 1
+        else:
+            expected = self.twin.write(kind, key, tree)
+            assert (after.revision, after.raw) == (expected.revision, expected.raw)
+        assert after.revision == self.twin.assigned
+        return after.revision
+
+    @rule(work=writes)
+    def write_outside_of_the_loop(self, work: tuple[Key, str, int]) -> None:
+        self.write(False, *work)
+
+    @rule(work=st.lists(writes, min_size=1, max_size=5))
+    def write_some(self, work: Sequence[tuple[Key, str, int]]) -> None:
+        async def write() -> None:
+            for one in work:
+                self.write(False, *one)
+                await asyncio.sleep(0)
+
+        self.run(write())
+
+    @rule()
+    def settle(self) -> None:
+        self.gate.set()
+        self.run(self.store.settled(self.store.revision))
+        self.gate.clear()
+        assert self.store.durable == self.store.revision == self.twin.revision
+
+    @rule(work=st.lists(writes, min_size=1, max_size=5))
+    def fail(self, work: Sequence[tuple[Key, str, int]]) -> None:
+        """Writes that cannot be made durable leave nothing behind but a gap in the revisions."""
+        self.settle()
+
+        async def write() -> None:
+            revisions = [self.write(True, *one) for one in work]
+            waiters = [
+                asyncio.ensure_future(self.store.settled(revision)) for revision in revisions if revision
+            ]
+            for waiter in waiters:
+                with pytest.raises(StoreError, match="disk is full"):
+                    await waiter
+            for revision in revisions:
+                if revision:
+                    with pytest.raises(StoreError, match="disk is full"):
+                        await self.store.settled(revision)
+
+        with patch.object(Log, "append", side_effect=sqlite3.OperationalError("database or disk is full")):
+            self.run(write())
+        assert self.store.revision == self.twin.revision
+
+    @rule(
+        resource=st.sampled_from(RESOURCES),
+        namespace=st.sampled_from([None, *NAMESPACES]),
+        after=st.sampled_from([None, ("", "x"), ("a", ""), ("a", "x"), ("a-b", "y")]),
+        limit=st.sampled_from([None, 1, 2, 100]),
+        back=st.integers(-1, 30),
+    )
+    def read(
+        self,
+        resource: str,
+        namespace: str | None,
+        after: tuple[str, str] | None,
+        limit: int | None,
+        back: int,
+    ) -> None:
+        at = None if back < 0 else self.store.revision - back
+        if at is not None and at < self.store.floor:
+            with pytest.raises(ApiError) as refused:
+                self.store.list(resource, at=at)
+            assert (refused.value.code, refused.value.reason) == (410, "Expired")
+            return
+        page = self.store.list(resource, namespace, after=after, limit=limit, at=at)
+        expected = self.twin.objects(resource, namespace, after, at)
+        shown = len(expected) if limit is None else limit
+        assert [tuple(stored) for stored in page.items] == expected[:shown]
+        assert page.remaining == max(0, len(expected) - shown)
+        assert page.revision == (self.store.revision if at is None else at)
+        if at is not None:
+            head, history = self.store._head, self.store._history
+            assert page == naive_page(head, history, resource, namespace, after, limit, at)
+
+    @rule(resource=st.sampled_from(RESOURCES), back=st.integers(-3, 30))
+    def watch(self, resource: str, back: int) -> None:
+        since = self.store.revision - back
+        if since < self.store.floor:
+            with pytest.raises(ApiError) as refused:
+                self.store.watch(resource, since)
+            assert (refused.value.code, refused.value.reason) == (410, "Expired")
+        else:
+            self.feeds.append((self.store.watch(resource, since), resource, since))
+
+    @rule(number=st.integers(0, 9), limit=st.sampled_from([1, 3, 1000]))
+    def follow(self, number: int, limit: int) -> None:
+        if not self.feeds:
+            return
+        index = number % len(self.feeds)
+        feed, resource, since = self.feeds[index]
+        expected = [
+            event for event in self.twin.since(resource, since) if event.revision <= self.store.durable
+        ]
+        events = take(feed, limit)
+        if events is None:
+            assert expected[0].revision <= self.store.floor
+            del self.feeds[index]
+            return
+        assert [told(event) for event in events] == expected[: len(events)]
+        assert len(events) == min(limit, len(expected))
+        if events:
+            self.feeds[index] = (feed, resource, events[-1].revision)
+        if len(events) == len(expected):
+            assert feed.revision >= self.store.durable
+
+    @rule()
+    def reopen(self) -> None:
+        self.gate.set()
+        self.run(self.store.close())
+        self.gate.clear()
+        for feed, _, _ in self.feeds:
+            feed.close()
+        self.feeds = []
+        self.open()
+        assert self.store.revision == self.twin.revision
+        self.twin.assigned = self.twin.revision
+
+    @invariant()
+    def agree(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        assert self.store.revision == self.twin.revision
+        state = self.twin.state()
+        for key in KEYS:
+            stored = self.store.get(key)
+            assert (stored and (stored.revision, stored.created, stored.raw)) == state.get(key)
+        counts = self.store.counts()
+        for resource in RESOURCES:
+            texts = [raw for key, (_, _, raw) in state.items() if key.resource == resource]
+            assert counts.get(resource, (0, 0)) == (len(texts), sum(map(len, texts)))
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.settle()
+            for feed, resource, since in self.feeds:
+                self.drain(feed, resource, since)
+            self.gate.set()
+            self.run(self.store.close())
+        self.loop.close()
+        for one in self.patches:
+            one.stop()
+        self.folder.cleanup()
+
+    def drain(self, feed: Feed, resource: str, since: int) -> None:
+        """In the end every feed has been told all, or that it fell behind."""
+        expected = self.twin.since(resource, since)
+        events = take(feed, 100_000)
+        if events is None:
+            assert expected[0].revision <= self.store.floor
+        else:
+            assert [told(event) for event in events] == expected
+
+
+def take(feed: Feed, limit: int) -> list[Event] | None:
+    """What a feed tells; None when it says that it fell behind."""
+    try:
+        return feed.take(limit)
+    except ApiError as error:
+        if (error.code, error.reason) == (410, "Expired"):
+            return None
+        raise
+
+
+class TestStore(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made at run time
+    settings = settings(
+        max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+@pytest.mark.slow
+class TestStoreLong(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made at run time
+    settings = settings(
+        max_examples=1500, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck)
+    )

@@ -1,0 +1,75 @@
+"""A store as plain as can be: all events ever, replayed for every question."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plimsoll.api import codec
+from plimsoll.apiserver.storage import Event, Key
+
+
+class Told(NamedTuple):
+    """What an event says."""
+
+    revision: int
+    type: str
+    key: Key
+    raw: bytes
+    previous: bytes | None
+
+
+class Twin:
+    """Keeps every event and looks through all of them."""
+
+    def __init__(self) -> None:
+        self.events: list[Told] = []
+        self.assigned = 0
+
+    @property
+    def revision(self) -> int:
+        return self.events[-1].revision if self.events else 0
+
+    def state(self, at: int | None = None) -> dict[Key, tuple[int, int, bytes]]:
+        """Revision, revision of creation and text of every object, as of a revision."""
+        objects: dict[Key, tuple[int, int, bytes]] = {}
+        for event in self.events:
+            if at is not None and event.revision > at:
+                break
+            if event.type == "DELETED":
+                del objects[event.key]
+            else:
+                created = objects[event.key][1] if event.key in objects else event.revision
+                objects[event.key] = (event.revision, created, event.raw)
+        return objects
+
+    def write(self, kind: str, key: Key, tree: dict[str, Any]) -> Told:
+        before = self.state().get(key)
+        self.assigned += 1
+        tree = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(self.assigned)}}
+        told = Told(self.assigned, kind, key, codec.encode(tree), before[2] if before else None)
+        self.events.append(told)
+        return told
+
+    def objects(
+        self, resource: str, namespace: str | None, after: tuple[str, str] | None, at: int | None
+    ) -> list[tuple[Key, int, bytes, int]]:
+        return [
+            (key, revision, raw, created)
+            for key, (revision, created, raw) in sorted(self.state(at).items())
+            if key.resource == resource
+            and (namespace is None or key.namespace == namespace)
+            and (after is None or (key.namespace, key.name) > after)
+        ]
+
+    def since(self, resource: str, revision: int) -> list[Told]:
+        return [
+            event for event in self.events if event.key.resource == resource and event.revision > revision
+        ]
+
+
+def told(event: Event) -> Told:
+    return Told(event.revision, event.type, event.key, event.raw, event.previous)
+
+
+def make_tree(key: Key, value: Any) -> dict[str, Any]:
+    return {"kind": "Thing", "metadata": {"name": key.name, "namespace": key.namespace}, "value": value}

@@ -1,0 +1,453 @@
+"""Limits on connections: sizes, time-outs, numbers, and that honest clients do not notice them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import socket
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from plimsoll.apiserver.acceptor import ConnectionAcceptor
+from plimsoll.apiserver.auth.certificates import Authority
+from plimsoll.apiserver.auth.users import ADMIN
+from plimsoll.apiserver.connections import ServerConnection
+from plimsoll.apiserver.limits import Limits
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from tests.fuzz.wire import CLOSED, Reply, Wire, trusting
+
+REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"
+MAPS = "/api/v1/namespaces/default/configmaps"
+FIELD = 40_000
+
+
+class Served:
+    """A running server, and ways to talk to it."""
+
+    def __init__(self, running: RunningServer) -> None:
+        self.running = running
+        self.port = running.port
+        self.credentials = f"Authorization: Bearer {running._token}\r\n".encode()
+        acceptor = running._http._acceptor
+        assert acceptor is not None
+        self.acceptor: ConnectionAcceptor = acceptor
+
+    @property
+    def connections(self) -> list[ServerConnection]:
+        found = self.acceptor._server.connections
+        return [connection for connection in found if isinstance(connection, ServerConnection)]
+
+    async def open(self) -> Wire:
+        return await Wire.open(self.port, trusting())
+
+    async def version(self, wire: Wire, *, anonymous: bool = False) -> int:
+        await wire.send(REQUEST + (b"" if anonymous else self.credentials) + b"\r\n")
+        return (await wire.reply()).status
+
+    async def enter(self) -> Wire:
+        """Connect and authenticate as an honest client does, which tries again when it is dropped."""
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    wire = await self.open()
+                except (ConnectionError, ssl.SSLError):
+                    continue
+                if await self.version(wire) == 200:
+                    return wire
+                await wire.abort()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Served]:
+    bounds = Limits(**limits)  # type: ignore[arg-type]
+    running = await start_server(ServerSettings(data=data, controllers=False, limits=bounds))
+    try:
+        yield Served(running)
+    finally:
+        await running.stop()
+
+
+def play(story: Awaitable[None]) -> None:
+    async def within_time() -> None:
+        async with asyncio.timeout(60):
+            await story
+
+    asyncio.run(within_time())
+
+
+def fields(count: int, size: int = FIELD) -> bytes:
+    return b"".join(b"h%d: %b\r\n" % (number, b"a" * size) for number in range(count))
+
+
+async def ends(wire: Wire) -> Reply:
+    """The answer of a connection that is closed then; CLOSED if there was none."""
+    reply = await wire.reply()
+    try:
+        while await wire.reader.read(1 << 16):
+            pass
+    except (ConnectionError, ssl.SSLError):
+        pass
+    return reply
+
+
+# -- sizes
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first request", "second request"])
+def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
+    async def story() -> None:
+        async with serving(header_bytes=100_000) as served:
+            wire = await served.open()
+            if not first:
+                assert await served.version(wire) == 200
+            await wire.send(REQUEST, *(fields(1) for _ in range(3)))
+            reply = await ends(wire)
+            assert (reply.status, reply.body) == (431, b"431 Request Header Fields Too Large")
+
+    play(story())
+
+
+def test_headers_below_the_limit_are_read() -> None:
+    async def story() -> None:
+        async with serving(header_bytes=100_000) as served:
+            wire = await served.open()
+            for _ in range(5):
+                await wire.send(REQUEST + served.credentials, fields(2), b"\r\n")
+                assert (await wire.reply()).status == 200
+            await wire.close()
+
+    play(story())
+
+
+def test_a_body_does_not_count_as_headers() -> None:
+    async def story() -> None:
+        async with serving(header_bytes=50_000) as served:
+            wire = await served.open()
+            for name in ("one", "two"):
+                body = json.dumps({"metadata": {"name": name}, "data": {"x": "x" * 400_000}}).encode()
+                head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
+                await wire.send(head + served.credentials + b"\r\n" + body)
+                assert (await wire.reply()).status == 201
+            await wire.close()
+
+    play(story())
+
+
+def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> None:
+    """On a busy machine several reads reach the connection before the request handler has run once."""
+
+    async def story() -> None:
+        async with serving(body=64 * 1024) as served:
+            wire = await served.open()
+            await served.until(lambda: bool(served.connections))
+            (connection,) = served.connections
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
+            connection.data_received(head + served.credentials + b"\r\n")
+            for _ in range(3):
+                connection.data_received(b"8000\r\n%s\r\n" % (b"x" * 0x8000))
+            assert (await wire.reply()).status == 413
+            await wire.abort()
+
+    play(story())
+
+
+def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
+    async def story() -> None:
+        async with serving(unauthenticated_bytes=300_000) as served:
+            known = await served.open()
+            assert await served.version(known) == 200
+            wires = [await served.open() for _ in range(12)]
+            for wire in wires:
+                await wire.send(REQUEST)
+            highest = 0
+            for _ in range(3):
+                for wire in wires:
+                    await wire.send(fields(1))
+                    await asyncio.sleep(0.01)
+                    highest = max(highest, served.acceptor.peers.held)
+                    assert sum(other.held for other in served.connections) <= 300_000 + 2 * FIELD
+            assert 200_000 < highest <= 300_000
+            assert served.acceptor.peers.dropped > 0
+            assert await served.version(known) == 200
+            new = await served.enter()
+            for wire in (known, new, *wires):
+                await wire.abort()
+
+    play(story())
+
+
+@pytest.mark.parametrize("anonymous", [True, False])
+def test_trailers_are_bounded(anonymous: bool) -> None:
+    async def story() -> None:
+        async with serving(header_bytes=100_000) as served:
+            wire = await served.open()
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
+            credentials = b"" if anonymous else served.credentials
+            await wire.send(
+                head + credentials + b"\r\n", b"2\r\n{}\r\n0\r\n", *(fields(1) for _ in range(50))
+            )
+            await ends(wire)
+            await served.until(lambda: not served.connections)
+
+    play(story())
+
+
+def test_small_chunks_and_trailers_are_read() -> None:
+    async def story() -> None:
+        async with serving(header_bytes=20_000) as served:
+            wire = await served.open()
+            assert await served.version(wire) == 200
+            body = json.dumps({"metadata": {"name": "chunks"}, "data": {"x": "x" * 50_000}}).encode()
+            chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\nTrailer: yes\r\n\r\n"
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
+            await wire.send(head + served.credentials + b"\r\n", chunks)
+            assert (await wire.reply()).status == 201
+            await wire.close()
+
+    play(story())
+
+
+def test_requests_behind_a_watch_are_bounded() -> None:
+    async def story() -> None:
+        async with serving(header_bytes=100_000) as served:
+            wire = await served.open()
+            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
+            await wire.send(head + served.credentials + b"\r\n")
+            assert (await wire.reply(whole=False)).status == 200
+            for _ in range(10):
+                await wire.send(REQUEST + fields(1) + b"\r\n")
+            await served.until(lambda: not served.connections)
+            await wire.abort()
+
+    play(story())
+
+
+def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
+    async def story() -> None:
+        async with serving() as served:
+            for credentials, status in ((b"", 403), (b"Authorization: Bearer wrong\r\n", 401)):
+                wire = await served.open()
+                head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n".encode()
+                await wire.send(head + credentials + b"\r\n")
+                assert (await wire.reply()).status == status
+                await wire.send(b"x" * 1_999_999)
+                assert served.acceptor.peers.held < 600_000  # what is discarded does not count
+                await wire.abort()
+
+    play(story())
+
+
+def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
+    async def story() -> None:
+        async with serving() as served:
+            anonymous, known = await served.open(), await served.open()
+            assert await served.version(anonymous, anonymous=True) == 200
+            assert await served.version(known) == 200
+            for connection in served.connections:
+                connection.pause_writing()
+            await served.until(lambda: len(served.connections) == 1)
+            assert served.connections[0].authenticated
+            for connection in served.connections:
+                connection.resume_writing()
+            assert await served.version(known) == 200
+            assert await ends(anonymous) is CLOSED
+            await known.close()
+
+    play(story())
+
+
+def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
+    async def story() -> None:
+        async with serving(slow_watch_timeout=1) as served:
+            wire = await served.open()
+            body = json.dumps({"metadata": {"name": "large"}, "data": {"x": "x" * 500_000}}).encode()
+            head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
+            await wire.send(head + served.credentials + b"\r\n" + body)
+            assert (await wire.reply()).status == 201
+            wire.stop_reading()
+            question = f"GET {MAPS}/large HTTP/1.1\r\nHost: x\r\n".encode() + served.credentials + b"\r\n"
+            for _ in range(60):  # 30 MB, more than the kernel keeps for a connection
+                await wire.send(question)
+            await served.until(lambda: not served.connections)
+            await wire.abort()
+
+    play(story())
+
+
+# -- time-outs
+
+
+def test_headers_have_to_arrive_in_time() -> None:
+    async def story() -> None:
+        async with serving(header_timeout=3) as served:
+            known = await served.enter()
+            silent = await served.open()
+            dripping = await served.open()
+            await known.send(b"GET /version HT")  # a second request that never ends
+            raw = socket.create_connection(("127.0.0.1", served.port))
+            half = socket.create_connection(("127.0.0.1", served.port))
+            half.sendall(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a TLS handshake
+
+            async def drip() -> None:
+                await dripping.send(REQUEST + b"h: ")
+                while True:
+                    await dripping.send(b"a")
+                    await asyncio.sleep(0.1)
+
+            dripped = asyncio.create_task(drip())
+            for wire in (silent, dripping, known):
+                assert await ends(wire) is CLOSED
+            dripped.cancel()
+            loop = asyncio.get_running_loop()
+            for client in (raw, half):
+                assert await loop.run_in_executor(None, client.recv, 1) == b""
+                client.close()
+            assert served.acceptor.peers.served == served.acceptor.peers.quiet == 0
+
+    play(story())
+
+
+def test_authenticated_clients_may_be_idle_and_watch() -> None:
+    async def story() -> None:
+        async with serving(header_timeout=3, unauthenticated=2) as served:
+            idle, watching = await served.enter(), await served.enter()
+            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
+            await watching.send(head + served.credentials + b"\r\n")
+            assert (await watching.reply(whole=False)).status == 200
+            crowd = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(6)]
+            for client in crowd:
+                client.sendall(b"\x16\x03\x01\x02\x00\x01")
+            await asyncio.sleep(4)
+            assert await served.version(idle) == 200
+            body = json.dumps({"metadata": {"name": "seen"}}).encode()
+            post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
+            await idle.send(post + served.credentials + b"\r\n" + body)
+            assert (await idle.reply()).status == 201
+            await watching.reader.readuntil(b'"name":"seen"')
+            for wire in (idle, watching):
+                await wire.abort()
+            for client in crowd:
+                client.close()
+
+    play(story())
+
+
+# -- numbers
+
+
+def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
+    async def story() -> None:
+        async with serving(unauthenticated=3) as served:
+            known = []
+            for _ in range(8):
+                known.append(await served.enter())
+            assert served.acceptor.peers.served == 0
+            hostile = [asyncio.create_task(served.open()) for _ in range(12)]
+            for _ in range(100):
+                await asyncio.sleep(0.01)
+                assert served.acceptor.peers.served <= 3
+                assert len(served.connections) <= 8 + 3
+            new = await served.enter()
+            for wire in known:
+                assert await served.version(wire) == 200
+            opened = await asyncio.gather(*hostile, return_exceptions=True)
+            for wire in (new, *known, *(found for found in opened if isinstance(found, Wire))):
+                await wire.abort()
+
+    play(story())
+
+
+def test_connections_that_send_nothing_cost_no_tls() -> None:
+    async def story() -> None:
+        async with serving(unauthenticated_per_address=20) as served:
+            clients = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(50)]
+            await served.until(lambda: served.acceptor.peers.dropped == 30)
+            assert (served.acceptor.peers.quiet, served.acceptor.peers.served) == (20, 0)
+            assert not served.connections
+            new = await served.enter()
+            for client in clients:
+                client.close()
+            await served.until(lambda: not served.acceptor.peers.quiet)
+            await new.close()
+
+    play(story())
+
+
+def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as served:
+            pair = Authority.load_or_create(tmp_path).issue_client(ADMIN)
+            (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
+            context = trusting()
+            context.load_cert_chain(tmp_path / "client.pem")
+            wire = await Wire.open(served.port, context)
+            await served.until(lambda: len(served.connections) == 1)
+            await served.until(lambda: served.connections[0].authenticated)
+            assert served.acceptor.peers.served == 0
+            assert await served.version(wire, anonymous=True) == 200
+            await wire.close()
+
+    play(story())
+
+
+def test_wrong_credentials_are_none() -> None:
+    async def story() -> None:
+        async with serving() as served:
+            wire = await served.open()
+            await wire.send(REQUEST + b"Authorization: Bearer wrong\r\n\r\n")
+            assert (await wire.reply()).status == 401
+            assert served.acceptor.peers.served == 1
+            assert await served.version(wire) == 200
+            assert served.acceptor.peers.served == 0
+            await wire.close()
+
+    play(story())
+
+
+def test_failed_handshakes_leave_nothing_behind() -> None:
+    """asyncio keeps 256 KiB for each; without a collection of garbage they must be gone."""
+
+    async def story() -> None:
+        async with serving() as served:
+            gc.collect()
+            gc.disable()
+            try:
+                for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\x16") * 5:
+                    client = socket.create_connection(("127.0.0.1", served.port))
+                    client.sendall(sent)
+                    await asyncio.sleep(0.02)
+                    client.close()
+                await served.until(lambda: not served.acceptor.peers.served)
+                await asyncio.sleep(0.1)
+                left = [found for found in gc.get_objects() if isinstance(found, SSLProtocol)]
+                assert not left
+            finally:
+                gc.enable()
+
+    play(story())
+
+
+def test_a_server_stops_with_connections_in_every_state() -> None:
+    async def story() -> None:
+        async with serving(unauthenticated=2) as served:
+            quiet = socket.create_connection(("127.0.0.1", served.port))
+            half = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]
+            for client in half:
+                client.sendall(b"\x16\x03\x01\x02\x00\x01")
+            await served.until(lambda: served.acceptor.peers.served == 2)
+            await served.until(lambda: served.acceptor.peers.waiting == 2)
+        for client in (quiet, *half):
+            client.close()
+
+    play(story())

@@ -1,0 +1,236 @@
+"""Long reads give way to other requests, and lists in pieces are the lists they were."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.apiserver.fair_turns import REQUEST_SECONDS, SLICE_SECONDS, Turns
+from plimsoll.apiserver.handlers import chunked_response as pieces
+from plimsoll.apiserver.protobuf import encode_body
+from plimsoll.apiserver.request import Answer, Call
+from plimsoll.errors import ApiError
+from tests.unit.apiserver.build import ADMIN, MAPS, PODS, Bench, config_map, pod, run
+
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class Clock:
+    """A clock on which every look at it takes a part of a slice."""
+
+    def __init__(self, step: float = SLICE_SECONDS / 4) -> None:
+        self.step = step
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def test_work_gives_way_after_each_slice() -> None:
+    async def story() -> None:
+        clock = Clock(0.0)
+        turns = Turns(clock)
+        seen: list[str] = []
+
+        async def others() -> None:
+            for _ in range(3):
+                seen.append("other")
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        with turns.begin("u") as turn:
+            await turn.pause()
+            assert seen == []  # the slice is not used up
+            for _ in range(3):
+                clock.now += SLICE_SECONDS
+                assert turn.due
+                await turn.pause()
+                seen.append("work")
+        await task
+        assert turns.pauses == 3
+        assert seen == ["other", "work"] * 3
+
+    asyncio.run(story())
+
+
+def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
+    async def story() -> None:
+        clock = Clock(0.0)
+        turns = Turns(clock)
+        order: list[str] = []
+
+        async def work(user: str) -> None:
+            with turns.begin(user) as turn:
+                for _ in range(4):
+                    clock.now += SLICE_SECONDS
+                    await turn.pause()
+                    order.append(user)
+
+        rounds = 0
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                rounds += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await asyncio.gather(*(work(user) for user in ("a", "a", "a", "a", "b")))
+        counting.cancel()
+        assert order.index("b") < 5
+        assert [user for user in order if user == "b"] == ["b"] * 4
+        assert rounds >= len(order)  # others had a step between any two of these
+
+    asyncio.run(story())
+
+
+def test_a_read_that_takes_too_long_is_a_timeout() -> None:
+    async def story() -> None:
+        clock = Clock(0.0)
+        with Turns(clock).begin("u") as turn:
+            clock.now += REQUEST_SECONDS + 1
+            with pytest.raises(ApiError) as refusal:
+                await turn.pause()
+        assert (refusal.value.code, refusal.value.reason) == (504, "Timeout")
+
+    asyncio.run(story())
+
+
+async def whole(answer: Answer) -> bytes:
+    if isinstance(answer.body, bytes):
+        return answer.body
+    body = b"".join([piece async for piece in answer.body])
+    assert len(body) == answer.length
+    return body
+
+
+async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> Answer:
+    return await bench.api.handle(Call("GET", path, ADMIN, query, {"accept": accept}))
+
+
+def with_pods(story: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
+    async def play(bench: Bench) -> None:
+        bench.api.turns = Turns(Clock())
+        for number in range(count):
+            tree = pod(f"p{number}")
+            tree["metadata"]["annotations"] = {"a": "x" * 2000}
+            await bench.client.call("POST", PODS, tree=tree)
+        await story(bench)
+
+    run(play)
+
+
+def test_long_reads_give_way_to_others() -> None:
+    """Each of these asks the clock at least once for every object, so ten slices at least are used up."""
+
+    async def story(bench: Bench) -> None:
+        turns = bench.api.turns
+        watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
+        for accept, query in (
+            (PARTIAL, ()),
+            ("application/vnd.kubernetes.protobuf", ()),
+            ("application/json", (("labelSelector", "app!=nobody"),)),
+            ("application/json", (("fieldSelector", "spec.nodeName=nowhere"),)),
+            (TABLE, watch),
+            ("application/json", (*watch, ("labelSelector", "app=nobody"))),
+        ):
+            before = turns.pauses
+            answer = await ask(bench, PODS, accept, *query)
+            assert answer.status == 200
+            await drain(answer)
+            assert turns.pauses >= before + 8, (accept, query)
+        before = turns.pauses
+        answer = await bench.api.handle(Call("DELETE", PODS, ADMIN))
+        assert answer.status == 200
+        assert turns.pauses >= before + 16
+        assert bench.store.counts()["pods"][0] == 0
+
+    with_pods(story)
+
+
+async def drain(answer: Answer) -> None:
+    if not isinstance(answer.body, bytes):
+        async for _ in answer.body:
+            pass
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
+def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(bench: Bench) -> None:
+        short = await ask(bench, PODS, accept)
+        assert isinstance(short.body, bytes)
+        monkeypatch.setattr(pieces, "WHOLE_BYTES", 100)
+        monkeypatch.setattr(pieces, "_PIECE", 1000)
+        long = await ask(bench, PODS, accept)
+        assert not isinstance(long.body, bytes)
+        body = await whole(long)
+        assert long.content_type == short.content_type
+        if accept == "application/yaml":
+            assert json.loads(body)["kind"] == "PodList"  # JSON is YAML too
+        else:
+            assert body == short.body
+
+    with_pods(story)
+
+
+def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
+    async def story(bench: Bench) -> None:
+        plain = codec.decode_tree(await whole(await ask(bench, PODS, "application/json")))
+        for path in (PODS, MAPS):
+            plain = codec.decode_tree(await whole(await ask(bench, path, "application/json")))
+            listed = await whole(await ask(bench, path, "application/vnd.kubernetes.protobuf"))
+            assert listed == encode_body(plain)
+
+    with_pods(story, 3)
+
+
+def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> None:
+    async def story(bench: Bench) -> None:
+        names = [f"m{number}" for number in range(20)]
+        for name in names:
+            await bench.call("POST", MAPS, config_map(name))
+        bench.api.turns = Turns(Clock(SLICE_SECONDS))
+        deleting = asyncio.create_task(bench.call("DELETE", MAPS))
+        while bench.store.counts()["configmaps"][0] > 15:
+            await asyncio.sleep(0)
+        assert (await bench.call("DELETE", f"{MAPS}/m9"))[0] == 200
+        assert (await bench.call("POST", MAPS, config_map("m9")))[0] == 201
+        assert (await deleting)[0] == 200
+        _, left = await bench.call("GET", MAPS)
+        assert [item["metadata"]["name"] for item in left["items"] if item["metadata"]["name"] in names] == [
+            "m9"
+        ]
+
+    run(story)
+
+
+def test_a_watch_ends_in_time_although_events_never_stop() -> None:
+    async def story(bench: Bench) -> None:
+        answer = await ask(bench, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
+        frames = answer.body
+        assert not isinstance(frames, bytes)
+        numbers = itertools.count()
+
+        async def write() -> None:
+            while True:
+                await bench.call("POST", MAPS, config_map(f"w{next(numbers)}"))
+                await asyncio.sleep(0)
+
+        writing = asyncio.create_task(write())
+        async with asyncio.timeout(60):
+            await consume(frames)
+        writing.cancel()
+
+    run(story)
+
+
+async def consume(frames: AsyncGenerator[bytes, None]) -> list[Any]:
+    return [frame async for frame in frames]

@@ -1,0 +1,108 @@
+"""How much anybody may take."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.apiserver.auth.users import ADMIN, ANONYMOUS, CONTROLLERS, SCHEDULER, User, node_user
+from plimsoll.apiserver.limits import Admission, Limits, Watches, is_system
+from plimsoll.errors import ApiError
+from tests.unit.apiserver.auth.objects import BOB
+
+EVE = User("eve")
+
+
+def enter(admission: Admission, stack: ExitStack, user: User, method: str, times: int) -> int:
+    """Take places until there is none; how many were had."""
+    for number in range(times):
+        try:
+            stack.enter_context(admission.enter(user, method))
+        except ApiError as error:
+            if error.code != 429:
+                raise
+            return number
+    return times
+
+
+def test_the_numbers_are_those_of_kubernetes() -> None:
+    limits = Limits()
+    assert (limits.body, limits.reads_in_flight, limits.writes_in_flight) == (3 * 1024 * 1024, 400, 200)
+
+
+def test_one_user_takes_its_share_and_the_system_always_gets_in() -> None:
+    admission = Admission(Limits(reads_in_flight=20, writes_in_flight=10, share=50, reserve=10))
+    with ExitStack() as stack:
+        assert enter(admission, stack, BOB, "POST", 20) == 5
+        assert enter(admission, stack, EVE, "PUT", 20) == 4
+        assert enter(admission, stack, ANONYMOUS, "PATCH", 20) == 0
+        assert enter(admission, stack, SCHEDULER, "DELETE", 20) == 1
+        assert enter(admission, stack, ADMIN, "POST", 1) == 0
+        assert enter(admission, stack, BOB, "GET", 20) == 10
+        assert admission.in_flight == (10, 10)
+    assert admission.in_flight == (0, 0)
+    assert not admission._writes._held
+
+
+def test_the_refusal_says_when_to_come_back() -> None:
+    admission = Admission(Limits(writes_in_flight=1, reserve=0))
+    with admission.enter(BOB, "POST"), pytest.raises(ApiError) as caught:
+        admission.enter(EVE, "POST")
+    assert caught.value.code == 429
+    assert caught.value.headers == {"Retry-After": "1"}
+
+
+def test_places_are_given_back_when_things_go_wrong() -> None:
+    admission = Admission(Limits())
+
+    async def work() -> None:
+        async with admission.enter(BOB, "POST"):
+            assert admission.in_flight == (0, 1)
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(work())
+    assert admission.in_flight == (0, 0)
+
+
+def test_watches_are_bounded_for_each_and_for_all() -> None:
+    watches = Watches(Limits(watches=5, watches_per_user=3))
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(watches.enter(BOB))
+        with pytest.raises(ApiError):
+            watches.enter(BOB)
+        for _ in range(2):
+            stack.enter_context(watches.enter(EVE))
+        with pytest.raises(ApiError):
+            watches.enter(EVE)
+        assert watches.open == 5
+    assert watches.open == 0
+
+
+def test_who_belongs_to_the_system() -> None:
+    assert all(map(is_system, (ADMIN, CONTROLLERS, SCHEDULER, node_user("n"))))
+    assert not any(map(is_system, (BOB, ANONYMOUS, User("system:node:n"))))
+
+
+@given(st.lists(st.tuples(st.sampled_from([BOB, EVE, SCHEDULER]), st.booleans()), max_size=40))
+def test_the_count_is_always_right(steps: list[tuple[User, bool]]) -> None:
+    """Against a plain list of who is inside."""
+    admission = Admission(Limits(writes_in_flight=10, share=50, reserve=20))
+    inside: list[tuple[User, ExitStack]] = []
+    for user, comes in steps:
+        if comes:
+            stack = ExitStack()
+            got_in = enter(admission, stack, user, "POST", 1) == 1
+            held = sum(other is user for other, _ in inside)
+            fits = len(inside) < 10 if user is SCHEDULER else len(inside) < 8 and held < 5
+            assert got_in == fits
+            if got_in:
+                inside.append((user, stack))
+        elif inside:
+            inside.pop(0)[1].close()
+        assert admission.in_flight == (0, len(inside))

@@ -1,0 +1,100 @@
+"""Objects of the kinds that are kept for others, valid and small, and how the tests write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.apiserver.validation import Prepared, Write, prepare_generic
+from tests.unit.apiserver.validation.objects import NOW, Tree, edit
+
+__all__ = ["LABELS", "edit", "found", "made", "minimal", "write"]
+
+UID = "8f0b1a3e-3f9a-4d1f-8a55-3b8d2b1e9c10"
+LABELS = {"app": "web"}
+_POD = {"containers": [{"name": "c", "image": "img"}]}
+_TEMPLATE = {"metadata": {"labels": LABELS}, "spec": _POD}
+_JOB_TEMPLATE = {"spec": {**_POD, "restartPolicy": "Never"}}
+_APP = {"selector": {"matchLabels": LABELS}, "template": _TEMPLATE}
+_CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+_WEBHOOKS = {
+    "webhooks": [{"name": "a.b.c", "clientConfig": {"service": {"name": "s"}}, "rules": [_RULE]}],
+}
+
+#: Kind -> what an object of it cannot be without.
+_LEAST: dict[str, Tree] = {
+    "Deployment": {"spec": _APP},
+    "ReplicaSet": {"spec": _APP},
+    "DaemonSet": {"spec": _APP},
+    "StatefulSet": {"spec": _APP},
+    "ReplicationController": {"spec": {"template": _TEMPLATE}},
+    "PodTemplate": {"template": _TEMPLATE},
+    "Job": {"spec": {"template": _JOB_TEMPLATE}},
+    "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": _JOB_TEMPLATE}}}},
+    "Service": {"spec": {"ports": [{"port": 80}], "selector": LABELS}},
+    "Endpoints": {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]},
+    "EndpointSlice": {
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"]}],
+        "ports": [{"port": 80}],
+    },
+    "Ingress": {"spec": {"rules": [{"host": "a.b"}]}},
+    "IngressClass": {"spec": {"controller": "a/b", "parameters": {"kind": "K", "name": "n"}}},
+    "NetworkPolicy": {"spec": {"ingress": [{"ports": [{"port": 80}]}]}},
+    "PersistentVolume": {
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/x"},
+        }
+    },
+    "PersistentVolumeClaim": {"spec": _CLAIM},
+    "StorageClass": {"provisioner": "p"},
+    "CSIDriver": {"spec": {}},
+    "CSIStorageCapacity": {"storageClassName": "s", "capacity": "1Gi"},
+    "VolumeAttachment": {"spec": {"attacher": "a", "nodeName": "n"}},
+    "ConfigMap": {"data": {"a": "b"}},
+    "Secret": {"data": {"a": "eA=="}},
+    "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": LABELS}}},
+    "HorizontalPodAutoscaler": {"spec": {"maxReplicas": 3, "behavior": {}}},
+    "LimitRange": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}},
+    "RuntimeClass": {"handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}},
+    "RoleBinding": {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]},
+    "ClusterRoleBinding": {"roleRef": {"kind": "ClusterRole", "name": "r"}},
+    "ServiceAccount": {"secrets": [{"name": "s"}]},
+    "CertificateSigningRequest": {"spec": {"request": "eA==", "signerName": "a/b"}},
+    "ValidatingWebhookConfiguration": _WEBHOOKS,
+    "MutatingWebhookConfiguration": _WEBHOOKS,
+    "ValidatingAdmissionPolicy": {"spec": {"matchConstraints": {"resourceRules": [_RULE]}}},
+    "MutatingAdmissionPolicy": {"spec": {"matchConstraints": {"resourceRules": [_RULE]}}},
+    "ValidatingAdmissionPolicyBinding": {"spec": {"matchResources": {}}},
+    "MutatingAdmissionPolicyBinding": {"spec": {"matchResources": {"resourceRules": [_RULE]}}},
+}
+KINDS = tuple(_LEAST)
+_WITHOUT_STATUS = {"ConfigMap", "Secret", "PodTemplate", "Endpoints", "EndpointSlice", "StorageClass"}
+
+
+def minimal(kind: str, changes: dict[str, Any] | None = None) -> Tree:
+    """The least object of a kind, with fields set as `edit` does."""
+    metadata = {"name": "x", "namespace": "lab", "uid": UID, "resourceVersion": "1"}
+    return edit({"kind": kind, "metadata": metadata, **_LEAST[kind]}, changes or {})
+
+
+def write(tree: Tree, old: Tree | None = None, subresource: str = "") -> Prepared:
+    operation: Any = "create" if old is None else "update"
+    kind = tree["kind"]
+    request = Write(kind, operation, tree, NOW, old, subresource)
+    return prepare_generic(request, namespaced=True, has_status=kind not in _WITHOUT_STATUS)
+
+
+def made(kind: str, changes: dict[str, Any] | None = None) -> Tree:
+    """The object as it is stored after it was created."""
+    prepared = write(minimal(kind, changes))
+    assert prepared.problems == ()
+    return prepared.tree
+
+
+def found(tree: Tree, old: Tree | None = None, subresource: str = "") -> list[str]:
+    """The problems of a write, each as `field Type`, sorted."""
+    problems = write(tree, old, subresource).problems
+    return sorted(f"{p.field} {p.type.value.removeprefix('FieldValue')}" for p in problems)

@@ -1,0 +1,374 @@
+"""Devices: attributes, capacities and their policies, taints, counters, nodes, binding conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.apiserver.validation.objects import GONE, edit, found, shared_slice, slice_, stored
+
+AT = "spec.devices[0]"
+POLICY = f"{AT}.capacity[bandwidth].requestPolicy"
+
+
+def _device(changes: dict[str, Any]) -> dict[str, Any]:
+    return edit(slice_(), {f"spec.devices.0.{name}": value for name, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "problems"),
+    [
+        ({"int": 0}, []),
+        ({"bool": False}, []),
+        ({"string": ""}, []),
+        ({"version": "1.2.3"}, []),
+        ({"ints": [1]}, []),
+        ({}, [""]),
+        (None, [""]),
+        ({"int": 1, "bool": True}, [""]),
+        ({"string": "x" * 65}, [".string TooLong"]),
+        ({"version": "1"}, [".version Invalid"]),
+        ({"version": "1.2.3-" + "a" * 64}, [".version TooLong"]),
+        ({"version": "v" * 65}, [".version Invalid", ".version TooLong"]),
+        ({"bools": []}, [".bools Invalid"]),
+        ({"ints": [], "strings": []}, ["", ".ints Invalid", ".strings Invalid"]),
+        ({"strings": ["a", "x" * 65]}, [".strings[1] TooLong"]),
+        ({"versions": ["1.2.3", "1"]}, [".versions[1] Invalid"]),
+        ({"versions": []}, [".versions Invalid"]),
+    ],
+)
+def test_attribute(attribute: Any, problems: list[str]) -> None:
+    wanted = [f"{AT}.attributes[x]{problem or ' Invalid'}" for problem in problems]
+    assert found(_device({"attributes": {"x": attribute}})) == wanted
+
+
+def test_names_of_attributes_and_capacities() -> None:
+    tree = _device({"attributes": {"a-b": {"int": 1}}, "capacity": {"x/": {"value": "1"}}})
+    assert found(tree) == [f"{AT}.attributes Invalid", f"{AT}.capacity Invalid"]
+    long = "k" * 200
+    assert found(_device({"attributes": {long: {}}})) == [
+        f"{AT}.attributes TooLong",
+        f"{AT}.attributes[{'k' * 47}...{'k' * 46}] Invalid",
+    ]
+
+
+def test_number_of_attributes_and_capacities() -> None:
+    attributes = {f"a{i}": {"int": i} for i in range(16)}
+    capacity = {f"c{i}": {"value": "1"} for i in range(16)}
+    assert found(_device({"attributes": attributes, "capacity": capacity})) == []
+    attributes["one"] = {"int": 1}
+    assert found(_device({"attributes": attributes, "capacity": capacity})) == [f"{AT} Invalid"]
+
+
+def test_number_of_attribute_values() -> None:
+    attributes: dict[str, Any] = {"a": {"ints": list(range(47))}, "b": {"int": 1}}
+    assert found(_device({"attributes": attributes})) == []
+    attributes["c"] = {"bool": True}
+    assert found(_device({"attributes": attributes})) == [f"{AT} Invalid"]
+
+
+def test_policies_need_sharing() -> None:
+    capacity = {"memory": {"value": "1", "requestPolicy": {}}}
+    assert found(_device({"capacity": capacity})) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
+    tree = _device({"capacity": capacity, "allowMultipleAllocations": False})
+    assert found(tree) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
+    assert found(_device({"capacity": capacity, "allowMultipleAllocations": True})) == []
+
+
+def _values(*values: str, default: str | None = "1") -> dict[str, Any]:
+    return {"validValues": list(values)} | ({} if default is None else {"default": default})
+
+
+def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
+    return {"validRange": limits} | ({} if default is None else {"default": default})
+
+
+@pytest.mark.parametrize(
+    ("policy", "problems"),
+    [
+        ({}, []),
+        ({"default": "99"}, []),  # nothing to hold it against
+        (_values("1", "2") | _range(min="1"), [" Forbidden"]),
+        (_values("1", "2", default=None), [".default Required"]),
+        (_range(default=None, min="1"), [".default Required"]),
+        (_values("1", "10"), []),
+        (_values("2", "1"), [".validValues[1] Invalid"]),
+        (_values("1", "11"), [".validValues[1] Invalid"]),
+        (_values("1", "1"), [".validValues[1] Duplicate"]),
+        (_values("500m", "600m", "1"), [".validValues[1] Duplicate", ".validValues[2] Duplicate"]),
+        (_values("2", "3"), [".validValues Invalid"]),
+        (_values(*map(str, range(1, 12))), [".validValues Invalid", ".validValues TooMany"]),
+        (
+            _values(*(["2", "1"] * 6)),
+            [".validValues Invalid", ".validValues TooMany"]
+            + [f".validValues[{i}] Invalid" for i in (11, 1, 3, 5, 7, 9)],
+        ),
+        (_range(), [".validRange.min Required"]),
+        (_range(min="1"), []),
+        (_range(min="11", default="11"), [".validRange.min Invalid"]),
+        (_range(min="3"), [".validRange.min Invalid"]),
+        (_range(min="11"), [".validRange.min Invalid"] * 2),
+        (_range(min="1", max="10"), []),
+        (_range(min="2", max="1"), [".validRange.max Invalid"] * 2),
+        (_range(min="1", max="11"), [".validRange.max Invalid"]),
+        (_range(min="1", max="1"), [".validRange.max Invalid"]),
+        (_range(min="1", step="1"), []),
+        (_range(min="1", step="10", default="1"), [".validRange.step Invalid"]),
+        (_range(min="1", step="2"), [".validRange.step Invalid"]),
+        (_range(min="1", max="4", step="2", default="3"), [".validRange.step Invalid"]),
+        (_range(min="1", max="4", step="2"), [".validRange.step Invalid"] * 2),
+        (_range(min="500m", step="1", default="1500m"), []),  # 1 and 2 once rounded up
+        (_range(min="500m", step="2", default="1500m"), [".validRange.step Invalid"]),
+    ],
+)
+def test_request_policy(policy: dict[str, Any], problems: list[str]) -> None:
+    assert found(shared_slice(policy)) == [f"{POLICY}{problem}" for problem in problems]
+
+
+@pytest.mark.parametrize("step", ["0", "-1", "-1n", "0.0"])
+def test_step_must_be_positive(step: str) -> None:
+    assert found(shared_slice(_range(min="1", max="4", step=step))) == [f"{POLICY}.validRange.step Invalid"]
+
+
+def test_a_capacity_without_value_is_zero() -> None:
+    tree = edit(shared_slice(_values("1")), {"spec.devices.0.capacity.bandwidth.value": GONE})
+    assert found(tree) == [f"{POLICY}.validValues[0] Invalid"]
+
+
+@pytest.mark.parametrize(
+    ("taint", "problems"),
+    [
+        ({"key": "example.com/x", "value": "y", "effect": "NoSchedule"}, []),
+        ({"key": "x", "effect": "NoExecute"}, []),
+        ({"key": "x", "effect": "None"}, []),
+        ({"key": "", "effect": "None"}, [".key Invalid"] * 2),
+        ({"key": "a b", "effect": "None"}, [".key Invalid"]),
+        ({"key": "x", "value": "a b", "effect": "None"}, [".value Invalid"]),
+        ({"key": "x"}, [".effect Required"]),
+        ({"key": "x", "effect": "Evict"}, [".effect NotSupported"]),
+    ],
+)
+def test_taint(taint: dict[str, Any], problems: list[str]) -> None:
+    assert found(_device({"taints": [taint]})) == [f"{AT}.taints[0]{problem}" for problem in problems]
+
+
+def test_number_of_taints() -> None:
+    taints = [{"key": f"k{i}", "effect": "None"} for i in range(17)]
+    assert found(_device({"taints": taints[:16]})) == []
+    assert found(_device({"taints": taints})) == [f"{AT}.taints TooMany"]
+
+
+def test_unchanged_taints_are_not_looked_at_again() -> None:
+    taints = [{"key": "k", "effect": "Evict", "timeAdded": "2025-01-01T00:00:00Z"}]
+    old = stored(_device({"taints": taints}))
+    assert found(edit(old, {"metadata.labels": {"a": "b"}}), old) == []
+    assert found(edit(old, {"spec.devices.0.taints.0.value": "v"}), old) == [
+        f"{AT}.taints[0].effect NotSupported"
+    ]
+    renamed = edit(old, {"spec.devices.0.name": "gpu-9"})
+    assert found(renamed, old) == [f"{AT}.taints[0].effect NotSupported"]
+
+
+@pytest.mark.parametrize(
+    ("consumes", "problems"),
+    [
+        ([{"counterSet": "a", "counters": {"m": {"value": "1"}}}], []),
+        (
+            [{}],
+            [f"{AT}.consumesCounters[0].counterSet Required", f"{AT}.consumesCounters[0].counters Required"],
+        ),
+        ([{"counterSet": "A", "counters": {"m": {}}}], [f"{AT}.consumesCounters[0].counterSet Invalid"]),
+        ([{"counterSet": "a", "counters": {"M": {}}}], [f"{AT}.consumesCounters[0].counters Invalid"]),
+        (
+            [{"counterSet": "a", "counters": {f"m{i}": {} for i in range(33)}}],
+            [f"{AT}.consumesCounters[0].counters TooMany"],
+        ),
+        ([{"counterSet": "a", "counters": {"m": {}}}] * 2, [f"{AT}.consumesCounters[1] Duplicate"]),
+        ([{"counterSet": n, "counters": {"m": {}}} for n in "abc"], [f"{AT}.consumesCounters TooMany"]),
+    ],
+)
+def test_consumed_counters(consumes: list[Any], problems: list[str]) -> None:
+    assert found(_device({"consumesCounters": consumes})) == problems
+
+
+NAMED = {"nodeName": "node-1"}
+ALL = {"allNodes": True}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problems"),
+    [
+        (NAMED, []),
+        (ALL, []),
+        ({"nodeSelector": {"nodeSelectorTerms": [{}, {}]}}, []),
+        ({}, [" Required"]),
+        ({"nodeName": ""}, [" Required", ".nodeName Invalid"]),
+        ({"nodeName": "A"}, [".nodeName Invalid"]),
+        ({"allNodes": False}, [" Required", ".allNodes Invalid"]),
+        (NAMED | {"allNodes": False}, [".allNodes Invalid"]),
+        (NAMED | ALL, [" Invalid"]),
+        ({"nodeSelector": {}}, [".nodeSelector.nodeSelectorTerms Required"]),
+    ],
+)
+def test_nodes_of_a_device(nodes: dict[str, Any], problems: list[str]) -> None:
+    tree = edit(
+        slice_(),
+        {
+            "spec.nodeName": GONE,
+            "spec.perDeviceNodeSelection": True,
+            "spec.devices": [{"name": "gpu-0", **nodes}],
+        },
+    )
+    assert found(tree) == [f"{AT}{problem}" for problem in problems]
+
+
+@pytest.mark.parametrize("nodes", [NAMED, ALL, {"allNodes": False}, {"nodeName": ""}, {"nodeSelector": {}}])
+def test_nodes_of_a_device_need_per_device_selection(nodes: dict[str, Any]) -> None:
+    assert found(_device(nodes)) == [f"{AT} Invalid"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "failures", "problems"),
+    [
+        (["a.io/ready"], ["a.io/failed"], []),
+        ([], [], []),
+        (["a"], [], [".bindingFailureConditions Invalid"]),
+        ([], ["a"], [".bindingConditions Invalid"]),
+        (["a b"], ["f"], [".bindingConditions[0] Invalid"]),
+        (
+            ["a", "a"],
+            ["f", "f"],
+            [".bindingConditions[1] Duplicate", ".bindingFailureConditions[1] Duplicate"],
+        ),
+        (["a"], ["f", "a"], [".bindingFailureConditions[1] Invalid"]),
+        (list("abcde"), ["f"], [".bindingConditions TooMany"]),
+        (
+            ["a"],
+            ["f"] * 5,
+            [".bindingFailureConditions TooMany"]
+            + [f".bindingFailureConditions[{i}] Duplicate" for i in range(1, 5)],
+        ),
+    ],
+)
+def test_binding_conditions(conditions: list[str], failures: list[str], problems: list[str]) -> None:
+    tree = _device(
+        {"bindingConditions": conditions, "bindingFailureConditions": failures, "bindsToNode": True}
+    )
+    assert found(tree) == [f"{AT}{problem}" for problem in problems]
+
+
+MAPPINGS = f"{AT}.nodeAllocatableResourceMappings"
+
+
+@pytest.mark.parametrize(
+    ("name", "mapping", "problems"),
+    [
+        ("cpu", {}, []),
+        ("cpu", None, []),
+        ("hugepages-2Mi", {"allocationMultiplier": "0.5"}, []),
+        ("memory", {"capacityKey": "memory"}, []),
+        ("foo", {}, []),
+        ("", {}, []),
+        ("example.com/x", {}, [""]),
+        ("cpu", {"allocationMultiplier": "0"}, [".allocationMultiplier"]),
+        ("cpu", {"allocationMultiplier": "-1"}, [".allocationMultiplier"]),
+        ("cpu", {"capacityKey": ""}, [".capacityKey"]),
+        ("cpu", {"capacityKey": "gpu.example.com/memory"}, [".capacityKey NotFound"]),
+    ],
+)
+def test_mapping(name: str, mapping: Any, problems: list[str]) -> None:
+    tree = _device({"nodeAllocatableResourceMappings": {name: mapping}})
+    wanted = [f"{MAPPINGS}[{name}]{p}" + ("" if " " in p else " Invalid") for p in problems]
+    assert found(tree) == wanted
+
+
+@pytest.mark.parametrize("policy", ["AddPerClaim", "AddPerReference", "Max", "ConsumeFrom", ""])
+def test_accounting_policy_of_a_mapping(policy: str) -> None:
+    for form in (
+        {"nodeAllocatableResourceMappings": {"cpu": {"accountingPolicy": policy}}},
+        {
+            "nodeAllocatableResources": {
+                "cpu": {"mapping": {"deviceMultiplier": "1"}, "accountingPolicy": policy}
+            }
+        },
+        {
+            "nativeResourceMappings": {
+                "cpu": {"quantityFrom": {"capacity": "memory"}, "accountingPolicy": policy}
+            }
+        },
+    ):
+        assert found(_device(form)) == []
+        ((field, resources),) = form.items()
+        wrong = {field: {"cpu": {**resources["cpu"], "accountingPolicy": "Add"}}}
+        assert found(_device(wrong)) == [f"{AT}.{field}[cpu].accountingPolicy NotSupported"]
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "problems"),
+    [
+        ("cpu", {"mapping": {"deviceMultiplier": "2"}}, []),
+        ("memory", {"mapping": {"capacityKey": "memory", "capacityMultiplier": "1"}}, []),
+        ("hugepages-1Gi", {"overhead": {"perPod": "0", "perContainer": "1Gi"}}, []),
+        ("ephemeral-storage", {"mapping": {"deviceMultiplier": "2"}}, [" Invalid"]),
+        ("cpu", {}, [" Required"]),
+        ("cpu", {"mapping": {}}, [".mapping Required"]),
+        ("cpu", {"mapping": {"deviceMultiplier": "0"}}, [".mapping.deviceMultiplier Invalid"]),
+        ("cpu", {"mapping": {"capacityKey": "memory"}}, [".mapping.capacityMultiplier Required"]),
+        (
+            "cpu",
+            {"mapping": {"capacityMultiplier": "-1"}},
+            [".mapping.capacityKey Required", ".mapping.capacityMultiplier Invalid"],
+        ),
+        (
+            "cpu",
+            {"mapping": {"capacityKey": "", "capacityMultiplier": "1", "deviceMultiplier": "1"}},
+            [".mapping.capacityKey Invalid", ".mapping.deviceMultiplier Forbidden"],
+        ),
+        (
+            "cpu",
+            {"mapping": {"capacityKey": "x", "capacityMultiplier": "1"}},
+            [".mapping.capacityKey NotFound"],
+        ),
+        ("cpu", {"overhead": {}}, [".overhead Required"]),
+        (
+            "cpu",
+            {"overhead": {"perPod": "-1", "perContainer": "-1"}},
+            [".overhead.perContainer Invalid", ".overhead.perPod Invalid"],
+        ),
+    ],
+)
+def test_newer_form_of_a_device(name: str, resource: Any, problems: list[str]) -> None:
+    at = f"{AT}.nodeAllocatableResources[{name}]"
+    tree = _device({"nodeAllocatableResources": {name: resource}})
+    assert found(tree) == [f"{at}{problem}" for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "problems"),
+    [
+        ("cpu", {"perInstanceQuantity": "2"}, []),
+        ("memory", {"capacity": "memory"}, []),
+        ("a.io/x", {"perInstanceQuantity": "2"}, [" Invalid"]),
+        ("cpu", None, [".quantityFrom Required"]),
+        ("cpu", {}, [".quantityFrom Required"]),
+        ("cpu", {"perInstanceQuantity": "2", "capacity": "memory"}, [".quantityFrom Invalid"]),
+        ("cpu", {"perInstanceQuantity": "0"}, [".quantityFrom.perInstanceQuantity Invalid"]),
+        ("cpu", {"capacity": ""}, [".quantityFrom.capacity Invalid"]),
+        ("cpu", {"capacity": "x"}, [".quantityFrom.capacity NotFound"]),
+    ],
+)
+def test_draft_form_of_a_device(name: str, source: Any, problems: list[str]) -> None:
+    tree = _device({"nativeResourceMappings": {name: {"quantityFrom": source}}})
+    assert found(tree) == [f"{AT}.nativeResourceMappings[{name}]{problem}" for problem in problems]
+
+
+def test_a_device_speaks_one_form() -> None:
+    older: dict[str, Any] = {"nodeAllocatableResourceMappings": {"cpu": {}}}
+    newer = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}}}
+    draft = {"nativeResourceMappings": {"cpu": {"quantityFrom": {"perInstanceQuantity": "1"}}}}
+    for forms in (older | newer, newer | draft, older | draft, older | newer | draft):
+        assert found(_device(forms)) == [f"{AT} Invalid"]
+    assert found(_device(older | {"nodeAllocatableResources": {}, "nativeResourceMappings": None})) == []
+    # Two devices of one slice may differ.
+    assert found(edit(_device(older), {"spec.devices.1": {"name": "gpu-1", **newer}})) == []

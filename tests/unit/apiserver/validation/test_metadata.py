@@ -1,0 +1,215 @@
+"""Metadata of every kind, on create and on update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.apiserver.validation.field_errors import Path
+from plimsoll.apiserver.validation.metadata import _check_managed_fields, _is_usual
+from plimsoll.apiserver.validation.metadata_view import ManagedFields
+from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.objects import (
+    GONE,
+    claim,
+    class_,
+    edit,
+    found,
+    pod,
+    run,
+    slice_,
+    stored,
+    template,
+)
+
+LONG = "a" * 254
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"name": GONE}, ["metadata.name Required"]),
+        ({"name": ""}, ["metadata.name Required"]),
+        ({"name": "A"}, ["metadata.name Invalid"]),
+        ({"name": LONG}, ["metadata.name Invalid"]),
+        ({"generateName": "x-"}, []),
+        ({"generateName": "x_"}, ["metadata.generateName Invalid"]),
+        ({"generateName": "-"}, ["metadata.generateName Invalid"]),
+        ({"name": GONE, "generateName": "x-"}, ["metadata.name Required"]),
+        ({"namespace": "lab"}, ["metadata.namespace Forbidden"]),
+        ({"generation": -1}, []),  # set to 1 anyway
+        ({"labels": {"a b": "c"}}, ["metadata.labels Invalid"]),
+        ({"labels": {"a": "b c", "": "x"}}, ["metadata.labels Invalid"] * 3),
+        ({"annotations": {"Example.com/A": "any thing"}}, []),  # case does not matter here
+        ({"annotations": {"a b": ""}}, ["metadata.annotations Invalid"]),
+        ({"annotations": {"a": "x" * 256 * 1024}}, ["metadata.annotations TooLong"]),
+        ({"finalizers": ["example.com/x", "kubernetes", "orphan"]}, []),
+        ({"finalizers": ["bad"]}, ["metadata.finalizers[0] Invalid"]),
+        ({"finalizers": ["a b"]}, ["metadata.finalizers Invalid", "metadata.finalizers[0] Invalid"]),
+        ({"finalizers": ["/"]}, ["metadata.finalizers Invalid"] * 3),
+        ({"finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers Invalid"]),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}]},
+            [],
+        ),
+        (
+            {"ownerReferences": [{}]},
+            [f"metadata.ownerReferences.{name} Invalid" for name in ("apiVersion", "kind", "name", "uid")],
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "a/b/c", "kind": "Pod", "name": "p", "uid": "1"}]},
+            ["metadata.ownerReferences.apiVersion Invalid"],
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "a/", "kind": "Pod", "name": "p", "uid": "1"}]},
+            ["metadata.ownerReferences.apiVersion Invalid"],
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "p", "uid": "1"}]},
+            ["metadata.ownerReferences Invalid"],
+        ),
+        (
+            {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": n, "uid": n, "controller": True}
+                    for n in "abc"
+                ]
+            },
+            ["metadata.ownerReferences Invalid"] * 2,
+        ),
+        ({"managedFields": [{"operation": "Apply", "fieldsType": "FieldsV1", "manager": "kubectl"}]}, []),
+        ({"managedFields": [{"operation": "x"}]}, ["metadata.managedFields[0].operation Invalid"]),
+        (
+            {"managedFields": [{"operation": "Update", "fieldsType": "F", "subresource": "s" * 257}]},
+            [
+                "metadata.managedFields[0].fieldsType Invalid",
+                "metadata.managedFields[0].subresource TooLong",
+            ],
+        ),
+        (
+            {"managedFields": [{"operation": "Update", "manager": "\t\u200b" + "m" * 128}]},
+            ["metadata.managedFields[0].manager Invalid"] * 2 + ["metadata.managedFields[0].manager TooLong"],
+        ),
+    ],
+)
+def test_new_object(changes: dict[str, Any], problems: list[str]) -> None:
+    tree = slice_()
+    for name, value in changes.items():
+        tree = edit(tree, {f"metadata.{name}": value})
+    assert found(tree) == problems
+
+
+@pytest.mark.parametrize(
+    ("namespace", "problems"),
+    [
+        ("lab", []),
+        ("", ["metadata.namespace Required"]),
+        ("a.b", ["metadata.namespace Invalid"]),
+        ("A" * 64, ["metadata.namespace Invalid"] * 2),
+    ],
+)
+def test_namespace_of_a_namespaced_kind(namespace: str, problems: list[str]) -> None:
+    for tree in (claim(), template(), pod()):
+        assert found(edit(tree, {"metadata.namespace": namespace})) == problems
+
+
+def test_classes_look_only_at_the_generated_name() -> None:
+    assert found(edit(class_(), {"metadata.generateName": "X_"})) == []
+    missing = found(edit(class_(), {"metadata.generateName": "x-", "metadata.name": ""}))
+    assert missing == ["metadata.name InternalError", "metadata.name Required"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({}, []),
+        ({"generation": 7}, []),
+        ({"labels": {"new": "label"}}, []),
+        ({"resourceVersion": GONE}, ["metadata.resourceVersion Invalid"]),
+        ({"generation": 0}, ["metadata.generation Invalid"]),
+        ({"name": "other"}, ["metadata.name Invalid"]),
+        ({"name": ""}, ["metadata.name Invalid"]),
+        ({"namespace": "x"}, ["metadata.namespace Invalid"]),
+        ({"uid": GONE}, ["metadata.uid Invalid"]),
+        ({"creationTimestamp": "2025-01-01T00:00:00Z"}, ["metadata.creationTimestamp Invalid"]),
+        ({"deletionTimestamp": "2025-01-01T00:00:00Z"}, ["metadata.deletionTimestamp Invalid"]),
+        ({"deletionGracePeriodSeconds": 0}, ["metadata.deletionGracePeriodSeconds Invalid"]),
+        ({"labels": {"a b": ""}}, ["metadata.labels Invalid"]),
+        ({"annotations": {"a b": ""}}, ["metadata.annotations Invalid"]),
+        ({"finalizers": ["bad"]}, ["metadata.finalizers[0] Invalid"]),
+        ({"managedFields": [{}]}, ["metadata.managedFields[0].operation Invalid"]),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "P", "name": "p"}]},
+            ["metadata.ownerReferences.uid Invalid"],
+        ),
+    ],
+)
+def test_update(changes: dict[str, Any], problems: list[str]) -> None:
+    old = stored(slice_())
+    tree = old
+    for name, value in changes.items():
+        tree = edit(tree, {f"metadata.{name}": value})
+    assert found(tree, old) == problems
+
+
+def test_no_new_finalizers_while_deleting() -> None:
+    old = stored(slice_(), deletionTimestamp="2025-01-01T00:00:00Z", finalizers=["a.io/x"])
+    assert found(edit(old, {"metadata.finalizers": []}), old) == []
+    assert found(edit(old, {"metadata.finalizers": ["a.io/x", "a.io/y"]}), old) == [
+        "metadata.finalizers Forbidden"
+    ]
+
+
+def test_times_are_compared_as_moments() -> None:
+    old = stored(slice_(), creationTimestamp="2025-01-01T00:00:00Z")
+    same = edit(old, {"metadata.creationTimestamp": "2025-01-01T02:00:00.25+02:00"})
+    assert found(same, old) == []
+    assert run(same, old).tree["metadata"]["creationTimestamp"] == "2025-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2025-01-01",
+        "2025-13-01T00:00:00Z",
+        "2025-01-01 00:00:00Z",
+        "2025-01-01T00:00:00",
+        "x" * 99,
+        "2025-01-01T00:00:60Z",
+        "2025-01-01T00:00:00+99:00",
+        "0001-01-01T00:00:00+01:00",
+    ],
+)
+def test_a_text_that_is_no_time_is_a_decode_error(text: str) -> None:
+    with pytest.raises(DecodeError, match="creationTimestamp"):
+        run(edit(slice_(), {"metadata.creationTimestamp": text}))
+    with pytest.raises(DecodeError, match="time"):
+        run(edit(slice_(), {"metadata.managedFields": [{"time": text, "operation": "Update"}]}))
+
+
+def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> None:
+    for tree in (template(), class_()):
+        old = stored(tree)
+        assert found(edit(old, {"metadata.labels": {"a b": ""}}), old) == ["metadata.labels Invalid"] * 2
+
+
+@given(
+    st.builds(
+        ManagedFields,
+        operation=st.sampled_from(["Apply", "Update", "", "x"]),
+        fields_type=st.sampled_from(["", "FieldsV1", "x"]),
+        manager=st.text(max_size=4).map(lambda text: text * 33) | st.text(),
+        subresource=st.text(max_size=4).map(lambda text: text * 65) | st.text(),
+    )
+)
+def test_entries_that_are_fine_at_a_glance_are_fine(entry: ManagedFields) -> None:
+    problems = list(_check_managed_fields(entry, Path("x")))
+    assert not (_is_usual(entry) and problems)
+
+
+def test_the_usual_entries_are_fine_at_a_glance() -> None:
+    assert _is_usual(ManagedFields(operation="Update", manager="kubelet", subresource="status"))

@@ -1,0 +1,136 @@
+"""What is not looked at twice: specs that were fine before, and parts that are the stored ones."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.validation import Problem, Write, prepare
+from plimsoll.apiserver.validation.field_errors import Path, required
+from plimsoll.apiserver.validation.pod import endpoints
+from plimsoll.apiserver.validation.validated_cache import Key, Verdicts
+from plimsoll.errors import DecodeError
+from tests.unit.apiserver.validation.objects import (
+    NOW,
+    allocated,
+    claim,
+    found,
+    pod,
+    run,
+    running_pod,
+    stored,
+)
+from tests.unit.apiserver.validation.test_fuzz import _damage
+from tests.unit.apiserver.validation.whole import live_pod, make_pod
+
+BAD = required(Path("x"))
+
+
+def key(text: bytes = b"a", gates: Gates | None = None) -> Key:
+    return text, b"", gates or Gates.all_on()
+
+
+class Counted:
+    """A check that counts how often it is begun."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.begun = 0
+        self._problems = problems
+
+    def __iter__(self) -> Iterator[Problem]:
+        self.begun += 1
+        return iter(self._problems)
+
+
+def test_what_was_fine_is_not_checked_again() -> None:
+    verdicts, check = Verdicts(), Counted()
+    for _ in range(3):
+        assert list(verdicts.check(key(), check)) == []
+    assert check.begun == 1
+    assert list(verdicts.check(key(b"b"), check)) == []
+    assert list(verdicts.check(key(gates=Gates.upstream()), check)) == []
+    assert check.begun == 3
+
+
+def test_what_has_problems_is_checked_each_time() -> None:
+    verdicts, check = Verdicts(), Counted(BAD, BAD)
+    assert list(verdicts.check(key(), check)) == [BAD, BAD]
+    assert next(verdicts.check(key(), check)) == BAD  # not read to the end
+    assert list(verdicts.check(key(), check)) == [BAD, BAD]
+    assert (check.begun, len(verdicts)) == (3, 0)
+
+
+def test_the_memory_is_bounded() -> None:
+    verdicts, check = Verdicts(most=3, longest=10), Counted()
+    for number in range(20):
+        assert list(verdicts.check(key(b"%d" % number), check)) == []
+        assert len(verdicts) <= 3
+    before = len(verdicts)
+    assert list(verdicts.check(key(b"x" * 11), check)) == []
+    assert len(verdicts) == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_new_pods_are_judged_as_if_nothing_were_remembered(seed: int) -> None:
+    chance = random.Random(seed)
+    tree = make_pod()
+    tree["spec"].pop("ephemeralContainers", None)
+    if chance.random() < 0.7:
+        tree = {**_damage(tree, chance), "kind": "Pod"}
+
+    def judge() -> Any:
+        try:
+            return run(tree).problems
+        except DecodeError as error:
+            return str(error)
+
+    remembered = (judge(), judge())
+    endpoints._FINE_SPECS._fine.clear()
+    assert remembered == (judge(),) * 2
+
+
+def test_names_of_pods_count_where_volumes_are_named_after_them() -> None:
+    claims: Any = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+    claims["volumeClaimTemplate"]["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
+    tree = pod()
+    tree["spec"]["volumes"] = [{"name": "v", "ephemeral": claims}]
+    assert found(tree) == []
+    tree["metadata"]["name"] = "a" * 253
+    assert found(tree) != []
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_stored_already_is_as_good_as_its_copy(seed: int) -> None:
+    """A part that is the stored one itself is not read again where it is restored anyway."""
+    chance = random.Random(seed)
+    make, subresource = chance.choice(
+        [(live_pod, "status"), (running_pod, "status"), (live_pod, ""), (allocated, "status"), (claim, "")]
+    )
+    tree = stored(make())
+    operation: Any = "update"
+    old = prepare(Write(tree["kind"], operation, tree, NOW, tree, subresource)).tree
+    new = _damage(old, chance)
+    part = "spec" if subresource else "status"
+    if part in old:
+        new[part] = old[part]
+    before = copy.deepcopy(old)
+
+    def write(given: Any) -> Any:
+        try:
+            return prepare(Write(tree["kind"], operation, given, NOW, old, subresource, old_settled=True))
+        except DecodeError as error:
+            return str(error)
+
+    shared, apart = write(new), write(copy.deepcopy(new))
+    assert shared == apart
+    assert old == before
+    if not isinstance(shared, str):
+        assert list(shared.tree) == list(apart.tree)

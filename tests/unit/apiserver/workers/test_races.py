@@ -1,0 +1,146 @@
+"""Writes of a worker are atomic, although others write while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.apiserver.request import Call
+from plimsoll.apiserver.storage import Key
+from plimsoll.apiserver.worker_process import ATTEMPTS
+from plimsoll.apiserver.workers.messages import Finish, Question, WriteObject
+from plimsoll.controllers.bootstrap import bootstrap
+from tests.unit.apiserver.build import ADMIN, Bench, pod
+from tests.unit.apiserver.workers.local import handle_in_worker
+
+PODS = "/api/v1/namespaces/default/pods"
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def make_bench() -> Bench:
+    bench = Bench()
+    asyncio.run(bootstrap(bench.client))
+    return bench
+
+
+def send(bench: Bench, method: str, path: str, tree: Any, **headers: str) -> tuple[int, Any]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = asyncio.run(bench.api.handle(Call(method, path, ADMIN, (), named, json.dumps(tree).encode())))
+    assert isinstance(answer.body, bytes)
+    return answer.status, json.loads(answer.body)
+
+
+def patch(labels: dict[str, str], **metadata: Any) -> Call:
+    body = {"metadata": {"labels": labels, **metadata}}
+    return Call("PATCH", f"{PODS}/p", ADMIN, (), MERGE, json.dumps(body).encode())
+
+
+class Meanwhile:
+    """Does something right before the first so many commits of a worker."""
+
+    def __init__(self, action: Callable[[], object], times: int = 1) -> None:
+        self._action = action
+        self._times = times
+        self.commits = 0
+
+    def __call__(self, question: Question) -> None:
+        if isinstance(question, WriteObject):
+            self.commits += 1
+            if self.commits <= self._times:
+                self._action()
+
+
+def labels_of(bench: Bench) -> dict[str, str]:
+    stored = bench.store.get(Key("pods", "default", "p"))
+    assert stored is not None
+    labels: dict[str, str] = json.loads(stored.raw)["metadata"]["labels"]
+    return labels
+
+
+def test_a_patch_is_worked_out_again_when_the_object_changed() -> None:
+    bench = make_bench()
+    send(bench, "POST", PODS, pod("p"))
+    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
+    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    assert finish.status == 200
+    assert other.commits == 2
+    assert labels_of(bench) == {"app": "p", "ours": "1", "theirs": "1"}
+
+
+def test_an_update_under_a_version_is_refused_when_the_object_changed() -> None:
+    bench = make_bench()
+    _, tree = send(bench, "POST", PODS, pod("p"))
+    tree["metadata"]["labels"] = {"ours": "1"}
+    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
+    call = Call("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
+    finish = handle_in_worker(bench, call, other)
+    assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
+    assert labels_of(bench) == {"app": "p", "theirs": "1"}
+
+
+def test_an_object_that_changes_all_the_time_is_a_conflict() -> None:
+    bench = make_bench()
+    send(bench, "POST", PODS, pod("p"))
+    numbers = iter(range(100))
+    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": str(next(numbers))}))), times=100)
+    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
+    assert other.commits == ATTEMPTS
+    assert "ours" not in labels_of(bench)
+
+
+def test_the_second_of_two_creations_is_refused() -> None:
+    bench = make_bench()
+    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
+    call = Call("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
+    finish = handle_in_worker(bench, call, other)
+    assert (finish.status, json.loads(finish.body)["reason"]) == (409, "AlreadyExists")
+
+
+def test_an_apply_that_was_to_create_updates_what_was_created_meanwhile() -> None:
+    bench = make_bench()
+    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
+    tree = pod("p")
+    tree["metadata"]["labels"] = {"ours": "1"}
+    headers = {"content-type": "application/apply-patch+yaml"}
+    call = Call("PATCH", f"{PODS}/p", ADMIN, [("fieldManager", "m")], headers, json.dumps(tree).encode())
+    finish = handle_in_worker(bench, call, other)
+    assert finish.status == 200
+    assert labels_of(bench) == {"app": "p", "ours": "1"}
+
+
+def test_an_object_deleted_meanwhile_is_not_found() -> None:
+    bench = make_bench()
+    send(bench, "POST", PODS, pod("p"))
+    other = Meanwhile(lambda: send(bench, "DELETE", f"{PODS}/p", None))
+    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    assert finish.status == 404
+    assert bench.store.get(Key("pods", "default", "p")) is None
+
+
+def test_a_quota_is_never_exceeded() -> None:
+    """The last place of a quota goes to another pod after the worker has looked."""
+    bench = make_bench()
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    hard, used = {"hard": {"pods": "1"}}, {"used": {"pods": "0"}}
+    assert send(bench, "POST", quotas, {"metadata": {"name": "q"}, "spec": hard})[0] == 201
+    status = {"status": {**hard, **used}}
+    assert send(bench, "PATCH", f"{quotas}/q/status", status, content_type=MERGE["content-type"])[0] == 200
+    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("other")))
+    call = Call("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
+    finish = handle_in_worker(bench, call, other)
+    assert finish.status == 403
+    assert b"exceeded quota" in finish.body
+    assert bench.store.counts()["pods"][0] == 1
+
+
+def test_nothing_is_created_in_a_namespace_that_goes_meanwhile() -> None:
+    bench = make_bench()
+    send(bench, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    other = Meanwhile(lambda: send(bench, "DELETE", "/api/v1/namespaces/n", None))
+    call = Call("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
+    finish: Finish = handle_in_worker(bench, call, other)
+    assert finish.status == 403
+    assert b"being terminated" in finish.body

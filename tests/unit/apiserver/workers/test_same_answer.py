@@ -1,0 +1,159 @@
+"""A request gets the same answer in a worker as in the event loop, and leaves the same objects behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.codec import encode
+from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.request import Call
+from plimsoll.controllers.bootstrap import bootstrap
+from tests.unit.apiserver.build import ADMIN, Bench, pod
+from tests.unit.apiserver.workers.local import handle_in_worker
+
+PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+JSON = "application/json"
+
+NAMES = st.sampled_from(["a", "b"])
+LABELS = st.dictionaries(st.sampled_from(["x", "y", "not a label!"]), st.sampled_from(["1", "2"]), max_size=2)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["c", "d", ""]), "image": st.sampled_from(["i", "j"])},
+        optional={
+            "resources": st.just({"requests": {"cpu": "1", "memory": "1Gi"}}),
+            "unknown": st.just(1),
+        },
+    ),
+    max_size=3,
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    tree = pod(draw(NAMES), containers=draw(CONTAINERS))
+    tree["metadata"]["labels"] = draw(LABELS)
+    if draw(st.booleans()):
+        tree["metadata"]["finalizers"] = ["example.com/hold"]
+    return tree
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Call:
+    """Writes, reads and deletions of a few pods, many of them refused."""
+    tree, name = draw(pods()), draw(NAMES)
+    query = draw(
+        st.sampled_from([[], [("dryRun", "All")], [("fieldValidation", "Strict")], [("fieldManager", "m")]])
+    )
+    accept = draw(st.sampled_from([JSON, "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"]))
+    what = draw(st.sampled_from(["create", "update", "apply", "merge", "json", "strategic", "get", "delete"]))
+    path, method, body, media = f"{PODS}/{name}", "PATCH", tree, ""
+    if what == "create":
+        path, method, media = PODS, "POST", JSON
+    elif what == "update":
+        method, media = "PUT", JSON
+    elif what == "apply":
+        media, query = "application/apply-patch+yaml", [("fieldManager", "m"), ("force", "true")]
+    elif what == "merge":
+        media, body = "application/merge-patch+json", {"metadata": {"labels": draw(LABELS)}}
+    elif what == "json":
+        media = "application/json-patch+json"
+        operations: Any = [{"op": "add", "path": "/metadata/labels", "value": draw(LABELS)}]
+        body = operations
+    elif what == "strategic":
+        media, body = "application/strategic-merge-patch+json", {"spec": {"containers": draw(CONTAINERS)}}
+    else:
+        method = {"get": "GET", "delete": "DELETE"}[what]
+    content = json.dumps(body).encode() if media else b""
+    return Call(method, path, ADMIN, query, {"content-type": media, "accept": accept}, content)
+
+
+def two_servers() -> tuple[Bench, Bench]:
+    both = Bench(), Bench()
+    for bench in both:
+        asyncio.run(bootstrap(bench.client))
+    return both
+
+
+def answer_both(local: Bench, remote: Bench, call: Call) -> tuple[int, bytes]:
+    """The one answer of both ways."""
+    answer = asyncio.run(local.api.handle(call))
+    finish = handle_in_worker(remote, call)
+    body = answer.body
+    assert isinstance(body, bytes)
+    assert (finish.status, finish.body) == (answer.status, body)
+    assert (finish.content_type, finish.headers) == (answer.content_type, answer.headers)
+    return finish.status, finish.body
+
+
+def contents(bench: Bench) -> dict[Any, bytes]:
+    return {
+        stored.key: stored.raw
+        for resource in bench.store.counts()
+        for stored in bench.store.list(resource).items
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(calls(), min_size=1, max_size=6))
+def test_a_worker_answers_as_the_event_loop_does(story: list[Call]) -> None:
+    local, remote = two_servers()
+    remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
+    for call in story:
+        answer_both(local, remote, call)
+        assert contents(local) == contents(remote)
+
+
+def test_a_worker_charges_quotas() -> None:
+    local, remote = two_servers()
+    remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
+    hard = {"hard": {"pods": "1"}}
+    merge = "application/merge-patch+json"
+    story = [
+        ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": hard}, JSON),
+        ("PATCH", f"{QUOTAS}/q/status", {"status": {**hard, "used": {"pods": "0"}}}, merge),
+        ("POST", PODS, pod("a"), JSON),
+        ("POST", PODS, pod("b"), JSON),
+    ]
+    codes = [
+        answer_both(local, remote, Call(method, path, ADMIN, (), {"content-type": media}, encode(tree)))[0]
+        for method, path, tree, media in story
+    ]
+    assert codes == [201, 200, 201, 403]
+    assert contents(local) == contents(remote)
+
+
+def test_a_worker_asks_for_rights() -> None:
+    """Creating by apply needs another right than updating, and nobody grants what they lack."""
+    local, remote = two_servers()
+    somebody = User("somebody")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "r"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    }
+    create = Call("POST", ROLES, somebody, (), {}, json.dumps(role).encode())
+    apply = Call(
+        "PATCH",
+        f"{PODS}/a",
+        somebody,
+        [("fieldManager", "m")],
+        {"content-type": "application/apply-patch+yaml"},
+        json.dumps(pod("a")).encode(),
+    )
+    for bench in (local, remote):  # whether the sender may write at all is asked before
+        bench.api.handle = bench.api.handle_authorized  # type: ignore[method-assign]
+    status, body = answer_both(local, remote, create)
+    assert status == 403
+    assert b"attempting to grant RBAC permissions not currently held" in body
+    status, body = answer_both(local, remote, apply)
+    assert status == 403
+    assert b'cannot create resource \\"pods\\"' in body

@@ -1,0 +1,468 @@
+"""The HTTP transport over real sockets: connections, timeouts, proxies, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.apiserver.auth.certificates import Authority, ssl_context
+from plimsoll.apiserver.auth.users import User
+from plimsoll.client import Client, ClientConfig, Impersonation, Material
+from plimsoll.client.endpoints import CONFIG_MAPS
+from plimsoll.client.http import HttpTransport, is_loopback
+from plimsoll.client.transport import Request
+from plimsoll.errors import ConfigError, UnreachableError
+from tests.unit.client.wire import Answer, Seen, Wire, chunked, said, serving
+
+Story = Callable[[Wire, Client], Any]
+OBJECT = b'{"kind":"ConfigMap","metadata":{"name":"a"}}'
+GET = Request("GET", "/a")
+
+
+def tell(answer: Answer, story: Story, **settings: Any) -> None:
+    async def run() -> None:
+        async with serving(answer) as wire:
+            config = ClientConfig(settings.pop("server", wire.url), **settings)
+            async with Client.connect(config) as client:
+                await story(wire, client)
+
+    asyncio.run(run())
+
+
+async def say_object(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(said(OBJECT))
+
+
+def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
+    waiting: list[asyncio.StreamWriter] = []
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        """Nobody is answered before ten have asked."""
+        waiting.append(writer)
+        if len(waiting) >= 10:
+            for each in waiting:
+                each.write(said(OBJECT))
+            waiting.clear()
+
+    async def story(wire: Wire, client: Client) -> None:
+        for _ in range(3):
+            await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(10)))
+        assert wire.connections == 10
+        assert len(wire.requests) == 30
+
+    tell(answer, story)
+
+
+def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if "watch=true" in seen.target:
+            frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
+            writer.write(chunked(frame, end=False))
+        elif seen.target.endswith("held"):
+            return
+        else:
+            writer.write(said(OBJECT))
+
+    async def story(wire: Wire, client: Client) -> None:
+        watches = [client.watch(CONFIG_MAPS, since="1") for _ in range(5)]
+        assert [(await anext(watch)).revision for watch in watches] == ["7"] * 5
+        held = [asyncio.create_task(client.get(CONFIG_MAPS, "held")) for _ in range(2)]
+        while len(wire.requests) < 7:
+            await asyncio.sleep(0.001)
+        third = asyncio.create_task(client.get(CONFIG_MAPS, "c"))
+        await asyncio.sleep(0.02)
+        assert len(wire.requests) == 7
+        held[0].cancel()
+        assert (await third)["kind"] == "ConfigMap"
+        held[1].cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        for watch in watches:
+            await watch.aclose()
+
+    tell(answer, story, in_flight=2)
+
+
+def test_what_is_sent() -> None:
+    async def story(wire: Wire, client: Client) -> None:
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "å"}}, "n s", field_manager="me & you")
+        seen = wire.requests[0]
+        assert seen.method == "POST"
+        assert seen.target == "/prefix/api/v1/namespaces/n%20s/configmaps?fieldManager=me+%26+you"
+        assert seen.body == '{"metadata":{"name":"å"}}'.encode()
+        assert seen.header("content-type") == "application/json"
+        assert seen.header("accept") == "application/json"
+        assert seen.header("accept-encoding") == "identity"
+        assert seen.header("user-agent") == "tester/1"
+        assert seen.header("authorization") == "Bearer secret"
+        assert seen.header("impersonate-user") == "jane"
+        assert seen.header("impersonate-uid") == "u-1"
+        assert seen.header("impersonate-group") == "g1, g2"
+        assert seen.header("impersonate-extra-acme.com%2fproject") == "one, two"
+
+    async def run() -> None:
+        async with serving(say_object) as wire:
+            config = ClientConfig(
+                wire.url + "/prefix/",
+                token=Material(b" secret\n"),
+                user_agent="tester/1",
+                impersonation=Impersonation(
+                    "jane", ("g1", "g2"), "u-1", {"acme.com/project": ("one", "two")}
+                ),
+            )
+            async with Client.connect(config) as client:
+                await story(wire, client)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("compression", "wanted"), [(None, "identity"), (True, "gzip"), (False, "identity")])
+def test_compression_is_asked_for_where_it_pays(compression: bool | None, wanted: str) -> None:
+    """On this machine it does not; a watch is never compressed."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(chunked() if "watch" in seen.target else said(OBJECT))
+
+    async def story(wire: Wire, client: Client) -> None:
+        await client.get(CONFIG_MAPS, "a")
+        assert [event async for event in client.watch(CONFIG_MAPS)] == []
+        assert [seen.header("accept-encoding") for seen in wire.requests] == [wanted, "identity"]
+
+    tell(answer, story, compression=compression)
+
+
+def test_which_hosts_are_this_machine() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.8.8.8", "::1")))
+    assert not any(map(is_loopback, ("example.com", "10.0.0.1", "::2", "")))
+
+
+# -- what goes wrong
+
+
+def failing(answer: Answer, request: Request = GET, **settings: Any) -> UnreachableError:
+    """The error a single request ends in."""
+
+    async def run() -> UnreachableError:
+        async with serving(answer) as wire:
+            transport = HttpTransport(ClientConfig(wire.url, **settings))
+            try:
+                with pytest.raises(UnreachableError) as caught:
+                    await transport.send(request)
+                return caught.value
+            finally:
+                await transport.close()
+
+    return asyncio.run(run())
+
+
+def test_nobody_listens() -> None:
+    async def run() -> None:
+        async with serving(say_object) as wire:
+            pass
+        transport = HttpTransport(ClientConfig(wire.url))
+        with pytest.raises(
+            UnreachableError, match=r"GET http://127\.0\.0\.1:.*/a: Connection refused"
+        ) as caught:
+            await transport.send(GET)
+        assert not caught.value.sent
+        assert caught.value.code == 0
+        await transport.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_closes_before_the_answer() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    error = failing(answer, Request("POST", "/a", body=b"{}"))
+    assert error.sent
+    assert "the connection broke" in str(error)
+
+
+def test_an_answer_that_breaks_off() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(said(OBJECT)[:-5])
+        await writer.drain()
+        writer.close()
+
+    assert failing(answer).sent
+
+
+def test_an_answer_that_is_no_http() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+    assert failing(answer).sent
+
+
+def test_an_answer_that_comes_too_late() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        return
+
+    error = failing(answer, Request("GET", "/a", timeout=0.05))
+    assert error.sent
+    assert error.reason == "Timeout"
+    assert "no answer within 0.05 s" in str(error)
+
+
+def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
+    frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(chunked(frame, frame[:20], end=False))
+        if "break" in seen.target:
+            await writer.drain()
+            writer.close()
+
+    async def story(wire: Wire, client: Client) -> None:
+        for labels in ("silent", "break"):
+            watch = client.watch(CONFIG_MAPS, labels=labels, idle=0.05)
+            assert (await anext(watch)).revision == "7"
+            with pytest.raises(UnreachableError) as caught:
+                await anext(watch)
+            assert (caught.value.reason == "Timeout") == (labels == "silent")
+
+    tell(answer, story)
+
+
+def test_a_watch_that_nobody_follows_any_more_is_closed() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
+        writer.write(chunked(frame, end=False))
+
+    async def story(wire: Wire, client: Client) -> None:
+        watch = client.watch(CONFIG_MAPS)
+        await anext(watch)
+        assert wire.ended == 0
+        await watch.aclose()
+        async with asyncio.timeout(5):
+            while not wire.ended:
+                await asyncio.sleep(0.001)
+
+    tell(answer, story)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """Credentials go to the server that was named, and to no other."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
+
+    async def story(wire: Wire, client: Client) -> None:
+        with pytest.raises(Exception, match="the server answered 302"):
+            await client.get(CONFIG_MAPS, "a")
+        assert len(wire.requests) == 1
+
+    tell(answer, story)
+
+
+def test_cookies_are_not_kept() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(said(OBJECT, Set_Cookie="session=1"))
+
+    async def story(wire: Wire, client: Client) -> None:
+        for _ in range(2):
+            await client.get(CONFIG_MAPS, "a")
+        assert wire.requests[1].header("cookie") == ""
+
+    tell(answer, story)
+
+
+# -- proxies
+
+
+def test_a_plain_server_through_a_proxy() -> None:
+    """The proxy is asked for the whole address; its own credentials come from its URL."""
+
+    async def run() -> None:
+        async with serving(say_object) as proxy:
+            config = ClientConfig("http://cluster.example:8001", proxy=f"http://me:pw@127.0.0.1:{proxy.port}")
+            async with Client.connect(config) as client:
+                assert (await client.get(CONFIG_MAPS, "a"))["kind"] == "ConfigMap"
+        seen = proxy.requests[0]
+        assert seen.target == "http://cluster.example:8001/api/v1/namespaces/default/configmaps/a"
+        assert seen.header("proxy-authorization").startswith("Basic ")
+
+    asyncio.run(run())
+
+
+def test_a_proxy_that_refuses() -> None:
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        assert seen.method == "CONNECT"
+        writer.write(said(b"", "403 Forbidden"))
+
+    async def run() -> None:
+        async with serving(answer) as proxy:
+            transport = HttpTransport(ClientConfig("https://cluster.example:6443", proxy=proxy.url))
+            with pytest.raises(UnreachableError, match="the proxy answered 403") as caught:
+                await transport.send(GET)
+            assert not caught.value.sent
+            await transport.close()
+
+    asyncio.run(run())
+
+
+# -- TLS
+
+
+def server_tls(folder: Path, names: tuple[str, ...] = ("127.0.0.1",)) -> tuple[Authority, ssl.SSLContext]:
+    folder.mkdir(exist_ok=True)
+    authority = Authority.load_or_create(folder)
+    pair = authority.issue_server(names)
+    (folder / "s.crt").write_bytes(pair.certificate)
+    (folder / "s.key").write_bytes(pair.key)
+    context = ssl_context(folder / "s.crt", folder / "s.key", client_authorities=[authority.certificate])
+    return authority, context
+
+
+def fetch(config: Callable[[Wire], ClientConfig], tls: ssl.SSLContext) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+            peer = writer.get_extra_info("peercert") or {}
+            name = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
+            writer.write(said(json.dumps({"peer": name, "auth": seen.header("authorization")}).encode()))
+
+        async with serving(answer, tls) as wire, Client.connect(config(wire)) as client:
+            return await client.get(CONFIG_MAPS, "a")
+
+    return asyncio.run(run())
+
+
+def test_a_trusted_authority_and_a_client_certificate(tmp_path: Path) -> None:
+    authority, tls = server_tls(tmp_path)
+    pair = authority.issue_client(User("jane", groups=("devs",)))
+
+    def config(wire: Wire) -> ClientConfig:
+        return ClientConfig(
+            wire.url,
+            authority=Material(authority.certificate),
+            certificate=Material(pair.certificate, origin="jane"),
+            key=Material(pair.key),
+        )
+
+    assert fetch(config, tls)["peer"] == ["jane"]
+
+
+def test_a_stranger_is_not_trusted_and_not_called_again(tmp_path: Path) -> None:
+    _, tls = server_tls(tmp_path / "one")
+    (tmp_path / "two").mkdir()
+    other = Authority.load_or_create(tmp_path / "two")
+    for authority in (Material(other.certificate), None):
+        with pytest.raises(ConfigError, match="certificate is not trusted"):
+            fetch(lambda wire, ca=authority: ClientConfig(wire.url, authority=ca, origin="kubeconfig x"), tls)  # type: ignore[misc]
+    assert fetch(lambda wire: ClientConfig(wire.url, insecure=True), tls)["peer"] == []
+
+
+def test_the_name_in_the_certificate_must_fit(tmp_path: Path) -> None:
+    authority, tls = server_tls(tmp_path, ("cluster.example",))
+    ca = Material(authority.certificate)
+
+    def named(wire: Wire) -> ClientConfig:
+        return ClientConfig(wire.url, authority=ca, tls_server_name="cluster.example")
+
+    def misnamed(wire: Wire) -> ClientConfig:
+        return ClientConfig(wire.url, authority=ca, tls_server_name="other.example")
+
+    assert fetch(named, tls)["peer"] == []
+    with pytest.raises(ConfigError, match="name one in tls-server-name"):
+        fetch(misnamed, tls)
+
+
+def test_plain_text_where_tls_is_expected() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said(b"", "400 Bad Request"))
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(plain, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            transport = HttpTransport(ClientConfig(f"https://127.0.0.1:{port}", insecure=True))
+            with pytest.raises(UnreachableError, match="no TLS connection") as caught:
+                await transport.send(GET)
+            assert not caught.value.sent
+            await transport.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "cluster", "ftp://a", "https://", "https://[::1", "https://a:99999", "https://a b", "http://:80"],
+)
+def test_an_address_that_is_none(server: str) -> None:
+    with pytest.raises(ConfigError, match="write https://HOST:PORT"):
+        HttpTransport(ClientConfig(server))
+
+
+def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
+    """Whether it was carried out nobody knows; a read is simply sent again."""
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if seen.target.endswith("/last"):
+            writer.close()
+        else:
+            writer.write(said(OBJECT))
+
+    async def story(wire: Wire, client: Client) -> None:
+        for call in (client.delete, client.get):
+            await client.get(CONFIG_MAPS, "first")
+            sent = len(wire.requests)
+            with pytest.raises(UnreachableError):
+                await call(CONFIG_MAPS, "last")
+            assert len(wire.requests) - sent == (1 if call == client.delete else 2)
+
+    tell(answer, story, attempts=2)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "cluster.example"])
+def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
+    """The proxy sees where to, and nothing else; certificates are checked as without it."""
+    authority, tls = server_tls(tmp_path, (name,))
+    pair = authority.issue_client(User("jane"))
+    asked: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.decode().split("\r\n")[0])
+        host, _, port = head.split(b" ")[1].partition(b":")
+        far_reader, far_writer = await asyncio.open_connection(host.decode(), int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        tasks.extend(map(asyncio.ensure_future, (pump(reader, far_writer), pump(far_reader, writer))))
+
+    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peercert") or {}
+        writer.write(said(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode()))
+
+    async def run() -> None:
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        async with server, serving(answer, tls) as wire:
+            config = ClientConfig(
+                wire.url,
+                authority=Material(authority.certificate),
+                certificate=Material(pair.certificate),
+                key=Material(pair.key),
+                proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+                tls_server_name="" if name == "127.0.0.1" else name,
+            )
+            async with Client.connect(config) as client:
+                found = await client.get(CONFIG_MAPS, "a")
+            assert "jane" in found["peer"]
+            assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
+            assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
+        await asyncio.wait(tasks)
+
+    asyncio.run(run())

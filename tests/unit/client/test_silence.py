@@ -1,0 +1,243 @@
+"""Servers that fall silent: given up soon by those who wait, and never while something keeps coming."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from plimsoll.client import Client, ClientConfig
+from plimsoll.client.config import REQUEST_TIMEOUT
+from plimsoll.client.endpoints import PODS
+from plimsoll.client.http import HttpTransport
+from plimsoll.client.transport import Request
+from plimsoll.errors import ApiError, UnreachableError
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n"
+#: Long after every test has ended.
+NEVER = 600.0
+
+
+class Server:
+    def __init__(self) -> None:
+        self.url = ""
+        self.connections = 0
+
+
+@asynccontextmanager
+async def serving(talk: Talk, scheme: str = "http") -> AsyncIterator[Server]:
+    served = Server()
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await talk(reader, writer)
+        except (asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    served.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield served
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(NEVER)
+
+
+def say(*pieces: bytes, every: float = 0.0, then: float = NEVER) -> Talk:
+    """Answer a request with some bytes, with pauses between them."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(every)
+        await asyncio.sleep(then)
+
+    return talk
+
+
+SILENT: dict[str, Talk] = {
+    "nothing": say_nothing,
+    "half a head": say(HEAD[:40]),
+    "no body": say(HEAD),
+    "half a body": say(HEAD + b'{"kind":'),
+    "half a chunk": say(HEAD.replace(b"Content-Length: 30", b"Transfer-Encoding: chunked") + b"5\r\nab"),
+}
+
+
+# Both ways to send a request: the short one, and aiohttp, which reads compressed answers.
+@pytest.mark.parametrize("compression", [False, True])
+@pytest.mark.parametrize("name", SILENT)
+def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
+    async def story() -> None:
+        async with serving(SILENT[name]) as server:
+            transport = HttpTransport(ClientConfig(server.url, compression=compression))
+            try:
+                with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s") as error:
+                    await transport.send(Request("GET", "/api", timeout=NEVER, silence=0.2))
+            finally:
+                await transport.close()
+            assert error.value.reason == "Timeout"
+            assert error.value.sent
+            assert server.url in str(error.value)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("compression", [False, True])
+def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
+    async def story() -> None:
+        async with serving(say_nothing, "https") as server:
+            transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
+            try:
+                with pytest.raises(UnreachableError, match=r"no connection within 0\.3 s") as error:
+                    await transport.send(Request("GET", "/api", timeout=NEVER, silence=0.4))
+            finally:
+                await transport.close()
+            assert error.value.reason == "Timeout"
+            assert not error.value.sent
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("compression", [False, True])
+def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
+    body = b'{"kind":"Status","code":200}  '
+    assert len(body) == 30
+    pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
+
+    async def story() -> None:
+        async with serving(say(*pieces, every=0.4)) as server:
+            transport = HttpTransport(ClientConfig(server.url, compression=compression))
+            try:
+                reply = await transport.send(Request("GET", "/api", timeout=NEVER, silence=2.0))
+            finally:
+                await transport.close()
+            assert reply.body == body
+
+    asyncio.run(story())
+
+
+def test_the_whole_answer_has_its_time_as_well() -> None:
+    """A byte now and then does not keep a call alive for ever."""
+
+    async def story() -> None:
+        async with serving(say(HEAD, *[b" "] * 29, every=0.1)) as server:
+            transport = HttpTransport(ClientConfig(server.url, compression=False))
+            try:
+                with pytest.raises(UnreachableError, match=r"no answer within 0\.5 s"):
+                    await transport.send(Request("GET", "/api", timeout=0.5, silence=0.4))
+            finally:
+                await transport.close()
+
+    asyncio.run(story())
+
+
+def test_a_watch_is_not_cut() -> None:
+    """Nothing may happen in a cluster for long; the silence of calls is none of a watch's business."""
+    event = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"%x\r\n%b\r\n" % (len(event), event)
+
+    async def story() -> None:
+        async with serving(say(head, b"", chunk, every=0.5)) as server:
+            config = ClientConfig(server.url).interactive(0.2)
+            async with Client.connect(config) as client, aclosing(client.watch(PODS)) as events:
+                assert (await anext(events)).type == "ADDED"
+
+    asyncio.run(story())
+
+
+# -- tries
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_call_that_somebody_waits_for_is_tried_once_if_nothing_comes(name: str) -> None:
+    async def story() -> None:
+        async with serving(SILENT[name]) as server:
+            async with Client.connect(ClientConfig(server.url).interactive(0.2)) as client:
+                with pytest.raises(UnreachableError):
+                    await client.call("GET", "/api")
+            assert server.connections == 1
+
+    asyncio.run(story())
+
+
+def test_other_calls_are_tried_again() -> None:
+    async def story() -> None:
+        async with serving(say_nothing) as server:
+            async with Client.connect(ClientConfig(server.url, timeout=0.1, attempts=3)) as client:
+                with pytest.raises(UnreachableError):
+                    await client.call("GET", "/api")
+            assert server.connections == 3
+
+    asyncio.run(story())
+
+
+def test_what_fails_at_once_is_tried_again() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+
+    async def story() -> None:
+        async with serving(hang_up) as server:
+            async with Client.connect(ClientConfig(server.url).interactive(60.0)) as client:
+                with pytest.raises(UnreachableError, match="broke"):
+                    await client.call("GET", "/api")
+            assert server.connections == 3
+
+    asyncio.run(story())
+
+
+def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> None:
+    body = b'{"kind":"Status","code":503,"reason":"ServiceUnavailable","message":"come later"}'
+    head = (
+        b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
+
+    async def story() -> None:
+        async with serving(say(head % len(body) + body)) as server:
+            async with Client.connect(ClientConfig(server.url).interactive(30.0)) as client:
+                with pytest.raises(ApiError, match="come later"):
+                    await client.call("GET", "/api")
+            assert server.connections == 1
+
+    asyncio.run(story())
+
+
+# -- settings
+
+
+def test_the_default_ends_within_seconds() -> None:
+    config = ClientConfig("http://127.0.0.1:1").interactive()
+    assert config.silence == config.patience == REQUEST_TIMEOUT
+    assert 5 <= REQUEST_TIMEOUT <= 15
+    assert config.timeout >= 30
+    assert config.attempts == 3
+    assert ClientConfig("http://127.0.0.1:1", timeout=2.0, attempts=1).interactive() == ClientConfig(
+        "http://127.0.0.1:1", timeout=2.0, attempts=1, silence=2.0, patience=2.0
+    )
+
+
+def test_who_wants_to_wait_waits() -> None:
+    config = ClientConfig("http://127.0.0.1:1").interactive(120.0)
+    assert (config.silence, config.patience, config.timeout) == (120.0, 120.0, 480.0)
+    config = ClientConfig("http://127.0.0.1:1").interactive(0)
+    assert (config.silence, config.patience) == (0.0, 0.0)
+    assert config.timeout > 86_400

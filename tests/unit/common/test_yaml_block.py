@@ -1,0 +1,210 @@
+"""Plain block YAML, line by line: the same trees as by the parser, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.common.yaml import load_documents
+from plimsoll.common.yaml_block import NOT_PLAIN, read_plain
+from plimsoll.errors import InputError
+from tests.dumps import big_cluster, usecase_trees
+
+
+def naive(text: str) -> Any:
+    """What the parser makes of it; NOT_PLAIN if it refuses, or finds more than one document."""
+    try:
+        trees = [tree for _, tree in load_documents(text.encode())]
+    except InputError:
+        return NOT_PLAIN
+    return NOT_PLAIN if len(trees) > 1 else trees[0] if trees else None
+
+
+def check(text: str) -> bool:
+    """Whether it was read; if so, it must be the same."""
+    tree = read_plain(text)
+    if tree is NOT_PLAIN:
+        return False
+    wanted = naive(text)
+    assert wanted is not NOT_PLAIN, text
+    assert same(tree, wanted), text
+    return True
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+WORDS = st.sampled_from(
+    [
+        "",
+        "a",
+        "yes",
+        "null",
+        "~",
+        "1",
+        "010",
+        "0x1f",
+        "1.5",
+        "-1",
+        "1e3",
+        "1Gi",
+        "500m",
+        "2001-01-01",
+        "-",
+        "--x",
+        ": ",
+        "a: b",
+        "a:",
+        "#",
+        "a #b",
+        "'",
+        "it's",
+        '"',
+        'say "x"',
+        "\\",
+        "a\\n",
+        "|",
+        ">",
+        "{",
+        "{}",
+        "[]",
+        "two\nlines",
+        "three\n\nlines\n",
+        " lead",
+        "trail ",
+        "\n",
+        "a\tb",
+        "é",
+        "☃",
+        "...",
+        "---",
+        "&a",
+        "*a",
+        "!t",
+        "@x",
+        "%x",
+        "`x",
+        "x" * 200,
+        "word " * 40,
+        '{"json": ["text", 1]}\n',
+        "\u2028",
+        "<<",
+        "=",
+        "?",
+        ":x",
+    ]
+)
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text("abyn", max_size=3), inner),
+    max_leaves=25,
+)
+
+
+class Dumper(yaml.SafeDumper):
+    pass
+
+
+def _represent(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style)
+
+
+Dumper.add_representer(str, _represent)
+
+
+@given(TREES, st.booleans(), st.booleans())
+def test_what_is_written_is_read_the_same(tree: Any, wide: bool, literal: bool) -> None:
+    width = 2**20 if wide else 40
+    dumper = Dumper if literal else yaml.SafeDumper
+    check(yaml.dump(tree, Dumper=dumper, width=width, allow_unicode=True, default_flow_style=False))
+
+
+LINES = st.builds(
+    lambda indent, dashes, rest: " " * indent + "- " * dashes + rest,
+    st.integers(0, 6),
+    st.sampled_from([0, 0, 0, 1, 1, 2]),
+    st.sampled_from(
+        [
+            "a: 1",
+            "b:",
+            "c: x",
+            "d: |",
+            "e: |-",
+            "text",
+            "-",
+            "",
+            "#x",
+            "f: 'q",
+            "q'",
+            'g: "r',
+            "y: 1",
+            "a: {}",
+            "h: x #y",
+            "i: a: b",
+            "'k': 1",
+            "j: &x 1",
+            "k: *x",
+            "l: >",
+            "m: - n",
+            "o:x",
+            "...",
+            "---",
+            "? p",
+            "q :",
+            "r: 'x' #y",
+            "s: ''",
+            's: ""',
+            't: "a\\"b"',
+            't: "\\x41"',
+            "u: [",
+            "v: 0x",
+            "w: ~",
+            "x: -",
+            "z: -a",
+            "<<: 1",
+        ]
+    ),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(LINES, max_size=8), st.booleans())
+@example(["a: |", "  x", "   ", " "], True)
+@example(["a: |", "  x", "", "", "b: 1"], True)
+@example(["- a: 1", "  b:", "  - c", "- d"], False)
+@example(["a:", "- b", "c:", "d: 2"], True)
+@example(["a: x", "  y"], True)
+@example(["- |", " x", "-"], True)
+def test_whatever_the_lines_are(lines: list[str], ended: bool) -> None:
+    check("\n".join(lines) + ("\n" if ended else ""))
+
+
+def test_a_dump_of_a_cluster_is_plain() -> None:
+    for tree in big_cluster(2):
+        assert check(yaml.safe_dump([tree], width=2**20))
+        assert check(yaml.safe_dump(tree))
+
+
+@pytest.mark.parametrize("name", ["uc1", "uc2", "uc3", "uc4"])
+def test_observed_objects_are_plain(name: str) -> None:
+    for tree in usecase_trees(name):
+        assert check(yaml.safe_dump([tree], width=2**20))
+
+
+def test_texts_of_several_lines() -> None:
+    text = '- annotations:\n    last: |\n      {"a": "b: c"}\n\n      # d\n    other: x\n'
+    assert read_plain(text) == [{"annotations": {"last": '{"a": "b: c"}\n\n# d\n', "other": "x"}}]
+    assert read_plain("a: |-\n  x\n") == {"a": "x"}

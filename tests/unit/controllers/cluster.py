@@ -1,0 +1,288 @@
+"""A cluster in memory: the real API, the controllers, and a clock that both go by.
+
+Nothing here runs by itself: `settle` lets the caches catch up and the controllers work until nothing is left
+to do, and only `advance` makes time pass. So a test sees what comes of a story, and never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, TypeVar
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.api import Api
+from plimsoll.apiserver.auth.users import MASTERS, User
+from plimsoll.apiserver.context import Context
+from plimsoll.apiserver.in_process import InProcessTransport, connect_in_process
+from plimsoll.apiserver.storage import Store
+from plimsoll.client import Client
+from plimsoll.client.discovery import Served
+from plimsoll.client.endpoints import (
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    SECRETS,
+    SERVICES,
+    Endpoint,
+)
+from plimsoll.controllers import Controllers, Settings
+from plimsoll.controllers.loop import process
+from plimsoll.errors import ApiError
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+ADMIN = User("admin", groups=(MASTERS,))
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+ALL = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
+#: Enough kinds for the stories; watching all of them would only be slower.
+KINDS: tuple[Endpoint, ...] = (
+    *(CONFIG_MAPS, SECRETS, NAMESPACES, NODES, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_QUOTAS),
+    *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES),
+    LEASES,
+)
+
+
+class ManualClock:
+    """Time that passes only when told."""
+
+    def __init__(self) -> None:
+        self._now = START
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._now + seconds, sleeper))
+        await sleeper
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        for when, sleeper in list(self._sleepers):
+            if when <= self._now:
+                self._sleepers.remove((when, sleeper))
+                if not sleeper.done():
+                    sleeper.set_result(None)
+
+
+class Crash(BaseException):
+    """The controllers' process is gone."""
+
+
+class Fragile(InProcessTransport):
+    """A way to the API that breaks down at a chosen write: just before it, or just after."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.writes = 0
+        self.fatal: tuple[int, bool] | None = None
+        #: What to refuse the next writes with.
+        self.refusals: list[ApiError] = []
+
+    async def send(self, request: Any) -> Any:
+        if request.method == "GET":
+            return await super().send(request)
+        self.writes += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if self.fatal == (self.writes, False):
+            raise Crash
+        reply = await super().send(request)
+        if self.fatal == (self.writes, True):
+            raise Crash
+        return reply
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, *, only: Iterable[str] | None = None, settings: Settings | None = None) -> None:
+        self.clock = ManualClock()
+        self.store = Store.open(None)
+        numbers = itertools.count(1)
+        context = Context.over(
+            self.store,
+            now=lambda: datetime.fromtimestamp(self.clock.now(), UTC),
+            new_uid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
+        )
+        self.api = Api(context)
+        self.client = connect_in_process(self.api.handle, ADMIN)
+        self.transport = Fragile(self.api.handle, ADMIN)
+        self._only = None if only is None else list(only)
+        self._settings = settings
+        self.controllers: Controllers | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- the controllers
+
+    async def start(self) -> None:
+        """Start the controllers' process."""
+        client = Client(self.transport, attempts=1, sleep=self.clock.sleep)
+        self.controllers = Controllers(
+            client,
+            clock=self.clock,
+            only=self._only,
+            settings=self._settings,
+            served=[Served(endpoint, ALL) for endpoint in KINDS],
+        )
+        await self.controllers.start()
+        informers = self.controllers.caches.informers()
+        self._tasks = [asyncio.create_task(informer.run()) for informer in informers]
+        for informer in informers:
+            await informer.synced(10)
+
+    async def stop(self) -> None:
+        """End it, wherever it stands."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks, self.controllers = [], None
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def catch_up(self) -> None:
+        """Let the caches see what the store has."""
+        assert self.controllers is not None
+        for informer in self.controllers.caches.informers():
+            endpoint = informer.endpoint
+            key = f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+            async with asyncio.timeout(10):
+                while True:
+                    have = {
+                        (item.metadata.namespace, item.metadata.name): item.metadata.resource_version
+                        for item in informer.items()
+                    }
+                    want = {
+                        (stored.key.namespace, stored.key.name): str(stored.revision)
+                        for stored in self.store.list(key).items
+                    }
+                    if have == want:
+                        break
+                    await asyncio.sleep(0.0002)
+
+    async def step(self, dice: Random | None = None) -> bool:
+        """Work on one key; whether there was one."""
+        assert self.controllers is not None
+        await self.catch_up()
+        ready = []
+        for controller in self.controllers.controllers:
+            controller.queue.wake()
+            if len(controller.queue):
+                ready.append(controller)
+        if not ready:
+            return False
+        controller = dice.choice(ready) if dice else ready[0]
+        await process(controller, controller.queue.take())
+        return True
+
+    async def settle(self, dice: Random | None = None, *, patience: float = 1.0) -> None:
+        """Work until nothing is left to do but what waits for longer than `patience` seconds."""
+        for _ in range(2000):
+            if await self.step(dice):
+                continue
+            assert self.controllers is not None
+            due = [controller.queue.next_due for controller in self.controllers.controllers]
+            soon = min((when for when in due if when is not None), default=None)
+            if soon is None or soon - self.clock.now() > patience:
+                return
+            self.clock.advance(max(0.0, soon - self.clock.now()))
+        raise AssertionError("the controllers do not come to rest")
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, with the controllers at work."""
+        until = self.clock.now() + seconds
+        await self.settle(patience=0)
+        while self.clock.now() < until:
+            assert self.controllers is not None
+            due = [controller.queue.next_due for controller in self.controllers.controllers]
+            soon = min((when for when in due if when is not None), default=until)
+            self.clock.advance(max(0.001, min(soon, until) - self.clock.now()))
+            await self.settle(patience=0)
+
+    # -- what there is
+
+    async def get(self, endpoint: Endpoint, name: str, namespace: str = "n") -> Tree | None:
+        try:
+            return await self.client.get(endpoint, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def names(self, endpoint: Endpoint, namespace: str = "n") -> list[str]:
+        return sorted(tree["metadata"]["name"] for tree in await self.trees(endpoint, namespace))
+
+    async def trees(self, endpoint: Endpoint, namespace: str | None = "n") -> list[Tree]:
+        listing = await self.client.list(endpoint, namespace if endpoint.namespaced else None)
+        return [decode_tree(raw) for raw in listing.items]
+
+    async def events(self, namespace: str = "n") -> list[tuple[str, str, str]]:
+        """Type, reason and message of the events of a namespace."""
+        return [
+            (tree["type"], tree["reason"], tree["message"]) for tree in await self.trees(EVENTS, namespace)
+        ]
+
+    # -- what others do
+
+    async def finish(self, pod: str, phase: str = "Succeeded") -> None:
+        await self.client.patch(PODS, pod, {"status": {"phase": phase}}, "n", subresource="status")
+
+    async def allocate(self, claim: str, *pods: str, device: str = "x", **result: Any) -> None:
+        """What a scheduler does: protect the claim, allocate it, reserve it."""
+        finalizers = ["resource.kubernetes.io/delete-protection"]
+        await self.client.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": finalizers}}, "n")
+        reserved = []
+        for name in pods:
+            tree = await self.client.get(PODS, name, "n")
+            reserved.append({"resource": "pods", "name": name, "uid": tree["metadata"]["uid"]})
+        results = [{"request": "r", "driver": "d.example.com", "pool": "p", "device": device, **result}]
+        status: Tree = {"allocation": {"devices": {"results": results}}}
+        if reserved:
+            status["reservedFor"] = reserved
+        await self.client.patch(RESOURCE_CLAIMS, claim, {"status": status}, "n", subresource="status")
+
+    async def bind(self, pod: str, node: str = "w") -> None:
+        target = {"kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
+        await self.client.post(PODS, pod, "binding", binding, "n")
+
+
+@asynccontextmanager
+async def cluster(**options: Any) -> AsyncIterator[Cluster]:
+    made = Cluster(**options)
+    try:
+        for name in ("n", "default", "kube-node-lease"):
+            await made.client.create(NAMESPACES, {"metadata": {"name": name}})
+        await made.start()
+        yield made
+    finally:
+        await made.stop()
+        await made.store.close()
+
+
+def play(story: Callable[[Cluster], Awaitable[T]], **options: Any) -> T:
+    """Play a story in a fresh cluster with the namespace `n`."""
+
+    async def run() -> T:
+        async with cluster(**options) as made:
+            return await story(made)
+
+    return asyncio.run(run())

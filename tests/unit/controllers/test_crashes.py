@@ -1,0 +1,208 @@
+"""Controllers that crash anywhere and start again end where controllers end that never crashed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.client.endpoints import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+)
+from tests.unit.controllers.cluster import KINDS, Cluster, Crash, cluster
+from tests.unit.controllers.test_claim_controller import claim, pod, template
+from tests.unit.controllers.test_device_taints import published
+
+GENERATED = {"a": {"resourceClaimTemplateName": "t"}, "b": {"resourceClaimTemplateName": "t"}}
+MINE = {"a": {"resourceClaimTemplateName": "t"}, "s": {"resourceClaimName": "shared"}}
+
+
+async def prepare(world: Cluster) -> None:
+    """A bit of everything."""
+    client = world.client
+    await client.create(NODES, {"metadata": {"name": "w"}})
+    await client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9"}}}, "n")
+    await client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+    await client.create(RESOURCE_CLAIMS, claim("shared"), "n")
+    await client.create(RESOURCE_SLICES, published())
+    root = await client.create(CONFIG_MAPS, {"metadata": {"name": "root"}}, "n")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root["metadata"]["uid"]}
+    for name in ("one", "two"):
+        tree = {"metadata": {"name": name, "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}}
+        await client.create(CONFIG_MAPS, tree, "n")
+
+
+#: What others do, step by step; the controllers come to rest after each, crashing on the way.
+async def make_pods(world: Cluster) -> None:
+    await world.client.create(PODS, pod("first", GENERATED), "n")
+    await world.client.create(PODS, pod("second", MINE), "n")
+
+
+async def place_pods(world: Cluster) -> None:
+    for name in ("first", "second"):
+        tree = await world.client.get(PODS, name, "n")
+        for status in tree["status"]["resourceClaimStatuses"]:
+            await world.allocate(status["resourceClaimName"], name, device=f"{name}-{status['name']}")
+        await world.bind(name)
+    await world.allocate("shared", "first", "second")
+
+
+async def end_pods(world: Cluster) -> None:
+    await world.finish("first")
+    await world.client.delete(PODS, "second", "n", grace=0)
+
+
+async def remove_pods(world: Cluster) -> None:
+    for name in ("first", "second"):
+        await world.client.delete(PODS, name, "n", grace=0)
+
+
+async def taint_device(world: Cluster) -> None:
+    tree = await world.client.get(RESOURCE_SLICES, "s")
+    tree["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoExecute"}]
+    await world.client.update(RESOURCE_SLICES, tree)
+
+
+async def delete_tree(world: Cluster) -> None:
+    await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
+
+
+async def delete_namespace(world: Cluster) -> None:
+    await world.client.delete(NAMESPACES, "n")
+
+
+async def lose_node(world: Cluster) -> None:
+    await world.client.delete(NODES, "w")
+
+
+STORIES: dict[str, list[Any]] = {
+    "pods end": [make_pods, place_pods, delete_tree, end_pods],
+    "devices fail": [make_pods, place_pods, taint_device],
+    "the namespace goes": [make_pods, place_pods, delete_namespace, remove_pods],
+    "the node is lost": [make_pods, place_pods, lose_node],
+}
+
+
+async def tell(world: Cluster, story: str, dice: Random | None) -> dict[str, Any]:
+    """Play a story, with crashes if there are dice to decide them; what is there in the end."""
+    await prepare(world)
+    for act in STORIES[story]:
+        await act(world)
+        await rest(world, dice)
+    return await objects(world)
+
+
+async def rest(world: Cluster, dice: Random | None) -> None:
+    """Some minutes, at whose beginning crashes come at every few writes."""
+    crashes = dice.randint(1, 4) if dice else 0
+    until = world.clock.now() + 500
+    while True:
+        if crashes and dice:
+            world.transport.fatal = (world.transport.writes + dice.randint(1, 6), dice.random() < 0.5)
+        try:
+            await world.settle(dice, patience=0)
+            if world.clock.now() >= until:
+                break
+            await world.advance(until - world.clock.now())
+        except Crash:
+            crashes -= 1
+            await world.restart()
+        finally:
+            world.transport.fatal = None
+
+
+async def objects(world: Cluster) -> dict[str, Any]:
+    """All objects but events, without what differs from run to run."""
+    trees = [tree for endpoint in KINDS for tree in await world.trees(endpoint, None)]
+    return {
+        f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{_plain(tree['metadata']['name'])}": _plain(
+            tree
+        )
+        for tree in trees
+    }
+
+
+_VOLATILE = (
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+)
+_VOLATILE_TIMES = ("lastTransitionTime", "timeAdded", "observedGeneration")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _plain(item)
+            for name, item in value.items()
+            if name not in _VOLATILE and name not in _VOLATILE_TIMES
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return re.sub(r"^((?:first|second)-[ab]-)[a-z0-9]{5}$", r"\1*", value)
+    return value
+
+
+_calm: dict[str, dict[str, Any]] = {}
+
+
+def outcome(story: str, dice: Random | None) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        async with cluster() as world:
+            return await tell(world, story, dice)
+
+    return asyncio.run(run())
+
+
+def _compare(story: str, seed: int) -> None:
+    if story not in _calm:
+        _calm[story] = outcome(story, None)
+    assert outcome(story, Random(seed)) == _calm[story]
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(STORIES)), st.integers(0, 2**32))
+def test_crashes_leave_no_trace(story: str, seed: int) -> None:
+    _compare(story, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(STORIES)), st.integers(0, 2**32))
+def test_many_crashes_leave_no_trace(story: str, seed: int) -> None:
+    _compare(story, seed)
+
+
+def test_the_stories_come_to_the_expected_ends() -> None:
+    ends = {story: outcome(story, None) for story in STORIES}
+    pods = {story: sorted(name for name in found if name.startswith("Pod ")) for story, found in ends.items()}
+    assert pods == {
+        "pods end": ["Pod n/first"],
+        "devices fail": ["Pod n/first", "Pod n/second"],
+        "the namespace goes": [],
+        "the node is lost": [],
+    }
+    claims = {
+        story: sorted(n for n in found if n.startswith("ResourceClaim ")) for story, found in ends.items()
+    }
+    assert claims["pods end"] == ["ResourceClaim n/shared"]
+    assert ends["pods end"]["ResourceClaim n/shared"].get("status", {}) == {}
+    assert "ConfigMap n/root" not in ends["pods end"]
+    assert "Namespace /n" not in ends["the namespace goes"]
+    assert claims["the node is lost"] == ["ResourceClaim n/shared"]

@@ -1,0 +1,183 @@
+"""Pods that nobody else will remove: what is planned, and the controller at work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Node
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.controllers import Settings
+from plimsoll.controllers.actions import Delete, Patch
+from plimsoll.controllers.plans.pod_garbage import plan_pod_garbage
+from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.makers import metadata, pod, view
+
+ONLY = ["pod-garbage-collector-controller"]
+DELETED: dict[str, Any] = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
+
+
+def node(ready: str = "True", taint: str = "") -> Node:
+    return view(
+        {
+            "metadata": metadata("w", ""),
+            "spec": {"taints": [{"key": taint, "effect": "NoExecute"}] if taint else []},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        },
+        Node,
+    )
+
+
+def removed(*pods: Any, nodes: Any = None, gone: Any = (), kept: int = 0) -> list[str]:
+    plans = plan_pod_garbage(pods, {"w": node()} if nodes is None else nodes, gone, kept, 0.0)
+    return [action.name for plan in plans for action in plan if isinstance(action, Delete)]
+
+
+# -- plans
+
+
+def test_a_pod_of_a_node_that_is_gone_is_marked_failed_and_deleted() -> None:
+    ((mark, delete),) = plan_pod_garbage(
+        [pod("p", node="lost", phase="Running", generation=3)], {}, {"lost"}, 0, 0.0
+    )
+    assert isinstance(mark, Patch)
+    assert (mark.type, mark.subresource) == ("strategic", "status")
+    assert mark.patch == {
+        "metadata": {"uid": "uid-p"},
+        "status": {
+            "$setElementOrder/conditions": [{"type": "DisruptionTarget"}],
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists",
+                    "lastTransitionTime": "1970-01-01T00:00:00Z",
+                    "observedGeneration": 3,
+                }
+            ],
+            "phase": "Failed",
+            "observedGeneration": 3,
+        },
+    }
+    assert delete == Delete(PODS, "p", "n", uid="uid-p", grace=0)
+
+
+def test_a_finished_pod_is_deleted_as_it_is() -> None:
+    ((delete,),) = plan_pod_garbage([pod("p", node="lost", phase="Succeeded")], {}, {"lost"}, 0, 0.0)
+    assert isinstance(delete, Delete)
+
+
+def test_pods_deleted_before_they_had_a_node_go() -> None:
+    assert removed(pod("p", **DELETED), pod("q"), pod("r", node="w", **DELETED)) == ["p"]
+
+
+def test_pods_that_end_on_a_node_out_of_service_go() -> None:
+    out = node("False", "node.kubernetes.io/out-of-service")
+    ending, staying = pod("p", node="w", **DELETED), pod("q", node="w")
+    assert removed(ending, staying, nodes={"w": out}) == ["p"]
+    still_ready = node("True", "node.kubernetes.io/out-of-service")
+    assert removed(ending, nodes={"w": still_ready}) == []
+    assert removed(ending, nodes={"w": node("False")}) == []
+
+
+def test_the_oldest_finished_pods_beyond_a_number_go() -> None:
+    def ended(name: str, age: int, **fields: Any) -> Any:
+        created = f"2025-01-{30 - age:02d}T00:00:00Z"
+        return pod(name, node="w", phase="Failed", creationTimestamp=created, **fields)
+
+    pods = [
+        ended("young", 1),
+        ended("old", 9),
+        ended("evicted", 0, status={"reason": "Evicted"}),
+        ended("twin-b", 5),
+        ended("twin-a", 5),
+        pod("running", node="w", phase="Running"),
+    ]
+    assert removed(*pods, kept=5) == []
+    assert removed(*pods, kept=4) == ["evicted"]
+    assert removed(*pods, kept=2) == ["evicted", "old", "twin-a"]
+    assert removed(*pods, kept=0) == [], "none are deleted at all"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "w", "lost"]), st.sampled_from(["Running", "Failed"]), st.booleans()),
+        max_size=6,
+    ),
+    st.integers(0, 3),
+)
+def test_who_goes_is_what_the_rules_say(shapes: list[tuple[str, str, bool]], kept: int) -> None:
+    pods = [
+        pod(f"p{number}", node=where, phase=phase, **(DELETED if deleted else {}))
+        for number, (where, phase, deleted) in enumerate(shapes)
+    ]
+    gone = {
+        item.metadata.name
+        for item in pods
+        if item.spec.node_name == "lost" or (item.metadata.deletion_timestamp and not item.spec.node_name)
+    }
+    if kept:
+        ended = sorted(item.metadata.name for item in pods if item.status.phase == "Failed")
+        gone |= set(ended[: max(0, len(ended) - kept)])
+    found = removed(*pods, gone={"lost"}, kept=kept)
+    assert set(found) == gone
+    assert len(found) == len(gone)
+
+
+# -- the controller
+
+
+def tree(name: str, where: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": where},
+    }
+
+
+def test_a_lost_node_is_given_time_to_come_back() -> None:
+    async def story(world: Cluster) -> None:
+        await world.client.create(NODES, {"metadata": {"name": "w"}})
+        for name in ("p", "q"):
+            await world.client.create(PODS, tree(name, "w"), "n")
+        await world.settle()
+        await world.client.delete(NODES, "w")
+        await world.advance(25)
+        await world.client.create(NODES, {"metadata": {"name": "w"}})
+        await world.advance(100)
+        assert await world.names(PODS) == ["p", "q"]
+        await world.client.delete(NODES, "w")
+        await world.advance(39)
+        assert await world.names(PODS) == ["p", "q"]
+        await world.advance(25)
+        assert await world.names(PODS) == []
+
+    play(story, only=ONLY)
+
+
+def test_finished_pods_are_kept_up_to_a_number() -> None:
+    async def story(world: Cluster) -> None:
+        await world.client.create(NODES, {"metadata": {"name": "w"}})
+        for name in ("p", "q", "r"):
+            await world.client.create(PODS, tree(name, "w"), "n")
+            await world.finish(name)
+            world.clock.advance(1)
+        await world.advance(21)
+        assert await world.names(PODS) == ["q", "r"]
+
+    play(story, only=ONLY, settings=Settings(finished_pods_kept=2))
+
+
+def test_a_pod_that_was_ending_when_its_node_went_is_removed() -> None:
+    async def story(world: Cluster) -> None:
+        await world.client.create(NODES, {"metadata": {"name": "w"}})
+        await world.client.create(PODS, tree("p", "w"), "n")
+        await world.client.delete(PODS, "p", "n")
+        await world.settle()
+        await world.client.delete(NODES, "w")
+        await world.advance(70)
+        assert await world.names(PODS) == []
+
+    play(story, only=ONLY)

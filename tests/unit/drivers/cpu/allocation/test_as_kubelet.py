@@ -1,0 +1,173 @@
+"""The fast choice of CPUs and the plain one answer alike, on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign, explain
+from plimsoll.drivers.cpu.topology import Cpu, Topology
+from tests.unit.drivers.cpu.allocation import naive
+
+
+@st.composite
+def odd_machines(draw: st.DrawFn) -> Topology:
+    """Machines of every shape: uneven nodes and cores, caches across nodes, core ids that repeat."""
+    nodes = draw(st.integers(1, 6))
+    per_socket = draw(st.sampled_from([1, 1, 2, nodes]))
+    sockets_per_node = draw(st.sampled_from([1, 1, 1, 2])) if per_socket == 1 else 1
+    repeat = draw(st.sampled_from([0, 0, 0, 3]))
+    rows = []
+    core = 0
+    uneven = draw(st.booleans())
+    cores, threads = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    for node in range(nodes):
+        for at in range(draw(st.integers(1, 4)) if uneven else cores):
+            width = draw(st.sampled_from([1, threads])) if uneven else threads
+            socket = node // per_socket * sockets_per_node + at % sockets_per_node
+            cache = draw(st.integers(0, 3)) if uneven else socket
+            rows += [(core % repeat if repeat else core, socket, node, cache)] * width
+            core += 1
+    if draw(st.booleans()):
+        rows = draw(st.permutations(rows))
+    no_cache = draw(st.booleans())
+    cpus = (
+        Cpu(at, core, socket, node, -1 if no_cache else cache)
+        for at, (core, socket, node, cache) in enumerate(rows)
+    )
+    return Topology(tuple(cpus))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[Topology, set[int], int, AssignOptions]:
+    topology = draw(odd_machines())
+    cpus = [cpu.id for cpu in topology.cpus]
+    taken = draw(st.sets(st.sampled_from(cpus)) | st.just(set()))
+    available = set(cpus) - taken
+    if draw(st.booleans()):
+        available |= draw(st.sets(st.integers(0, 100), max_size=2))
+    count = draw(st.integers(0, len(available) + 1))
+    options = AssignOptions(
+        algorithm=draw(st.sampled_from(Algorithm)),
+        sorting=draw(st.sampled_from(Sorting)),
+        group_size=draw(st.integers(1, 4)),
+        align_l3=draw(st.booleans()),
+    )
+    if draw(st.booleans()):
+        count -= count % options.group_size
+    return topology, available, count, options
+
+
+@given(requests())
+@settings(max_examples=150, deadline=None)
+def test_the_fast_and_the_plain_choice_agree(
+    request: tuple[Topology, set[int], int, AssignOptions],
+) -> None:
+    topology, available, count, options = request
+    wanted = naive.choose(topology, available, count, options)
+    event("endless" if wanted == naive.ENDLESS else "error" if isinstance(wanted, str) else "cpus")
+    answer = as_kubelet(topology, CpuSet(available), count, options)
+    if wanted == naive.ENDLESS:
+        return
+    assert (answer.text if isinstance(answer, NotEnough) else set(answer.cpus)) == wanted
+
+
+@given(requests(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_is_handed_out_was_offered(
+    request: tuple[Topology, set[int], int, AssignOptions], quirks: bool
+) -> None:
+    """Also where the kubelet's own answer is not, or never comes; what can be met is not refused."""
+    topology, available, count, options = request
+    answer = assign(topology, CpuSet(available), count, replace(options, quirks=quirks))
+    known = available & set(topology.all)
+    if isinstance(answer, NotEnough):
+        assert count > len(known)
+        return
+    assert len(answer.cpus) == count
+    assert set(answer.cpus) <= known
+    lines = explain(answer)
+    assert len(lines) == len(answer.steps)
+    assert all(lines)
+    told = CpuSet()
+    for step in answer.steps:
+        told |= step.cpus if step.what.value != "counted-anew" else CpuSet()
+    assert told == answer.cpus
+
+
+@given(requests())
+@settings(max_examples=150, deadline=None)
+def test_whole_cores_are_whole(request: tuple[Topology, set[int], int, AssignOptions]) -> None:
+    topology, available, count, options = request
+    answer = assign(topology, CpuSet(available), count, replace(options, full_cores=True))
+    cores = [set(core) for core in topology.cores.values() if set(core) <= available]
+    # Every amount that free cores can make up.
+    amounts = {0}
+    for core in cores:
+        amounts |= {amount + len(core) for amount in amounts}
+    if isinstance(answer, NotEnough):
+        assert count not in amounts
+        assert answer.text.startswith("SMT Alignment Error: ")
+        return
+    assert len(answer.cpus) == count
+    chosen = set(answer.cpus)
+    assert chosen == {cpu for core in cores if core <= chosen for cpu in core}
+
+
+# -- what the kubelet's memory does to sets of nodes
+
+
+def even_machine(nodes: int, cores: int) -> Topology:
+    """A socket for each NUMA node, one thread for each core."""
+    cpus = (Cpu(at, at, at // cores, at // cores) for at in range(nodes * cores))
+    return Topology(tuple(cpus))
+
+
+def offer(free: list[int], cores: int) -> CpuSet:
+    return CpuSet(node * cores + at for node, count in enumerate(free) for at in range(count))
+
+
+def counts(answer: Assigned | NotEnough, nodes: int, cores: int) -> list[int]:
+    assert isinstance(answer, Assigned)
+    return [sum(cpu // cores == node for cpu in answer.cpus) for node in range(nodes)]
+
+
+DISTRIBUTED = AssignOptions(Algorithm.DISTRIBUTED)
+
+
+def test_four_of_six_nodes_are_mixed_up_as_in_the_kubelet() -> None:
+    """Sets of four share memory with those that begin with the same three: the last one tried stays."""
+    topology = even_machine(6, 8)
+    free = offer([6, 6, 6, 6, 6, 6], 8)
+    found = assign(topology, free, 24, replace(DISTRIBUTED, quirks=False))
+    used = assign(topology, free, 24, DISTRIBUTED)
+    assert counts(found, 6, 8) == [6, 6, 6, 6, 0, 0]
+    assert counts(used, 6, 8) == [6, 6, 6, 0, 0, 6]
+
+
+def test_what_the_kubelet_does_not_return_from_is_dealt_out() -> None:
+    """5, 6, 7 and 7 free, 22 in pairs: the last node has a CPU left, but no pair."""
+    topology = even_machine(4, 8)
+    free = offer([5, 6, 7, 7], 8)
+    options = replace(DISTRIBUTED, group_size=2)
+    assert naive.choose(topology, set(free), 22, options) == naive.ENDLESS
+    for choose in (assign, as_kubelet):
+        answer = choose(topology, free, 22, options)
+        assert isinstance(answer, Assigned)
+        assert len(answer.cpus) == 22
+        assert answer.cpus <= free
+        assert counts(answer, 4, 8) == [4, 6, 6, 6]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 12, 13, 31, 32])
+def test_distribution_is_even(count: int) -> None:
+    """As many from each of as few nodes as are needed, give or take one."""
+    answer = assign(even_machine(4, 8), offer([8, 8, 8, 8], 8), count, DISTRIBUTED)
+    taken = [number for number in counts(answer, 4, 8) if number]
+    assert len(taken) == -(-count // 8)
+    assert max(taken) - min(taken) <= 1

@@ -1,0 +1,102 @@
+"""Sets of NUMA nodes: found by bounds, the same as by trying all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.drivers.cpu.allocation.balance import find_deal, overwritten, overwritten_by_next, own
+from tests.unit.drivers.cpu.allocation import naive
+
+
+@st.composite
+def deals(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
+    """Free CPUs of each node, how many are wanted, of how many nodes, in which groups."""
+    most = draw(st.sampled_from([3, 6, 20, 64]))
+    free = draw(st.lists(st.integers(1, most), min_size=1, max_size=7))
+    if draw(st.booleans()):
+        free.sort()
+    group = draw(st.sampled_from([1, 1, 2, 3]))
+    groups = draw(st.integers(1, max(1, sum(free) // group)))
+    return free, groups * group, draw(st.integers(1, min(groups, len(free)))), group
+
+
+def check_deal(free: list[int], count: int, size: int, group: int) -> None:
+    try:
+        nodes = list(range(len(free)))
+        wanted = naive.find_deal(nodes, dict(enumerate(free)), count, size, group)
+    except naive.Endless:
+        return
+    found = find_deal(free, count, size, group)
+    assert (found and (list(found[1].nodes), list(found[1].rest))) == wanted
+
+
+@given(deals())
+@settings(max_examples=200, deadline=None)
+def test_bounds_find_what_trying_all_finds(deal: tuple[list[int], int, int, int]) -> None:
+    check_deal(*deal)
+
+
+@pytest.mark.slow
+@given(deals())
+@settings(max_examples=5000, deadline=None)
+def test_bounds_find_what_trying_all_finds_at_length(deal: tuple[list[int], int, int, int]) -> None:
+    check_deal(*deal)
+
+
+@pytest.mark.parametrize(
+    ("length", "kept"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (8, 5), (9, 9), (16, 9), (17, 17)]
+)
+def test_how_much_of_a_set_is_its_own(length: int, kept: int) -> None:
+    assert own(length) == kept
+
+
+def test_later_sets_are_written_over_earlier_ones() -> None:
+    assert overwritten((0, 1, 2, 4), 7) == (0, 1, 2, 6)
+    assert overwritten((0, 1, 2), 7) == (0, 1, 2)
+    assert overwritten((0, 1, 2, 3, 4, 5), 8) == (0, 1, 2, 3, 4, 7)
+    assert overwritten((), 3) == ()
+    assert overwritten_by_next((0, 1, 2, 4), 7) == (0, 1, 2, 5)
+    assert overwritten_by_next((0, 1, 2, 6), 7) == (0, 1, 2, 6)  # the next begins otherwise
+    assert overwritten_by_next((3, 4, 5, 6), 7) == (3, 4, 5, 6)  # there is no next
+
+
+#: Free CPUs of 16 nodes, CPUs wanted, in groups of: where trying all takes seconds.
+HARD = [
+    ([42, 40, 48, 46, 42, 43, 48, 48, 40, 43, 42, 43, 45, 41, 42, 41], 638, 16, 1),
+    ([19, 16, 22, 29, 20, 27, 21, 19, 26, 19, 24, 25, 21, 20, 31, 22], 312, 16, 4),
+    ([46, 42, 42, 46, 44, 42, 45, 48, 41, 45, 44, 43, 45, 48, 45, 42], 502, 12, 1),
+    ([1, 2, 2, 4, 7, 7, 7, 9, 9, 10, 10, 12, 12, 20, 27, 32], 26, 15, 1),
+]
+
+
+@pytest.mark.parametrize(("free", "count", "size", "group"), HARD)
+def test_sixteen_nodes_are_soon_tried(free: list[int], count: int, size: int, group: int) -> None:
+    """Well below the limit on tries, which is what bounds the time."""
+    assert find_deal(free, count, size, group, effort=20_000) == find_deal(free, count, size, group)
+
+
+@given(deals(), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_search_that_is_cut_short_still_deals(deal: tuple[list[int], int, int, int], effort: int) -> None:
+    free, count, size, group = deal
+    found = find_deal(free, count, size, group, effort=effort)
+    assert (found is None) == (find_deal(free, count, size, group) is None)
+    if found is None:
+        return
+    nodes, each, rest = found[0].nodes, found[0].each, found[0].rest
+    assert len(set(nodes)) == size
+    left = {node: free[node] - each for node in nodes}
+    assert min(left.values()) >= 0
+    missing = (count - each * size) // group
+    assert set(rest) <= set(nodes)
+    assert sum(left[node] // group for node in rest) >= missing
+
+
+def test_many_nodes_come_to_an_end() -> None:
+    """32 nodes with one, two or three CPUs to spare each: the most sets that look different."""
+    free = [62 + int(spare) for spare in "11002111020110201010101201120210"]
+    found = find_deal(free, 1670, 27, 1, effort=2_000)
+    assert found is not None
+    assert not found[0].best

@@ -1,0 +1,108 @@
+"""The machine as one slice describes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+
+from plimsoll.api.cpu_map import ANNOTATION, read_map
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.client.endpoints import RESOURCE_SLICES
+from plimsoll.drivers.cpu.devices import arrange, make_annotations
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.cpu.topology import Topology
+from plimsoll.drivers.plugin import Pool
+from plimsoll.drivers.plugin.slices import Wanted, plan, see_tree
+from tests.unit.drivers.cpu.machines import machines, make_machine
+from tests.unit.drivers.plugin.test_slice_publisher import devices, publisher, running
+from tests.unit.drivers.plugin.world import until, world
+
+SETTINGS = CpuSettings("n")
+
+
+@given(machines())
+def test_every_cpu_has_its_place(topology: Topology) -> None:
+    machine = read_map(make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION])
+    assert machine is not None
+    assert machine.places.keys() == set(topology.all)
+    assert machine.offline == topology.offline
+    for one in topology.cpus:
+        place = machine.places[one.id]
+        assert (place.socket, place.numa) == (one.socket, one.numa)
+        for other in topology.cpus:
+            there = machine.places[other.id]
+            if (one.socket, one.numa) == (other.socket, other.numa):
+                assert (place.l3 == there.l3) == (one.l3 == other.l3)
+            assert (place.core == there.core) == (one.core == other.core)
+
+
+@pytest.mark.parametrize(
+    ("sockets", "numa", "l3", "cores", "threads"),
+    [(1, 1, 1, 8, 1), (1, 1, 2, 4, 2), (2, 2, 2, 8, 2), (2, 4, 4, 8, 2), (4, 4, 2, 4, 4)],
+)
+def test_machines_of_all_sizes(sockets: int, numa: int, l3: int, cores: int, threads: int) -> None:
+    topology = make_machine(sockets, numa, l3, cores, threads)
+    text = make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION]
+    assert len(text) < 8192
+    machine = read_map(text)
+    assert machine is not None
+    assert len(machine.places) == sockets * numa * l3 * cores * threads
+    assert len({(p.socket, p.numa, p.l3) for p in machine.places.values()}) == sockets * numa * l3
+
+
+def test_reserved_and_shared_cpus_are_told() -> None:
+    topology = make_machine(cores=8, offline=[7])
+    settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=2)
+    arrangement = arrange(topology, settings)
+    machine = read_map(make_annotations(topology, arrangement)[ANNOTATION])
+    assert machine is not None
+    assert machine.reserved == CpuSet([0]) == arrangement.reserved
+    assert machine.shared == arrangement.floor
+    assert len(machine.shared)
+    assert machine.offline == CpuSet([7])
+
+
+def test_one_slice_describes_the_machine() -> None:
+    """It is there, comes back when somebody takes it off, and what others say beside it stays."""
+
+    async def story() -> None:
+        async with world() as earth, running(publisher(earth)) as kit:
+            kit.want([Pool("a", devices(200), annotations={ANNOTATION: "one"})])
+            await until(lambda: kit.published)
+            first, second = await earth.slices()
+            assert first["metadata"]["annotations"] == {ANNOTATION: "one"}
+            assert "annotations" not in second["metadata"]
+
+            first["metadata"]["annotations"] = {"theirs": "x"}
+            await earth.admin.update(RESOURCE_SLICES, first)
+            await until(lambda: kit.counters.updated >= 1)
+            first, second = await earth.slices()
+            assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
+            # The devices are the same: nobody has to look at the pool anew.
+            assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
+
+            kit.want([Pool("a", devices(200), annotations={ANNOTATION: "two"})])
+            await until(lambda: kit.published)
+            first, _ = await earth.slices()
+            assert first["metadata"]["annotations"][ANNOTATION] == "two"
+
+    asyncio.run(story())
+
+
+def test_annotations_that_are_not_kept_are_not_fought_for() -> None:
+    """A webhook may take them off: the slice is as good as it gets, until something else is to be said."""
+    wanted = Wanted(0, {"devices": []}, {ANNOTATION: "one"})
+    tree = {
+        "metadata": {"name": "00000-d-n-x", "uid": "u", "resourceVersion": "3"},
+        "spec": {
+            "driver": "d",
+            "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1},
+            "devices": [],
+        },
+    }
+    there = see_tree(tree)
+    assert [slice_.name for slice_, _ in plan([wanted], [there]).update] == ["00000-d-n-x"]
+    assert not plan([wanted], [there], unkept={0: {ANNOTATION: "one"}})
+    assert plan([wanted], [there], unkept={0: {ANNOTATION: "other"}})

@@ -1,0 +1,123 @@
+"""What an API server is found to know and to keep."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.forms import Form
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.process import ServerSettings, start_server
+from plimsoll.client.endpoints import RESOURCE_SLICES
+from plimsoll.drivers.cpu.devices import Abilities, detect_abilities
+from plimsoll.drivers.cpu.devices.wire_form import probe, read_abilities
+from plimsoll.drivers.cpu.settings import CpuSettings, Mapping
+from plimsoll.drivers.plugin.wire_form import detect_form, read_form
+from plimsoll.errors import ApiError
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["components", "schemas", "spec", "devices", "capacity", "properties", "taints", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+
+
+def document(*fields: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {field: {} for field in ("name", *fields)}
+    return {"components": {"schemas": {"io.k8s.api.resource.v1.Device": {"properties": properties}}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "form"),
+    [
+        ((), None),
+        (("nodeAllocatableResourceMappings",), Form.V1_36),
+        (("nodeAllocatableResources",), Form.V1_37),
+        (("nodeAllocatableResourceMappings", "nodeAllocatableResources"), Form.V1_37),
+    ],
+)
+def test_the_newest_form_of_a_document(fields: tuple[str, ...], form: Form | None) -> None:
+    assert read_form(document(*fields)) is form
+
+
+@given(ANY_JSON)
+def test_no_answer_of_a_server_makes_it_fail(tree: Any) -> None:
+    assert read_form(tree) is None
+    assert isinstance(read_abilities(tree, Form.V1_37), Abilities)
+
+
+def test_what_is_left_of_the_probe_is_what_the_server_keeps() -> None:
+    tree = probe("n", Form.V1_36)
+    assert read_abilities(tree, Form.V1_36) == Abilities(Form.V1_36)
+    device = tree["spec"]["devices"][0]
+    for field in ("nodeAllocatableResourceMappings", "taints"):
+        del device[field]
+    del device["capacity"]["dra.cpu/cpu"]["requestPolicy"]
+    device["attributes"] = {}
+    assert read_abilities(tree, Form.V1_36) == Abilities(None, policy=False, taints=False, lists=False)
+
+
+class Refusing:
+    """A client whose every call is refused."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    async def call(self, *_: Any, **__: Any) -> Any:
+        raise ApiError(self.code, "Refused", "no")
+
+    create = call
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_server_that_does_not_tell(code: int) -> None:
+    client: Any = Refusing(code)
+    assert asyncio.run(detect_form(client)) is None
+    assert asyncio.run(detect_abilities(client, CpuSettings("n"))) == Abilities(None)
+    forced = CpuSettings("n", mapping=Mapping.V1_36)
+    assert asyncio.run(detect_abilities(client, forced)) == Abilities(Form.V1_36)
+
+
+def test_a_server_that_is_away_is_no_answer() -> None:
+    client: Any = Refusing(503)
+    with pytest.raises(ApiError):
+        asyncio.run(detect_form(client))
+    with pytest.raises(ApiError):
+        asyncio.run(detect_abilities(client, CpuSettings("n", mapping=Mapping.OFF)))
+
+
+@pytest.mark.parametrize(
+    ("gates", "mapping", "able"),
+    [
+        ("", Mapping.AUTO, Abilities(Form.V1_37)),
+        ("", Mapping.V1_36, Abilities(Form.V1_36)),
+        ("", Mapping.OFF, Abilities(None)),
+        ("DRANodeAllocatableResources=false", Mapping.AUTO, Abilities(None)),
+        ("DRAListTypeAttributes=false", Mapping.OFF, Abilities(None, lists=False)),
+        ("DRAConsumableCapacity=false", Mapping.OFF, Abilities(None, policy=False)),
+    ],
+)
+def test_our_own_server(gates: str, mapping: Mapping, able: Abilities) -> None:
+    async def ask() -> None:
+        server = await start_server(ServerSettings(gates=Gates.parse(gates), controllers=False))
+        try:
+            client = server.client()
+            assert await detect_form(client) is Form.V1_37
+            assert await detect_abilities(client, CpuSettings("n", mapping=mapping)) == able
+            assert (await client.list(RESOURCE_SLICES)).items == []  # the probe is not kept
+        finally:
+            await server.stop()
+
+    asyncio.run(ask())

@@ -1,0 +1,291 @@
+"""The CPU driver as a process: it starts, tells how it is, and ends, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc.aio
+import pytest
+
+from plimsoll.apiserver.auth.users import driver_user
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.drivers.cpu.process.run import CpuDriverProcess, Patience, read_listen, say_unregistered
+from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.process.run import NodeProcess
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.protocols import rpc
+from plimsoll.protocols.messages import registration
+from plimsoll.up.local_nodes import MACHINE
+from tests.deploy.accounts import end
+from tests.deploy.test_rights import allocated_claim, prepare
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+
+NODE = "n1"
+SECONDS = 20.0
+BRISK = Patience(registration=0.2, look=0.02)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def settings_in(root: Path) -> CpuSettings:
+    """A driver on a machine of 8 CPUs, one of them reserved, beside the agent of a node."""
+    write_sysfs(make_machine(numa=2, cores=4), root / "host")
+    layout = Layout(root / "node")
+    return CpuSettings(
+        node=NODE,
+        reserved=1,
+        host_root=root / "host",
+        kubelet_root=layout.root,
+        cdi=layout.cdi,
+        nri=layout.nri,
+        pin=PinSettings(enforcement=Enforcement.NRI),
+    )
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[RunningServer]:
+    server = await start_server(ServerSettings(durability="normal"))
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def node_in(server: RunningServer, root: Path) -> AsyncIterator[NodeProcess]:
+    settings = NodeSettings(name=NODE, runtime="none", root=root / "node", machine=parse_machine(MACHINE))
+    process = NodeProcess(server.client(), settings)
+    task = asyncio.create_task(process.run())
+    try:
+        await process.ready(SECONDS)
+        yield process
+    finally:
+        await end(process.stop, task)
+
+
+@asynccontextmanager
+async def driver_in(
+    client: Client, settings: CpuSettings, *, patience: Patience = BRISK
+) -> AsyncIterator[CpuDriverProcess]:
+    process = CpuDriverProcess(client, settings, listen="127.0.0.1:0", patience=patience)
+    task = asyncio.create_task(process.run())
+    try:
+        await until(lambda: (process.pages is not None and process.pages.port) or task.done())
+        yield process
+    finally:
+        await end(process.stop, task)
+    task.result()
+
+
+async def until(fine: Callable[[], Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not fine():
+            await asyncio.sleep(0.01)
+
+
+async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
+    assert process.pages is not None
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{process.pages.port}") as session,
+        session.get(path) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+def test_health_tells_the_truth(root: Path) -> None:
+    async def story() -> None:
+        settings = settings_in(root)
+        async with cluster() as server:
+            client = server.client(driver_user("dra.cpu"))
+            async with driver_in(client, settings) as process:
+                assert await get(process, "/livez") == (200, "ok")
+                for path in ("/healthz", "/readyz"):
+                    status, text = await get(process, path)
+                    assert status == 503
+                    assert "[-]" in text
+                async with node_in(server, root):
+                    await process.ready(SECONDS)
+                    assert await get(process, "/healthz") == (200, "ok")
+                    assert await get(process, "/readyz") == (200, "ok")
+                    status, text = await get(process, "/healthz?verbose")
+                    assert text == "[+]started ok\n[+]driver ok\nhealthz check passed\n"
+                # The agent is gone, and the runtime with it.
+                await until(process.problems)
+                status, text = await get(process, "/healthz")
+                assert status == 503
+                assert "containers are not pinned" in text
+                assert await get(process, "/livez") == (200, "ok")
+                async with node_in(server, root):
+                    await until(lambda: not process.problems())
+                    assert (await get(process, "/healthz"))[0] == 200
+                    shutil.rmtree(settings.folder)
+                    assert any("cannot be written" in text for text in process._unwritable())
+
+    asyncio.run(story())
+
+
+def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
+    async def story() -> None:
+        settings = settings_in(root)
+        async with cluster() as server, node_in(server, root):
+            client = server.client(driver_user("dra.cpu"))
+            async with driver_in(client, settings) as process:
+                await process.ready(SECONDS)
+                assert {"dra_cpu_allocated_cpus 0.0", "dra_cpu_available_cpus 7.0"} <= await lines(process)
+                claim = allocated_claim("c", "cpudevnuma001")
+                made = await server.client().create(RESOURCE_CLAIMS, claim)
+                made["status"] = claim["status"]
+                made = await server.client().update(RESOURCE_CLAIMS, made, subresource="status")
+                answer = await prepare(settings, made)
+                assert not answer.error
+                assert {
+                    'dra_cpu_prepare_claims_total{result="success"} 1.0',
+                    'dra_cpu_claim_allocated_cpus_bucket{le="2.0"} 1.0',
+                } <= await lines(process)
+                before = await gauges(process)
+                shown = await described(process)
+            async with driver_in(client, settings) as process:
+                await process.ready(SECONDS)
+                assert await gauges(process) == before
+                assert held(await described(process)) == held(shown)
+                assert 'dra_cpu_prepare_claims_total{result="success"} 0.0' in await lines(process)
+            assert before >= {
+                "dra_cpu_allocated_cpus 2.0",
+                "dra_cpu_available_cpus 5.0",
+                "dra_cpu_reserved_cpus 1.0",
+                "dra_cpu_resource_claims_active 1.0",
+                'plimsoll_cpu_device_cpus{device="cpudevnuma001"} 4.0',
+                'plimsoll_cpu_device_free_cpus{device="cpudevnuma001"} 2.0',
+                'plimsoll_cpu_link_up{peer="nri"} 1.0',
+                'plimsoll_cpu_link_up{peer="kubelet"} 1.0',
+                "plimsoll_cpu_healthy 1.0",
+            }
+            assert held(shown) == {made["metadata"]["uid"]: "4-5"}
+            assert shown["claims"][0]["explain"]
+            assert shown["problems"] == []
+
+    def held(tree: dict[str, Any]) -> dict[str, str]:
+        return {claim["uid"]: claim["cpus"] for claim in tree["claims"]}
+
+    async def lines(process: CpuDriverProcess) -> set[str]:
+        status, text = await get(process, "/metrics")
+        assert status == 200
+        return set(text.splitlines())
+
+    async def gauges(process: CpuDriverProcess) -> set[str]:
+        told = await lines(process)
+        families = [line.split()[2] for line in told if line.startswith("# TYPE") and line.endswith("gauge")]
+        own = [name for name in families if name.startswith(("dra_cpu", "plimsoll_cpu"))]
+        return {line for line in told if line.startswith(tuple(own))}
+
+    async def described(process: CpuDriverProcess) -> dict[str, Any]:
+        status, text = await get(process, "/debug/driver")
+        assert status == 200
+        tree: dict[str, Any] = json.loads(text)
+        return tree
+
+    asyncio.run(story())
+
+
+def test_one_driver_for_each_folder(root: Path) -> None:
+    async def story() -> None:
+        settings = settings_in(root)
+        async with cluster() as server:
+            client = server.client()
+            async with driver_in(client, settings):
+                with pytest.raises(ConfigError, match=r"the driver with process id \d+ uses this folder"):
+                    await CpuDriverProcess(client, settings).run()
+            async with driver_in(client, settings) as process:
+                await until(lambda: process._started)
+
+    asyncio.run(story())
+
+
+def test_a_kubelet_that_refuses_is_told_of_and_waited_for(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def notify(settings: CpuSettings, registered: bool, error: str) -> None:
+        channel = rpc.dial(settings.kubelet_root / "plugins_registry" / "dra.cpu-reg.sock")
+        method = rpc.method_of(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
+        status = registration.RegistrationStatus(plugin_registered=registered, error=error)
+        try:
+            with suppress(grpc.aio.AioRpcError):  # who is refused answers with an error, as upstream's helper
+                await rpc.call(channel, method, status, timeout=SECONDS)
+        finally:
+            await rpc.close(channel)
+
+    async def story() -> None:
+        settings = settings_in(root)
+        async with cluster() as server, driver_in(server.client(), settings) as process:
+            await until(lambda: process._started)
+            await until(
+                lambda: "kubelet never reported a registration status, check that it watches " in told()
+            )
+            assert f"{settings.kubelet_root}/plugins_registry" in told()
+        async with (
+            cluster() as server,
+            driver_in(server.client(), settings, patience=Patience(registration=2.0, look=0.02)) as process,
+        ):
+            await until(lambda: process._started)
+            await notify(settings, False, "wrong version")
+            await until(lambda: 'the plugin, last rejection was "wrong version"' in told())
+            assert any("wrong version" in problem for problem in process.problems())
+            await notify(settings, True, "")
+            await until(lambda: process.driver.station.registered)
+            assert not any("registered" in problem for problem in process.problems())
+
+    def told() -> str:
+        return "\n".join(record.getMessage() for record in caplog.records)
+
+    with caplog.at_level(logging.INFO, "plimsoll"):
+        asyncio.run(story())
+    assert say_unregistered("no", root) == 'kubelet did not register the plugin, last rejection was "no"'
+
+
+def test_who_is_asked_to_stop_while_starting_stops(root: Path) -> None:
+    async def story() -> None:
+        async with cluster() as server:
+            process = CpuDriverProcess(server.client(), settings_in(root))
+            process.stop()
+            await asyncio.wait_for(process.run(), SECONDS)
+            assert process.problems() == ("the driver has not started yet",)
+
+    asyncio.run(story())
+
+
+def test_a_machine_that_cannot_be_read_ends_the_start_with_a_reason(root: Path) -> None:
+    async def story() -> None:
+        settings = settings_in(root)
+        shutil.rmtree(root / "host")
+        async with cluster() as server:
+            with pytest.raises(InputError, match="online"):
+                await CpuDriverProcess(server.client(), settings).run()
+
+    asyncio.run(story())
+
+
+def test_addresses() -> None:
+    assert read_listen(":8080") == (None, 8080)
+    assert read_listen("127.0.0.1:0") == ("127.0.0.1", 0)
+    assert read_listen("[::1]:80") == ("::1", 80)
+    for wrong in ("8080", "host", ":x", ":70000"):
+        with pytest.raises(ConfigError, match="--bind-address"):
+            read_listen(wrong)

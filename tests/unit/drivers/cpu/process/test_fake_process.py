@@ -1,0 +1,356 @@
+"""Drivers of a file as a process: control files, restarts, nodes without sockets, binding conditions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api.forms import Form
+from plimsoll.apiserver.auth.users import driver_user
+from plimsoll.cli.main import main
+from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
+from plimsoll.drivers.fake.driver import FakeDriver
+from plimsoll.drivers.fake.process import FakeDriverProcess, find_places, find_plans
+from plimsoll.drivers.plugin import AllocatedClaim, Driver, InjectedDevice, Pool, Prepared
+from plimsoll.drivers.plugin.multi_node import Place
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.tools.device_file_check import refuse_unusable
+from plimsoll.up.local_cluster import LocalCluster
+
+Tree = dict[str, Any]
+GPU_POD = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: dev, exactly: {deviceClassName: gpu.example.com}}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: main, image: main, resources: {claims: [{name: dev}]}}]
+  resourceClaims: [{name: dev, resourceClaimTemplateName: one}]
+"""
+
+
+def small(**fields: Any) -> Tree:
+    """A file with one driver of two devices."""
+    device = {"name": "gpu-{i}", "count": 2, **fields.pop("device", {})}
+    return {"drivers": [{"name": "gpu.example.com", "devices": [device], **fields}]}
+
+
+def is_phase(phase: str) -> Callable[[Tree], bool]:
+    return lambda pod: bool(pod["status"]["phase"] == phase)
+
+
+def devices_of(cluster: LocalCluster, driver: str = "gpu.example.com") -> list[str]:
+    slices = cluster.client.list("resourceslices", fields=f"spec.driver={driver}")
+    return sorted(device["name"] for each in slices for device in each["spec"].get("devices", ()))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "not in time"
+        time.sleep(0.02)
+
+
+class Started:
+    """A process of drivers on the loop of a cluster."""
+
+    def __init__(self, cluster: LocalCluster, process: FakeDriverProcess) -> None:
+        self.cluster, self.process = cluster, process
+
+    def __enter__(self) -> FakeDriverProcess:
+        self.cluster._wait(self.process.start())
+        self.cluster._wait(self.process.ready(10))
+        return self.process
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster._wait(self.process.end())
+
+
+def started(cluster: LocalCluster, tree: Tree, **more: Any) -> Started:
+    server = cluster._running()
+    process = FakeDriverProcess(
+        server.client(),
+        parse_drivers(tree),
+        [Place("n", cluster.node_root("n"))],
+        client_for=lambda name: server.client(driver_user(name)),
+        validate=refuse_unusable,
+        **more,
+    )
+    return Started(cluster, process)
+
+
+def test_a_control_file_is_read_again_when_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = tmp_path / "control.yaml"
+    control.write_text("drivers: [{absent: [gpu-1]}]")
+    with LocalCluster(nodes=["n"]) as cluster, started(cluster, small(), control=control):
+        assert devices_of(cluster) == ["gpu-0"]
+        control.write_text("drivers: [{absent: nothing at all, health: 3}]")
+        wait_until(lambda: "health: must be a list" in caplog.text)
+        assert devices_of(cluster) == ["gpu-0"]
+        control.write_text("drivers: []")
+        wait_until(lambda: devices_of(cluster) == ["gpu-0", "gpu-1"])
+        control.write_text("drivers: [{taints: [{key: example.com/x, devices: gpu-0}]}]")
+
+        def is_tainted() -> bool:
+            (piece,) = cluster.client.list("resourceslices")
+            return [device["name"] for device in piece["spec"]["devices"] if "taints" in device] == ["gpu-0"]
+
+        wait_until(is_tainted)
+        control.unlink()
+        wait_until(lambda: not is_tainted())
+        assert "drivers go on as they were" in caplog.text
+
+
+def test_a_control_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None:
+    control = tmp_path / "control.yaml"
+    control.write_text("driver: []")
+    with (
+        LocalCluster(nodes=["n"]) as cluster,
+        pytest.raises(ConfigError, match="driver: there is no such setting"),
+        started(cluster, small(), control=control),
+    ):
+        pass
+
+
+def test_what_the_api_would_refuse_is_said_at_the_start() -> None:
+    with (
+        LocalCluster(nodes=["n"]) as cluster,
+        pytest.raises(
+            ConfigError, match=r"drivers\[0\]: the API would refuse .*spec.devices\[0\].attributes"
+        ),
+        started(cluster, small(device={"attributes": {"not a name": 1}})),
+    ):
+        pass
+
+
+def test_a_driver_that_starts_again_knows_what_it_gave() -> None:
+    with LocalCluster(nodes=["n"], scheduler=True) as cluster:
+        with started(cluster, small()):
+            cluster.apply(GPU_POD)
+            pod = cluster.wait_for("pods", "p", condition=is_phase("Running"))
+            claim = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        with started(cluster, small()) as process:
+            driver = process.driver()
+            tree = cluster.client.get("resourceclaims", claim, "default")
+            uid = tree["metadata"]["uid"]
+            assert list(driver.known()) == [uid]
+            # Another claim that was given the same device is refused; a scheduler would not do that.
+            device = tree["status"]["allocation"]["devices"]["results"][0]["device"]
+            cluster._wait(driver._remember("another"))
+            assert [held.device for held in driver.held[uid]] == [device]
+            cluster.client.delete("pods", "p", "default")
+            cluster.wait_for("pods", "p", gone=True)
+            assert driver.held == {}
+
+
+def test_node_resources_in_the_form_that_is_asked_for() -> None:
+    tree = small(device={"nodeResources": {"memory": "1Gi"}})
+    for form, field in (
+        (Form.V1_36, "nodeAllocatableResourceMappings"),
+        (Form.V1_37, "nodeAllocatableResources"),
+        (None, "nodeAllocatableResources"),  # what the server knows
+    ):
+        with LocalCluster(nodes=["n"], scheduler=True) as cluster, started(cluster, tree, form=form):
+            (piece,) = cluster.client.list("resourceslices")
+            assert all(field in device for device in piece["spec"]["devices"])
+            cluster.apply(GPU_POD)
+            cluster.wait_for("pods", "p", condition=is_phase("Running"))
+            booked = cluster.ask_node("n", lambda agent: agent.admitter.ledger.requested.get("memory", 0))
+            assert booked == 1024**3
+
+
+def binding(**more: Any) -> Tree:
+    conditions = {"conditions": ["example.com/attached"], "failureConditions": ["example.com/failed"]}
+    return small(device={"binding": {**conditions, **more}})
+
+
+def test_a_pod_waits_for_its_devices_to_be_attached() -> None:
+    with LocalCluster(nodes=["n"], scheduler=True, drivers=binding(after="300ms")) as cluster:
+        began = time.monotonic()
+        cluster.apply(GPU_POD)
+        pod = cluster.wait_for("pods", "p", condition=is_phase("Running"))
+        assert time.monotonic() - began >= 0.3
+        claim = cluster.client.get(
+            "resourceclaims", pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"], "default"
+        )
+        (device,) = claim["status"]["devices"]
+        (condition,) = device["conditions"]
+        assert (condition["type"], condition["status"]) == ("example.com/attached", "True")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("fail", "device binding failed: claim=p-dev-"),
+        ("never", "waiting for binding conditions for device on node n"),
+    ],
+)
+def test_devices_that_are_not_attached_keep_their_pod_waiting(outcome: str, said: str) -> None:
+    with LocalCluster(nodes=["n"], scheduler=True, drivers=binding(outcome=outcome)) as cluster:
+        cluster.apply(GPU_POD)
+        wait_until(
+            lambda: any(said in e.get("message", "") for e in cluster.client.list("events", "default"))
+        )
+        pod = cluster.client.get("pods", "p", "default")
+        assert not pod["spec"].get("nodeName")
+        cluster.client.delete("pods", "p", "default", grace=0)  # nobody has to wait for it any more
+
+
+# -- LocalCluster
+
+
+def test_drivers_outlast_an_agent() -> None:
+    with LocalCluster(nodes=["n"], scheduler=True, drivers=small()) as cluster:
+        cluster.restart_node("n")
+        cluster.apply(GPU_POD)
+        cluster.wait_for("pods", "p", condition=is_phase("Running"), timeout=20)
+        cluster.restart_node("n")
+        cluster.client.delete("pods", "p", "default")
+        cluster.wait_for("pods", "p", gone=True, timeout=20)
+        driver = cluster.driver()
+        assert isinstance(driver, FakeDriver)
+        wait_until(lambda: not driver.held)
+
+
+class OneDevice(Driver):
+    """The smallest driver there is."""
+
+    name = "one.example.com"
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def pools(self) -> list[Pool]:
+        return [Pool(self.node, [{"name": "it"}])]
+
+    async def prepare(self, claim: AllocatedClaim) -> Prepared:
+        return [InjectedDevice((result.request,), self.node, result.device) for result in claim.results]
+
+
+def test_drivers_of_the_kit() -> None:
+    with LocalCluster(nodes=["a", "b"], drivers=[OneDevice, small()]) as cluster:
+        slices = cluster.client.list("resourceslices")
+        assert sorted((each["spec"]["driver"], each["spec"]["nodeName"]) for each in slices) == [
+            (name, node) for name in ("gpu.example.com", "one.example.com") for node in "ab"
+        ]
+        assert isinstance(cluster.driver("one.example.com", "a"), OneDevice)
+        assert isinstance(cluster.driver("gpu.example.com", "b"), FakeDriver)
+        with pytest.raises(InputError, match="there are 2 of them"):
+            cluster.driver("gpu.example.com")
+    with LocalCluster(nodes=["a"], drivers=OneDevice("a")) as cluster:
+        assert devices_of(cluster, "one.example.com") == ["it"]
+        cluster.stop()
+        cluster.start()
+        assert devices_of(cluster, "one.example.com") == ["it"]
+
+
+def test_drivers_that_cannot_be() -> None:
+    with pytest.raises(InputError, match="give some with nodes="):
+        LocalCluster(drivers="gpus")
+    with pytest.raises(InputError, match="give a file of devices"):
+        LocalCluster(nodes=1, drivers=[3])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="makes one for each node"):
+        LocalCluster(nodes=2, drivers=OneDevice("a")).start()
+    with pytest.raises(ConfigError, match=r"gpu\.example\.com is there twice"):
+        LocalCluster(nodes=1, drivers=["gpus", small()]).start()
+
+
+def test_nodes_without_sockets_have_devices_too() -> None:
+    with LocalCluster(nodes=101, scheduler=True, drivers=small()) as cluster:
+        assert len(cluster.client.list("resourceslices")) == 101
+        (piece,) = cluster.client.list(
+            "resourceslices", fields="spec.driver=gpu.example.com,spec.nodeName=node-7"
+        )
+        assert piece["metadata"]["ownerReferences"][0]["name"] == "node-7"
+        cluster.apply(GPU_POD)
+        cluster.wait_for("pods", "p", condition=lambda pod: bool(pod["spec"]["nodeName"]))
+        cluster.control_drivers({"drivers": [{"nodes": "node-7", "absent": "*"}]})
+        wait_until(lambda: len(devices_of(cluster)) == 200)
+        (after,) = cluster.client.list(
+            "resourceslices", fields="spec.driver=gpu.example.com,spec.nodeName=node-7"
+        )
+        assert after["spec"]["pool"]["generation"] == piece["spec"]["pool"]["generation"] + 1
+        with pytest.raises(InputError, match="can only have devices from a file"):
+            LocalCluster(nodes=101, drivers=OneDevice).start()
+
+
+@pytest.mark.plimsoll(nodes=["n"], scheduler=True, drivers="nics")
+def test_the_fixture_has_drivers(plimsoll_cluster: LocalCluster) -> None:
+    assert devices_of(plimsoll_cluster, "nic.example.com") == ["nic-0", "nic-1"]
+
+
+# -- the command
+
+
+def test_files_and_places_of_the_command() -> None:
+    assert [plan.name for plan in find_plans(["gpus", "nics"])] == ["gpu.example.com", "nic.example.com"]
+    with pytest.raises(ConfigError, match=r"gpu\.example\.com is there twice"):
+        find_plans(["gpus", "gpus"])
+    one = find_places(["a"])
+    assert one == (Place("a", Path("/var/lib/kubelet")),)
+    assert one[0].cdi_folder == Path("/var/run/cdi")
+    two = find_places(["a", "b"], Path("/r"))
+    assert [(place.root, place.cdi_folder) for place in two] == [
+        (Path("/r/a"), Path("/r/a/cdi")),
+        (Path("/r/b"), Path("/r/b/cdi")),
+    ]
+    assert find_places(["a"], sockets=False) == (Place("a", None),)
+    assert find_places([])[0].node
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("drivers: [{name: x.example.com, devices: [{name: 'd-{k}'}]}]")
+    with pytest.raises(SystemExit) as ended:
+        main(["driver", "fake", str(bad)])
+    assert ended.value.code == 2
+    told = "bad.yaml: drivers[0].devices[0].name: {k}: there is no 'k' here; there is i, node"
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("root", "told"), [("/dev/null/below", "Not a directory"), ("/" + "x" * 100, "at most 107 bytes")]
+)
+def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
+    with LocalCluster(nodes=["n"]) as cluster:
+        places = [Place("n", Path(root))]
+        process = FakeDriverProcess(
+            cluster._running().client(), parse_drivers(small()), places, validate=refuse_unusable
+        )
+        with pytest.raises(ConfigError, match=told):
+            cluster._wait(process.start())
+
+
+def test_the_command_serves_until_it_is_asked_to_stop(tmp_path: Path) -> None:
+    with LocalCluster(nodes=["n"], scheduler=True) as cluster:
+        command = [sys.executable, "-m", "plimsoll.cli.main", "driver", "fake", "gpus", "--node", "n"]
+        command += ["--kubeconfig", str(cluster.kubeconfig), "--root", str(cluster.node_root("n"))]
+        log = (tmp_path / "log").open("w")
+        with log, subprocess.Popen([*command, "--withdraw"], stderr=log, env={**os.environ}) as process:
+            try:
+                cluster.apply(GPU_POD)
+                cluster.wait_for("pods", "p", condition=is_phase("Running"), timeout=30)
+                cluster.client.delete("pods", "p", "default")
+                cluster.wait_for("pods", "p", gone=True)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                code = process.wait(20)
+        text = (tmp_path / "log").read_text()
+        assert code == 0, text
+        assert "Traceback" not in text
+        assert cluster.client.list("resourceslices") == []
+        assert [plan.name for plan in find_drivers("gpus")] == ["gpu.example.com"]

@@ -1,0 +1,111 @@
+"""CPUs near the other devices of a claim."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.api.codec import decode
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.drivers.cpu.state.affinity import near_of, needs_neighbours
+from plimsoll.drivers.cpu.topology import Topology
+from plimsoll.drivers.plugin.driver import AllocatedClaim
+from tests.unit.drivers.cpu.machines import make_machine
+from tests.unit.drivers.cpu.state.desk import Asked, make_claim
+
+ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
+
+
+def make_rooted() -> Topology:
+    """Two NUMA nodes of four CPUs; of each, the first two are near one PCIe root, the others near another."""
+    plain = make_machine(sockets=2, cores=4)
+    return replace(plain, cpus=tuple(replace(c, pcie_roots=(f"pci0000:{c.id // 2}0",)) for c in plain.cpus))
+
+
+def slice_of(
+    generation: int = 1, driver: str = "nic.example.com", **devices: dict[str, Any]
+) -> ResourceSlice:
+    tree = {
+        "spec": {
+            "driver": driver,
+            "pool": {"name": "node-a", "generation": generation, "resourceSliceCount": 1},
+            "devices": [{"name": name, "attributes": given} for name, given in devices.items()],
+        }
+    }
+    return decode(msgspec.json.encode(tree), ResourceSlice)
+
+
+NICS = slice_of(
+    eth0={ROOT: {"string": "pci0000:10"}, NUMA: {"int": 0}},
+    eth1={ROOT: {"strings": ["pci0000:20", "pci0000:30"]}, NUMA: {"int": 1}},
+    bare={},
+    far={ROOT: {"string": "pci0000:f0"}, NUMA: {"int": 7}},
+)
+
+
+def tied(*nics: str, attribute: str = ROOT, requests: tuple[str, ...] = (), **more: Any) -> AllocatedClaim:
+    others = [Asked(nic, request=f"nic-{nic}", driver="nic.example.com") for nic in nics]
+    constraint = {"matchAttribute": attribute, "requests": list(requests)}
+    return make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=[constraint], **more)
+
+
+@pytest.mark.parametrize(
+    ("claim", "near"),
+    [
+        (tied("eth0"), "2-3"),
+        (tied("eth1"), "4-7"),
+        (tied("eth0", attribute=NUMA), "0-3"),
+        (tied("eth1", attribute="dra.net/numaNode"), ""),
+        (tied("eth0", "eth1"), "2-7"),  # near either: no CPU is near both
+        (tied("eth0", "eth1", requests=("cpus", "nic-eth0")), "2-3"),
+        (tied("bare"), ""),
+        (tied("far"), ""),
+        (tied("unknown"), ""),
+    ],
+)
+def test_cpus_near_a_device(claim: AllocatedClaim, near: str) -> None:
+    assert needs_neighbours(claim)
+    found = near_of(claim, [NICS], make_rooted())
+    assert found == ({"cpus": CpuSet.parse(near)} if near else {})
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        make_claim(1, Asked("cpudevnuma000", "2")),
+        make_claim(1, allocated=False),
+        tied("eth0", attribute="nic.example.com/speed"),
+        tied("eth0", requests=("cpus", "other")),
+        tied("eth0", requests=("nic-eth0",)),
+        tied(),
+    ],
+)
+def test_claims_that_are_tied_to_nothing(claim: AllocatedClaim) -> None:
+    assert not needs_neighbours(claim)
+    assert near_of(claim, [NICS], make_rooted()) == {}
+
+
+def test_two_ties_of_one_request() -> None:
+    others = [Asked("eth0", request="a", driver="nic.example.com")]
+    both = [{"matchAttribute": NUMA}, {"matchAttribute": ROOT}]
+    claim = make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=both)
+    assert near_of(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
+
+
+def test_subrequests_are_tied_by_their_parent() -> None:
+    others = [Asked("eth0", request="nic/fast", driver="nic.example.com")]
+    constraint = {"matchAttribute": ROOT, "requests": ["cpus", "nic"]}
+    claim = make_claim(1, Asked("cpudevnuma000", "2", "cpus/many"), *others, constraints=[constraint])
+    assert near_of(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
+
+
+def test_the_newest_slice_counts() -> None:
+    new = slice_of(2, eth0={ROOT: {"string": "pci0000:00"}})
+    for slices in ([NICS, new], [new, NICS]):
+        assert near_of(tied("eth0"), slices, make_rooted()) == {"cpus": CpuSet([0, 1])}
+    other = slice_of(9, driver="other.example.com", eth0={ROOT: {"string": "pci0000:30"}})
+    assert near_of(tied("eth0"), [NICS, other], make_rooted()) == {"cpus": CpuSet([2, 3])}

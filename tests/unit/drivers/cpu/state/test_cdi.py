@@ -1,0 +1,159 @@
+"""CDI files of claims: the Go driver's, byte for byte in what they say, and reading whatever lies there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.drivers.cpu.state.cdi import (
+    CdiFile,
+    check_uid,
+    file_name,
+    make_spec,
+    read_file,
+    read_files,
+    remove_file,
+    write_file,
+)
+from plimsoll.drivers.cpu.state.holdings import Grant, Holding
+from plimsoll.protocols.cdi import CdiFolders, Edits
+from plimsoll.protocols.dra import ClaimRef
+from tests.unit.drivers.cpu.state.desk import NODE, uid_of
+
+UID = uid_of(7)
+
+
+def make_holding(*cpus: str, apart: bool = False, requests: tuple[str, ...] = ("a", "b/big")) -> Holding:
+    grants = tuple(
+        Grant(request, NODE, "cpudevnuma000", CpuSet.parse(text))
+        for request, text in zip(requests, cpus, strict=False)
+    )
+    return Holding(ClaimRef("default", "c", UID), grants, apart=apart)
+
+
+def test_the_file_is_that_of_the_go_driver(tmp_path: Path) -> None:
+    assert write_file(tmp_path, make_holding("2-3", "10-11")) is None
+    path = tmp_path / f"dra.k8s.io-cpu_claim-{UID}.json"
+    assert [path] == list(tmp_path.iterdir())
+    assert json.loads(path.read_text()) == {
+        "cdiVersion": "0.8.0",
+        "kind": "dra.k8s.io/cpu",
+        "devices": [
+            {"name": f"claim-{UID}", "containerEdits": {"env": [f"DRA_CPUSET_{UID}=2-3,10-11"]}},
+        ],
+    }
+
+
+def test_a_file_reads_back(tmp_path: Path) -> None:
+    holding = make_holding("2-3", "10-11", apart=True)
+    assert write_file(tmp_path, holding) is None
+    found, faults = read_files(tmp_path)
+    assert not faults
+    assert found[UID].fault == ""
+    assert found[UID].cpus == holding.granted
+    assert found[UID].requests == {"a": CpuSet([2, 3]), "b": CpuSet([10, 11])}
+    assert remove_file(tmp_path, UID) is None
+    assert remove_file(tmp_path, UID) is None
+    assert read_files(tmp_path) == ({}, ())
+
+
+def test_requests_apart(tmp_path: Path) -> None:
+    assert write_file(tmp_path, make_holding("2-3", "10-11", apart=True)) is None
+    folders = CdiFolders([tmp_path])
+    one = folders.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
+    assert isinstance(one, Edits)
+    assert one.variables == {
+        f"DRA_CPUSET_{UID}": "2-3,10-11",  # what the Go driver would believe
+        f"DRA_REQUEST_CPUSET_{UID}_b": "10-11",
+    }
+    whole = folders.edits([f"dra.k8s.io/cpu=claim-{UID}"])
+    assert isinstance(whole, Edits)
+    assert whole.variables == {f"DRA_CPUSET_{UID}": "2-3,10-11"}
+
+
+def test_shared_cpus_are_told_beside(tmp_path: Path) -> None:
+    assert write_file(tmp_path, make_holding("2-3"), CpuSet([0, 1])) is None
+    edits = CdiFolders([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
+    assert isinstance(edits, Edits)
+    assert edits.variables == {f"DRA_CPUSET_{UID}": "2-3", "DRA_SHARED_CPUSET": "0-1"}
+    assert read_file(tmp_path, UID).cpus == CpuSet([2, 3])
+
+
+def test_requests_without_cpus_have_no_device() -> None:
+    spec = make_spec(make_holding("2-3", "", apart=True))
+    assert [device.name for device in spec.devices] == [f"claim-{UID}", f"claim-{UID}_a"]
+
+
+@pytest.mark.parametrize("uid", ["", "a/b", "../x", "a\n", "x" * 300, "ü", "a=b", "-"])
+def test_uids_that_are_none(uid: str) -> None:
+    assert check_uid(uid)
+
+
+def tree_of(*env: str, name: str = f"claim-{UID}", kind: str = "dra.k8s.io/cpu") -> str:
+    device = {"name": name, "containerEdits": {"env": list(env)}}
+    return json.dumps({"cdiVersion": "0.8.0", "kind": kind, "devices": [device]})
+
+
+@pytest.mark.parametrize(
+    ("content", "cpus", "fault"),
+    [
+        ("", "", "failed to parse"),
+        ("[]", "", "failed to parse"),
+        ("{", "", "failed to parse"),
+        (tree_of("A=1"), "", "has no DRA_CPUSET_"),
+        (tree_of(f"DRA_CPUSET_{UID}="), "", "names no CPU"),
+        (tree_of(f"DRA_CPUSET_{UID}=1-x"), "", "no set of CPUs"),
+        (tree_of(f"DRA_CPUSET_{UID}=0-99999999999"), "", "no set of CPUs"),
+        (tree_of(f"DRA_CPUSET_{UID}=1", f"DRA_CPUSET_{UID}=2"), "1-2", "says 1 and 2"),
+        (tree_of(f"DRA_CPUSET_{UID}=1", "DRA_CPUSET_other=2"), "1-2", "another claim: other"),
+        (tree_of(f"DRA_CPUSET_{UID}=1", name="claim-x"), "1", f"no device claim-{UID}"),
+        (tree_of(f"DRA_CPUSET_{UID}=1", kind="dra.k8s.io/gpu"), "", "of kind dra.k8s.io/gpu"),
+    ],
+)
+def test_files_that_cannot_be_believed(tmp_path: Path, content: str, cpus: str, fault: str) -> None:
+    (tmp_path / file_name(UID)).write_text(content)
+    found = read_file(tmp_path, UID)
+    assert fault in found.fault
+    assert str(found.cpus) == cpus
+
+
+def test_hostile_names(tmp_path: Path) -> None:
+    prefix = b"dra.k8s.io-cpu_claim-"
+    for name in (prefix + b".json", prefix + b"\xff\xfe.json", prefix + b"a\nb.json", prefix + b"-.json"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("{}")
+    (tmp_path / f"dra.k8s.io-cpu_claim-{UID}.json").mkdir()
+    (tmp_path / "dra.k8s.io-cpu_claim-pipe.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / f"dra.k8s.io-cpu_claim-{UID}.json.tmp").write_text("{}")
+    files, faults = read_files(tmp_path)
+    assert len(faults) == 4
+    assert set(files) == {UID, "pipe"}
+    for fault in faults:
+        str(fault).encode()  # can be written to a log
+    assert all(file.fault and not file.cpus for file in files.values())
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    assert read_files(tmp_path / "missing") == ({}, ())
+    (tmp_path / "file").write_text("")
+    files, faults = read_files(tmp_path / "file")
+    assert not files
+    assert len(faults) == 1
+    assert write_file(tmp_path / "file", make_holding("1")) is not None
+
+
+@given(st.binary(max_size=300))
+@hypothesis_settings(max_examples=100, deadline=None)
+def test_any_content_is_read(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = tmp_path_factory.mktemp("cdi")
+    (folder / file_name(UID)).write_bytes(content)
+    found = read_file(folder, UID)
+    assert isinstance(found, CdiFile)
+    assert found.fault or found.cpus != EMPTY

@@ -1,0 +1,130 @@
+"""The record of holdings reads back as it was written, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.cpu.state.checkpoint import make_body, read_body, record_file
+from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How
+from plimsoll.protocols.dra import ClaimRef
+from tests.unit.drivers.cpu.state.desk import uid_of
+
+cpusets = st.lists(st.integers(0, 600), max_size=6).map(CpuSet)
+names = st.text(max_size=12)
+options = st.builds(
+    AssignOptions,
+    st.sampled_from(Algorithm),
+    st.sampled_from(Sorting),
+    st.integers(1, 8),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+grants = st.builds(
+    Grant,
+    names,
+    names,
+    names,
+    cpusets,
+    share_id=st.none() | names,
+    how=st.sampled_from(How),
+    options=st.none() | options,
+)
+holdings = st.builds(
+    Holding,
+    st.builds(ClaimRef, names, names, st.integers(0, 99).map(uid_of)),
+    st.lists(grants, max_size=3).map(tuple),
+    adopted=st.booleans(),
+    disputed=names,
+    mix=st.none() | st.booleans(),
+    contested=cpusets,
+    apart=st.booleans(),
+)
+
+
+@given(st.lists(holdings, max_size=4))
+def test_a_body_reads_back(given_holdings: list[Holding]) -> None:
+    by_uid = {holding.ref.uid: holding for holding in given_holdings}
+    body = json.loads(json.dumps(make_body(by_uid)))
+    assert read_body(body) == by_uid
+
+
+GOOD: dict[str, Any] = {
+    "claims": [
+        {
+            "uid": uid_of(1),
+            "namespace": "default",
+            "name": "c",
+            "grants": [
+                {
+                    "request": "a",
+                    "pool": "n",
+                    "device": "d",
+                    "cpus": "0-3",
+                    "how": "assigned",
+                    "options": {
+                        "algorithm": "packed",
+                        "sorting": "packed",
+                        "groupSize": 1,
+                        "alignL3": True,
+                        "fullCores": False,
+                    },
+                }
+            ],
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((), None),
+        ((), []),
+        (("claims",), None),
+        (("claims",), {"a": 1}),
+        (("claims", 0), "x"),
+        (("claims", 0, "uid"), 7),
+        (("claims", 0, "uid"), "../../etc"),
+        (("claims", 0, "grants"), None),
+        (("claims", 0, "grants", 0), None),
+        (("claims", 0, "grants", 0, "cpus"), "x"),
+        (("claims", 0, "grants", 0, "cpus"), 3),
+        (("claims", 0, "grants", 0, "cpus"), "0-99999999999999"),
+        (("claims", 0, "grants", 0, "how"), "guessed"),
+        (("claims", 0, "grants", 0, "shareID"), 1),
+        (("claims", 0, "grants", 0, "options"), None),
+        (("claims", 0, "grants", 0, "options", "groupSize"), True),
+        (("claims", 0, "grants", 0, "options", "algorithm"), "random"),
+        (("claims", 0, "mix"), "yes"),
+        (("claims", 0, "adopted"), 1),
+        (("claims", 0, "contested"), "-"),
+        (("claims",), GOOD["claims"] * 2),
+    ],
+)
+def test_bodies_that_are_none(path: tuple[Any, ...], value: Any) -> None:
+    body: Any = {"body": copy.deepcopy(GOOD)}
+    read_body(body["body"])
+    place: Any = body
+    for step in ("body", *path)[:-1]:
+        place = place[step]
+    place[("body", *path)[-1]] = value
+    with pytest.raises(ValueError, match=r"."):
+        read_body(body["body"])
+
+
+def test_the_record_is_in_the_folder_of_the_driver(tmp_path: Path) -> None:
+    file = record_file(CpuSettings(node="n", kubelet_root=tmp_path))
+    file.save(GOOD)
+    assert (tmp_path / "plugins" / "dra.cpu" / "cpus.json").is_file()
+    assert file.load().value == read_body(GOOD)

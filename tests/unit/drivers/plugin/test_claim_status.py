@@ -1,0 +1,171 @@
+"""Entries of claims about their devices: compared and written, held against a plain way to do it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.drivers.plugin import ClaimRef, DeviceCondition, DeviceReport
+from plimsoll.drivers.plugin.claim_status import (
+    Sight,
+    Tree,
+    covers,
+    key_of,
+    make_entries,
+    make_patch,
+    same,
+    see_claim,
+)
+
+REF = ClaimRef("default", "c", "u1")
+DRIVER = "widgets.example.com"
+SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
+
+
+def test_an_entry_is_what_a_server_keeps_of_a_report() -> None:
+    ready = DeviceCondition("Ready", True, "Pinned")
+    report = DeviceReport(REF, "p", "d", SHARE, {"n": 1}, [ready], {"interfaceName": "eth1"})
+    claims, faults = make_entries(DRIVER, [report, DeviceReport(REF, "p", "a")])
+    assert not faults
+    assert claims == {
+        "u1": (
+            REF,
+            (
+                {"driver": DRIVER, "pool": "p", "device": "a"},
+                {
+                    "driver": DRIVER,
+                    "pool": "p",
+                    "device": "d",
+                    "shareID": SHARE,
+                    "data": {"n": 1},
+                    "networkData": {"interfaceName": "eth1"},
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "Pinned", "message": ""}],
+                },
+            ),
+        )
+    }
+
+
+def test_what_no_server_could_keep_is_left_out_alone() -> None:
+    bad: list[Any] = [["a"], {"o": object()}, "text"]
+    reports = [DeviceReport(REF, "p", f"d{n}", data=data) for n, data in enumerate(bad)]
+    odd: Any = DeviceCondition("Ready", "yes", "R")  # type: ignore[arg-type]
+    reports += [DeviceReport(REF, "p", "d8", conditions=[odd]), DeviceReport(REF, "p", "d9")]
+    claims, faults = make_entries(DRIVER, reports)
+    (entry,) = claims["u1"][1]
+    assert entry["device"] == "d9"
+    assert sorted(fault.device for fault in faults) == ["d0", "d1", "d2", "d8"]
+    assert "claim default/c: what is reported of device d0 cannot be used: data is list" in str(faults[0])
+
+
+JUNK: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "uid",
+                    "status",
+                    "allocation",
+                    "devices",
+                    "results",
+                    "conditions",
+                    "type",
+                    "pool",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["metadata", "status", "spec"]), JUNK, max_size=3))
+def test_any_claim_can_be_looked_at(tree: dict[str, Any]) -> None:
+    sight = see_claim(tree, DRIVER)
+    assert not sight.allocated
+    for strange in (sight, see_claim(_own(tree), DRIVER)):
+        make_patch(REF, strange, (), "now")
+        assert same(strange, strange.entries)
+        assert covers(strange, strange.entries)
+
+
+def _own(tree: dict[str, Any]) -> dict[str, Any]:
+    """The same with all entries those of the driver."""
+    status = tree.get("status")
+    devices = status.get("devices") if isinstance(status, dict) else None
+    found = devices if isinstance(devices, list) else []
+    mine = [{**each, "driver": DRIVER} for each in found if isinstance(each, dict)]
+    return {**tree, "status": {"devices": mine}}
+
+
+TYPES = st.sampled_from(["Ready", "Attached", "Warm"])
+
+
+@st.composite
+def entries(draw: st.DrawFn, times: bool) -> tuple[Tree, ...]:
+    """Entries with unique keys and conditions of unique types."""
+    keys = draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "s1", "s2"])), unique=True))
+    found = []
+    for device, share in keys:
+        entry: Tree = {"driver": DRIVER, "pool": "p", "device": device}
+        if share:
+            entry["shareID"] = share
+        if draw(st.booleans()):
+            entry["data"] = {"n": draw(st.integers(0, 1))}
+        conditions = [
+            {
+                "type": type_,
+                "status": draw(st.sampled_from(["True", "False"])),
+                "reason": "R",
+                "message": "",
+                **({"lastTransitionTime": draw(st.sampled_from(["t1", "t2"]))} if times else {}),
+            }
+            for type_ in draw(st.lists(TYPES, unique=True))
+        ]
+        if conditions:
+            entry["conditions"] = conditions
+        found.append(entry)
+    return tuple(found)
+
+
+def _naive(entry: Tree) -> set[str]:
+    """All that an entry says, one saying each."""
+    key = key_of(entry)
+    said = {f"{key}"} | {f"{key} {name}={entry[name]}" for name in ("data", "networkData") if name in entry}
+    for each in entry.get("conditions", ()):
+        said.add(f"{key} {each['type']} {each['status']} {each['reason']} {each['message']}")
+    return said
+
+
+@given(entries(True), entries(False))
+def test_sameness_is_that_of_what_is_said(there: tuple[Tree, ...], wanted: tuple[Tree, ...]) -> None:
+    sight = Sight("u1", "7", frozenset(), there)
+    has = set().union(*map(_naive, there)) if there else set()
+    wants = set().union(*map(_naive, wanted)) if wanted else set()
+    assert same(sight, wanted) == (has == wants)
+    assert covers(sight, wanted) == (wants <= has)
+
+
+@given(entries(True), entries(False))
+def test_times_stay_until_a_condition_changes(there: tuple[Tree, ...], wanted: tuple[Tree, ...]) -> None:
+    patch = make_patch(REF, Sight("u1", "7", frozenset(), there), wanted, "now")
+    assert patch["metadata"] == {"name": "c", "namespace": "default", "resourceVersion": "7"}
+    written = patch["status"].get("devices", [])
+    assert same(Sight("u1", "8", frozenset(), tuple(written)), wanted)
+    for entry in written:
+        for each in entry.get("conditions", ()):
+            before = [
+                old["lastTransitionTime"]
+                for other in there
+                if key_of(other) == key_of(entry)
+                for old in other.get("conditions", ())
+                if (old["type"], old["status"]) == (each["type"], each["status"])
+            ]
+            assert each["lastTransitionTime"] == (before[0] if before else "now")

@@ -1,0 +1,203 @@
+"""The driver of docs/drivers.md, from one end to the other: server, scheduler, node, driver, container."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from plimsoll import LocalCluster, node_books
+from plimsoll.drivers.plugin import Pool
+from plimsoll.node.process.settings import NodeSettings
+
+ROOT = Path(__file__).parents[4]
+EXAMPLE = ROOT / "examples" / "widgets.py"
+T = TypeVar("T")
+
+MANIFESTS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: widgets}
+spec: {selectors: [{cel: {expression: device.driver == "widgets.example.com"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: large}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: it
+        exactly:
+          deviceClassName: widgets
+          selectors: [{cel: {expression: 'device.attributes["widgets.example.com"].size > 3'}}]
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  resourceClaims: [{name: widget, resourceClaimTemplateName: large}]
+  containers:
+  - name: main
+    image: main
+    command: [sh, -c, "echo $WIDGET > TOLD.new; mv TOLD.new TOLD; exec sleep 1000"]
+    resources: {claims: [{name: widget}]}
+"""
+
+
+def load() -> Any:
+    spec = importlib.util.spec_from_file_location("widgets", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def until(look: Callable[[], T], seconds: float = 20.0) -> T:
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def is_running(pod: Any) -> bool:
+    return bool(pod["status"]["phase"] == "Running")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "widgets"
+    found.mkdir()
+    (found / "small").write_text("x")
+    (found / "large").write_text("x" * 10)
+    return found
+
+
+def test_the_example_has_about_fifty_lines() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 55
+
+
+def test_the_document_shows_the_example() -> None:
+    text = (ROOT / "docs" / "drivers.md").read_text()
+    body = EXAMPLE.read_text()
+    assert body[body.index("import asyncio") :].rstrip() in text
+
+
+def test_the_tests_in_the_document_pass(tmp_path: Path) -> None:
+    section = (ROOT / "docs" / "drivers.md").read_text().partition("## Tests without hardware")[2]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"Widgets": load().Widgets}
+    for block in blocks:
+        exec(block, names)
+    tests = [name for name in names if name.startswith("test_")]
+    assert len(tests) == 3
+    for name in tests:
+        (tmp_path / name).mkdir()
+        names[name](tmp_path / name)
+
+
+def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "drivers.md").read_text().partition("## What a device takes of its node")[2]
+    block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"Pool": Pool}
+    exec(block[1], names)
+
+    class Charging(load().Widgets):  # type: ignore[misc]
+        pools = names["pools"]
+
+    with LocalCluster(nodes=["worker"], drivers=[lambda node: Charging(tmp_path, node)]) as cluster:
+        picture = cluster.picture()
+        (before,) = node_books(picture)
+        with cluster.whatif() as w:
+            w.add(MANIFESTS.partition("selectors: [{cel: {expression: 'device.attr")[0], POD)
+            assert w.schedule().all_placed
+            (after,) = node_books(w.picture)
+    assert {row.resource: row.claims for row in before.rows if row.claims} == {}
+    assert {row.resource: row.claims for row in after.rows if row.claims} == {"cpu": 500, "memory": 1 << 30}
+
+
+def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> None:
+    widgets = load()
+    node = NodeSettings(name="worker", runtime="process", cgroups="plan", listen="")
+    told = tmp_path / "told"
+    make = lambda name: widgets.Widgets(folder, name)  # noqa: E731
+    with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
+        cluster.apply(MANIFESTS, POD.replace("TOLD", str(told)))
+        pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
+        until(told.exists)
+        assert told.read_text() == "large\n"
+        name = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        claim = cluster.client.get("resourceclaims", name, "default")
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert (result["pool"], result["device"]) == ("worker", "large")
+        cdi = cluster.node_root("worker") / "cdi"
+        uid = claim["metadata"]["uid"]
+        assert [path.name for path in cdi.iterdir()] == [f"widgets.example.com-claim_{uid}.json"]
+
+        def health() -> list[Any]:
+            found = cluster.client.get("pods", "user", "default")["status"]["containerStatuses"][0]
+            told = found.get("allocatedResourcesStatus", ())
+            return [each["health"] for status in told for each in status["resources"]]
+
+        # The widget breaks, and its pod hears of it; another one comes and is published.
+        (folder / "large").write_text("")
+        (folder / "new").write_text("new one")
+        until(lambda: "Unhealthy" in health())
+        until(
+            lambda: (
+                [
+                    device["name"]
+                    for tree in cluster.client.list("resourceslices")
+                    for device in tree["spec"]["devices"]
+                ]
+                == ["large", "new", "small"]
+            )
+        )
+        cluster.client.delete("pods", "user", "default")
+        cluster.wait_for("pods", "user", gone=True, timeout=20)
+        until(lambda: not list(cdi.iterdir()))
+
+
+def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); from pathlib import Path; import widgets;"
+        f"sys.exit(widgets.run(lambda node: widgets.Widgets(Path({str(folder)!r}), node)))"
+    )
+    with LocalCluster(nodes=["worker"]) as cluster:
+        root = cluster.node_root("worker")
+        flags = ["--node", "worker", "--kubeconfig", str(cluster.kubeconfig), "--root", str(root)]
+        command = [sys.executable, "-c", code, *flags, "--cdi", str(root / "cdi"), "--withdraw"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            (tree,) = until(lambda: cluster.client.list("resourceslices"))
+            assert [device["name"] for device in tree["spec"]["devices"]] == ["large", "small"]
+            until((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode == 0, log
+        assert "Traceback" not in log
+        assert cluster.client.list("resourceslices") == []
+
+
+def test_a_program_that_cannot_start_says_why(folder: Path, tmp_path: Path, caplog: Any) -> None:
+    widgets = load()
+    flags = ["--kubeconfig", str(tmp_path / "absent")]
+    assert widgets.run(lambda node: widgets.Widgets(folder, node), flags) == 1
+    assert re.search("absent: No such file|absent", caplog.text)

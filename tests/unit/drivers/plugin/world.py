@@ -1,0 +1,220 @@
+"""An API server, a node's side of the sockets, and drivers between them, on the test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.api.gates import Gates
+from plimsoll.apiserver.auth.users import ADMIN
+from plimsoll.apiserver.in_process import InProcessTransport
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NAMESPACES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client.transport import Reply, Request, Stream, Transport
+from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef, Driver, InjectedDevice, Pool, Prepared, Refusal
+from plimsoll.errors import UnreachableError
+
+T = TypeVar("T")
+DRIVER, NODE = "widgets.example.com", "node-1"
+Tree = dict[str, Any]
+
+
+class Wire:
+    """A connection that can be cut, and that remembers what was written over it."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.down = False
+        self.writes: list[tuple[str, str]] = []
+        self._ended = asyncio.Event()
+
+    def cut(self) -> None:
+        self.down = True
+        self._ended.set()
+
+    def mend(self) -> None:
+        self.down = False
+        self._ended = asyncio.Event()
+
+    async def send(self, request: Request) -> Reply:
+        if self.down:
+            raise UnreachableError("connection refused", sent=False)
+        if request.method != "GET":
+            self.writes.append((request.method, request.path))
+        return await self.inner.send(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[Stream]:
+        if self.down:
+            raise UnreachableError("connection refused", sent=False)
+        async with self.inner.stream(request) as stream:
+            yield Stream(stream.status, stream.headers, self._chunks(stream.chunks, self._ended))
+
+    async def _chunks(self, chunks: AsyncIterator[bytes], ended: asyncio.Event) -> AsyncIterator[bytes]:
+        over = asyncio.ensure_future(ended.wait())
+        iterator = chunks.__aiter__()
+        following: asyncio.Future[bytes] | None = None
+        try:
+            while True:
+                following = asyncio.ensure_future(iterator.__anext__())
+                await asyncio.wait((following, over), return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    raise UnreachableError("connection reset", sent=True)
+                try:
+                    yield following.result()
+                except StopAsyncIteration:
+                    return
+        finally:
+            over.cancel()
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+
+    async def renew(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class World:
+    """The server, the driver's client with its wire, and an administrator's."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.wire = Wire(InProcessTransport(server.api.handle, ADMIN))
+        self.client = Client(self.wire, attempts=1)
+        self.admin = server.client()
+
+    async def add_node(self, name: str = NODE) -> str:
+        node = await self.admin.create(NODES, {"metadata": {"name": name}})
+        uid: str = node["metadata"]["uid"]
+        return uid
+
+    async def slices(self) -> list[Tree]:
+        listing = await self.admin.list(RESOURCE_SLICES)
+        return sorted(
+            (codec.decode_tree(raw) for raw in listing.items),
+            key=lambda tree: (tree["spec"]["pool"]["name"], tree["metadata"]["name"]),
+        )
+
+    async def add_claim(
+        self,
+        name: str,
+        *devices: str,
+        driver: str = DRIVER,
+        pool: str = NODE,
+        more: Sequence[Tree] = (),
+        config: Sequence[Tree] = (),
+        annotations: Mapping[str, str] | None = None,
+    ) -> ClaimRef:
+        """A claim that has these devices of a driver, and more results."""
+        exactly = {"deviceClassName": "any"}
+        spec = {"devices": {"requests": [{"name": name, "exactly": exactly} for name in ("it", "other")]}}
+        made = await self.admin.create(
+            RESOURCE_CLAIMS,
+            {"metadata": {"name": name, "annotations": dict(annotations or {})}, "spec": spec},
+            "default",
+        )
+        results = [{"request": "it", "driver": driver, "pool": pool, "device": each} for each in devices]
+        made["status"] = {
+            "allocation": {"devices": {"results": [*results, *more], "config": list(config)}},
+        }
+        if devices or more:
+            made = await self.admin.update(RESOURCE_CLAIMS, made, "default", subresource="status")
+        return ClaimRef("default", name, made["metadata"]["uid"])
+
+
+@asynccontextmanager
+async def world(gates: str = "") -> AsyncIterator[World]:
+    server = await start_server(
+        ServerSettings(controllers=False, gates=Gates.parse(gates) if gates else Gates.all_on())
+    )
+    try:
+        found = World(server)
+        await found.add_node()
+        yield found
+    finally:
+        await server.stop()
+
+
+class Widgets(Driver):
+    """A driver that does as its attributes say and remembers what it was asked."""
+
+    name = DRIVER
+
+    def __init__(self, *pools: Pool) -> None:
+        self.offer: Sequence[Pool] = pools or (Pool(NODE, [{"name": f"w{n}"} for n in range(3)]),)
+        self.calls: list[tuple[str, str]] = []
+        self.answer: Callable[[AllocatedClaim], Prepared] | None = None
+        self.refuse: Refusal | None = None
+
+    def pools(self) -> Sequence[Pool]:
+        return self.offer
+
+    async def prepare(self, claim: AllocatedClaim) -> Prepared:
+        self.calls.append(("prepare", claim.ref.name))
+        if self.answer is not None:
+            return self.answer(claim)
+        return [
+            InjectedDevice([result.request], result.pool, result.device, env={"WIDGET": result.device})
+            for result in claim.results
+        ]
+
+    async def unprepare(self, claim: ClaimRef) -> Refusal | None:
+        self.calls.append(("unprepare", claim.name))
+        return self.refuse
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
+    """Look until it is fine; what was seen then."""
+    deadline = time.monotonic() + seconds
+    while not fine(found := look()):
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def until_async(
+    look: Callable[[], Coroutine[Any, Any, T]], fine: Callable[[T], bool] = bool, seconds: float = 10.0
+) -> T:
+    deadline = time.monotonic() + seconds
+    while not fine(found := await look()):
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.02)
+    return found
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
+    """A story that may not hang and leaves no task of the kit behind."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await story()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [task for task in left if "drivers/kit" in str(task.get_coro())], left
+
+    asyncio.run(bounded())
+
+
+__all__ = ["NAMESPACES", "NODES", "RESOURCE_CLAIMS", "RESOURCE_SLICES"]

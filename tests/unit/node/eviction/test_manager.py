@@ -1,0 +1,454 @@
+"""A node that runs short: numbers over time, who has to go, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.ledger.cgroups.oom import is_critical
+from plimsoll.ledger.eviction import eviction_request
+from plimsoll.node.eviction.manager import (
+    Available,
+    Eviction,
+    Measure,
+    PodMeasure,
+    PressureSettings,
+    PressureWatch,
+    Seen,
+    admit_under,
+    choose,
+    observe,
+)
+from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
+from plimsoll.node.eviction.usage import measure_processes
+
+MI = 1 << 20
+GI = 1 << 30
+HARD = Threshold("memory.available", "100Mi")
+SOFT = Threshold("memory.available", "1Gi", grace=60)
+
+
+def pod(uid: str, memory: str = "", **spec: Any) -> Pod:
+    requests = {"memory": memory} if memory else {}
+    full = {"containers": [{"name": "c", "resources": {"requests": requests}}], **spec}
+    status = full.pop("status", {})
+    annotations = full.pop("annotations", {})
+    metadata = {"name": uid, "namespace": "n", "uid": uid, "generation": 7, "annotations": annotations}
+    return codec.convert({"metadata": metadata, "spec": full, "status": status}, Pod)
+
+
+def free(memory: int, pods: dict[str, int] | None = None, capacity: int = 8 * GI) -> Available:
+    used = {uid: PodMeasure({"memory": amount}, {"c": amount}) for uid, amount in (pods or {}).items()}
+    return Available({"memory.available": Measure(memory, capacity)}, used)
+
+
+def follow(settings: PressureSettings, *looks: tuple[float, int]) -> list[tuple[bool, bool]]:
+    """Whether memory pressure is shown, and whether something is starving, at (time, bytes free)."""
+    seen, found = Seen(), []
+    for now, memory in looks:
+        observed = observe(seen, free(memory), settings, now)
+        seen = observed.seen
+        found.append((MEMORY_PRESSURE in observed.conditions, bool(observed.starving)))
+    return found
+
+
+# -- over time
+
+
+def test_a_hard_threshold_counts_at_once_and_the_condition_stays() -> None:
+    settings = PressureSettings(thresholds=(HARD,), transition=300)
+    found = follow(settings, (0, GI), (10, 99 * MI), (20, 100 * MI), (309, GI), (310, GI), (311, GI))
+    assert found == [
+        (False, False),
+        (True, True),
+        (True, False),
+        (True, False),
+        (False, False),
+        (False, False),
+    ]
+
+
+def test_a_soft_threshold_has_to_last() -> None:
+    settings = PressureSettings(thresholds=(SOFT,), transition=300)
+    found = follow(settings, (0, 999 * MI), (59, 999 * MI), (60, 999 * MI), (70, 2 * GI), (80, 999 * MI))
+    assert found == [(True, False), (True, False), (True, True), (True, False), (True, False)]
+
+
+def test_what_was_met_is_not_over_before_the_minimum_reclaim() -> None:
+    threshold = Threshold("memory.available", "100Mi", min_reclaim="400Mi")
+    settings = PressureSettings(thresholds=(threshold,), transition=10)
+    found = follow(
+        settings, (0, 200 * MI), (1, 50 * MI), (2, 200 * MI), (3, 499 * MI), (4, 500 * MI), (5, 200 * MI)
+    )
+    assert [starving for _, starving in found] == [False, True, True, True, False, False]
+
+
+def test_without_a_transition_period_the_condition_is_what_is_the_case() -> None:
+    settings = PressureSettings(thresholds=(HARD,), transition=0)
+    assert follow(settings, (0, 1), (1, GI)) == [(True, True), (False, False)]
+
+
+def test_signals_that_are_not_measured_are_not_met() -> None:
+    settings = PressureSettings(thresholds=(Threshold("nodefs.available", "10%"), HARD))
+    observed = observe(Seen(), free(GI), settings, 0)
+    assert (observed.conditions, observed.starving) == ((), ())
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.booleans()), max_size=30), st.integers(1, 300))
+def test_a_condition_is_shown_for_the_whole_transition_period(
+    steps: list[tuple[int, bool]], period: int
+) -> None:
+    """The naive twin: shown if there was pressure at some look less than a period ago."""
+    settings = PressureSettings(thresholds=(HARD,), transition=period)
+    seen, now, pressed = Seen(), 0, []
+    for pause, short in steps:
+        now += pause
+        observed = observe(seen, free(1 if short else GI), settings, now)
+        seen = observed.seen
+        if short:
+            pressed.append(now)
+        assert bool(observed.conditions) == any(now - at < period for at in pressed)
+        assert bool(observed.starving) == short
+
+
+# -- who
+
+
+def first(pods: Sequence[Pod], used: dict[str, int], **more: Any) -> tuple[Pod, Eviction] | None:
+    settings = PressureSettings(thresholds=(HARD,), **more)
+    return choose((HARD,), free(50 * MI, used), pods, settings)
+
+
+def test_the_message_is_upstreams() -> None:
+    chosen = first([pod("a", "1Gi")], {"a": 3 * GI})
+    assert chosen is not None
+    _, eviction = chosen
+    assert eviction.message == (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
+        "Container c was using 3Gi, request is 1Gi, has larger consumption of memory. "
+    )
+    assert (eviction.phase, eviction.reason, eviction.grace) == ("Failed", "Evicted", 1)
+    condition = eviction.condition
+    assert (condition.type, condition.status, condition.reason, condition.observed_generation) == (
+        "DisruptionTarget",
+        "True",
+        "TerminationByKubelet",
+        7,
+    )
+    assert condition.message == eviction.message
+    assert eviction.annotations == {
+        "offending_containers": "c",
+        "offending_containers_usage": "3Gi",
+        "starved_resource": "memory",
+    }
+
+
+def test_the_message_tells_of_the_pod_as_a_whole() -> None:
+    whole = pod("a", resources={"requests": {"memory": "1Gi"}})
+    chosen = first([whole], {"a": 2 * GI})
+    assert chosen is not None
+    assert "Pod a was using 2Gi, request is 1Gi, has larger consumption of memory. " in chosen[1].message
+    assert chosen[1].annotations["offending_pod"] == "a"
+
+
+def test_a_pod_nobody_measured_goes_first_and_little_is_told() -> None:
+    chosen = first([pod("a", "1Gi"), pod("b", "1Gi")], {"a": 3 * GI})
+    assert chosen is not None
+    assert chosen[0].metadata.name == "b"
+    assert chosen[1].message == (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
+    )
+
+
+def test_what_claims_give_is_requested() -> None:
+    entry = {"resourceClaimName": "x", "containers": ["c"], "resources": {"memory": "4Gi"}}
+    claimed = pod("claimed", "1Gi", status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    greedy = pod("greedy", "1Gi")
+    used = {"claimed": 5 * GI, "greedy": 2 * GI}
+    chosen = first([claimed, greedy], used)
+    assert chosen is not None
+    assert chosen[0].metadata.name == "greedy"
+    chosen = first([claimed, greedy], used, count_claims=False)
+    assert chosen is not None
+    assert chosen[0].metadata.name == "claimed"
+
+
+@pytest.mark.parametrize(
+    "spared",
+    [
+        pod("a", priority=2_000_000_000),
+        pod("a", annotations={"kubernetes.io/config.source": "file"}),
+        pod("a", annotations={"kubernetes.io/config.mirror": "x"}),
+    ],
+)
+def test_critical_pods_stay(spared: Pod) -> None:
+    assert first([spared], {"a": 9 * GI}) is None
+    chosen = first([spared, pod("b", "1Gi")], {"a": 9 * GI, "b": 1})
+    assert chosen is not None
+    assert chosen[0].metadata.name == "b"
+
+
+def test_soft_evictions_leave_time() -> None:
+    settings = PressureSettings(thresholds=(SOFT,), max_grace=30)
+    for own, grace in ((None, 30), (10, 10), (90, 30)):
+        spec: dict[str, Any] = {} if own is None else {"terminationGracePeriodSeconds": own}
+        chosen = choose((SOFT,), free(MI), [pod("a", **spec)], settings)
+        assert chosen is not None
+        assert chosen[1].grace == grace
+
+
+def test_process_ids_are_ranked_by_priority_then_number() -> None:
+    look = Available(
+        {"pid.available": Measure(1, 100)},
+        {uid: PodMeasure({"pids": number}) for uid, number in (("a", 50), ("b", 2), ("d", 3))},
+    )
+    threshold = Threshold("pid.available", "10")
+    pods = [pod("a", priority=5), pod("b"), pod("d")]
+    chosen = choose((threshold,), look, pods, PressureSettings())
+    assert chosen is not None
+    assert chosen[0].metadata.name == "d"
+    assert chosen[1].message == "The node was low on resource: pids. Threshold quantity: 10, available: 1. "
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.none() | st.integers(0, 5),
+            st.sampled_from([None, -10, 0, 1000, 2_000_000_000]),
+        ),
+        max_size=8,
+    )
+)
+def test_no_critical_pod_goes_and_none_within_its_request_while_one_is_above(
+    drawn: list[tuple[int, int | None, int | None]],
+) -> None:
+    pods = [
+        pod(str(i), f"{request}Gi", **({} if priority is None else {"priority": priority}))
+        for i, (request, _, priority) in enumerate(drawn)
+    ]
+    used = {str(i): amount * GI for i, (_, amount, _) in enumerate(drawn) if amount is not None}
+    chosen = first(pods, used)
+    mortal = [one for one in pods if not is_critical(one)]
+    assert (chosen is None) == (not mortal)
+    if chosen is None:
+        return
+    gone = chosen[0]
+    assert not is_critical(gone)
+
+    def above(one: Pod) -> bool:
+        """Nobody knows what it uses, or it is known to use more than it requested."""
+        name = one.metadata.uid
+        return name not in used or used[name] > eviction_request(one, "memory").value()
+
+    if not above(gone):
+        assert not any(above(one) for one in mortal)
+    same = [one for one in mortal if above(one) == above(gone) and (one.metadata.uid in used)]
+    if gone.metadata.uid in used:
+        assert all((one.spec.priority or 0) >= (gone.spec.priority or 0) for one in same)
+
+
+# -- who may still come
+
+
+def test_who_is_let_in_under_pressure() -> None:
+    best_effort, burstable = pod("a"), pod("b", "1Gi")
+    tolerating = pod("t", tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}])
+    assert admit_under((), best_effort).admit
+    refused = admit_under(("MemoryPressure",), best_effort)
+    assert (refused.admit, refused.reason) == (False, "Evicted")
+    assert refused.message == "The node had condition: [MemoryPressure]. "
+    assert admit_under(("MemoryPressure",), burstable).admit
+    assert admit_under(("MemoryPressure",), tolerating).admit
+    assert not admit_under(("MemoryPressure", "DiskPressure"), burstable).admit
+    assert not admit_under(("PIDPressure",), tolerating).admit
+    assert admit_under(("PIDPressure",), pod("x", priority=2_000_000_000)).admit
+
+
+# -- the loop
+
+
+class Machine:
+    """Pods that use memory; what is evicted frees it."""
+
+    def __init__(self, used: dict[str, int], capacity: int) -> None:
+        self.used = dict(used)
+        self.capacity = capacity
+        self.pods = [pod(uid) for uid in used]
+        self.evicted: list[tuple[str, Eviction]] = []
+        self.conditions: dict[str, bool] = {}
+        self.told: list[str] = []
+        self.now = 0.0
+        self.broken = False
+
+    def read(self) -> Available:
+        if self.broken:
+            raise OSError("no /proc")
+        return free(self.capacity - sum(self.used.values()), self.used, self.capacity)
+
+    async def evict(self, pod: Pod, eviction: Eviction) -> None:
+        self.evicted.append((pod.metadata.name, eviction))
+        self.pods.remove(pod)
+        del self.used[pod.metadata.uid]
+
+    def watch(self, **settings: Any) -> PressureWatch:
+        full = PressureSettings(thresholds=(HARD,), interval=0.001, **settings)
+        return PressureWatch(
+            self.read,
+            lambda: list(self.pods),
+            self.evict,
+            self.conditions.__setitem__,
+            settings=full,
+            clock=lambda: self.now,
+            reclaiming=self.told.append,
+        )
+
+
+def test_one_pod_at_a_time_until_it_is_enough() -> None:
+    async def main() -> None:
+        machine = Machine({"a": GI, "b": 4 * GI, "d": 2 * GI}, 7 * GI)
+        watch = machine.watch()
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(10):
+            while len(machine.evicted) < 1 or machine.conditions.get(MEMORY_PRESSURE) is None:
+                await asyncio.sleep(0.001)
+            for _ in range(5):
+                await asyncio.sleep(0.002)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert [name for name, _ in machine.evicted] == ["b"]
+        assert watch.evictions == {"memory.available": 1}
+        assert machine.told == ["Attempting to reclaim memory"]
+        assert watch.conditions == (MEMORY_PRESSURE,)
+        assert machine.conditions == {"MemoryPressure": True, "DiskPressure": False, "PIDPressure": False}
+        machine.now = 1000
+        assert await watch.step() is None
+        assert machine.conditions[MEMORY_PRESSURE] is False
+
+    asyncio.run(main())
+
+
+def test_a_pod_that_lingers_is_waited_for() -> None:
+    async def main() -> None:
+        machine = Machine({"a": GI, "b": 2 * GI}, 3 * GI)
+        ghost = pod("b")
+
+        async def slow(one: Pod, eviction: Eviction) -> None:
+            await machine.evict(one, eviction)
+            machine.pods.append(ghost)
+
+        watch = machine.watch(patience=30.0)
+        watch._evict = slow
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(10):
+            while not machine.evicted:
+                await asyncio.sleep(0.001)
+            for _ in range(10):
+                await asyncio.sleep(0.001)
+            machine.pods.remove(ghost)
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert [name for name, _ in machine.evicted] == ["b"]
+
+    asyncio.run(main())
+
+
+def test_a_machine_that_cannot_be_measured_evicts_nobody() -> None:
+    async def main() -> None:
+        machine = Machine({"a": 9 * GI}, 8 * GI)
+        machine.broken = True
+        assert await machine.watch().step() is None
+        assert machine.evicted == []
+
+    asyncio.run(main())
+
+
+def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        machine = Machine({"a": GI}, GI)
+        failures = 0
+
+        async def evict(one: Pod, eviction: Eviction) -> None:
+            nonlocal failures
+            failures += 1
+            if failures < 3:
+                raise ValueError("not now")
+            await machine.evict(one, eviction)
+
+        watch = machine.watch()
+        watch._evict = evict
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(10):
+            while not machine.evicted:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert failures == 3
+
+    asyncio.run(main())
+    assert "it goes on" in caplog.text
+
+
+def test_nobody_to_evict_is_told_and_survived() -> None:
+    async def main() -> None:
+        machine = Machine({"a": 9 * GI}, 8 * GI)
+        machine.pods = [pod("a", priority=2_000_000_000)]
+        assert await machine.watch().step() is None
+
+    asyncio.run(main())
+
+
+def test_real_processes_with_a_threshold_of_our_own() -> None:
+    """Of two processes without cgroups, the one that has more resident goes."""
+
+    async def main() -> None:
+        script = "import sys, time; b = b'x' * (int(sys.argv[1]) << 20); print(1, flush=True); time.sleep(60)"
+        children = {
+            name: subprocess.Popen(["python3", "-c", script, str(size)], stdout=subprocess.PIPE, text=True)
+            for name, size in (("big", 60), ("small", 1))
+        }
+        try:
+            for child in children.values():
+                assert child.stdout is not None
+                assert child.stdout.readline() == "1\n"
+            pods = [pod("small"), pod("big")]
+
+            def read() -> Available:
+                alive = {pod.metadata.uid: children[pod.metadata.uid] for pod in pods}
+                measures = {uid: measure_processes({"c": [child.pid]}) for uid, child in alive.items()}
+                used = sum(measure.used["memory"] for measure in measures.values())
+                return Available({"memory.available": Measure(80 * MI - used, 80 * MI)}, measures)
+
+            async def evict(one: Pod, eviction: Eviction) -> None:
+                assert "Container c was using" in eviction.message
+                child = children[one.metadata.uid]
+                child.kill()
+                await asyncio.to_thread(child.wait)
+                pods.remove(one)
+
+            conditions: dict[str, bool] = {}
+            settings = PressureSettings(thresholds=(Threshold("memory.available", "25Mi"),), interval=0.01)
+            watch = PressureWatch(
+                read, lambda: list(pods), evict, conditions.__setitem__, settings=settings, clock=lambda: 0.0
+            )
+            gone = await watch.step()
+            assert gone is not None
+            assert gone.metadata.name == "big"
+            assert await watch.step() is None
+            assert [one.metadata.name for one in pods] == ["small"]
+            assert conditions[MEMORY_PRESSURE]
+        finally:
+            for child in children.values():
+                child.kill()
+                child.communicate()
+
+    asyncio.run(main())

@@ -1,0 +1,162 @@
+"""Replies kept as bytes say what replies made anew would say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.node.podresources.pod_view import (
+    PodView,
+    Switches,
+    gather,
+    view_pod,
+    write_pod,
+    write_pod_alpha,
+)
+from plimsoll.node.podresources.rate_limit import Limit, Tokens
+from plimsoll.node.podresources.response_cache import Answers, frame
+from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
+from plimsoll.node.prepared import PreparedDevice
+from plimsoll.protocols.messages import podresources_v1 as v1
+from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
+
+from .sources import NAMESPACE, Node, make_claim, make_pod
+
+NAMES = st.sampled_from(["p", "q", "r"])
+CLAIMS = st.sampled_from(["a", "b", "c"])
+DEVICES = st.builds(
+    PreparedDevice,
+    st.sampled_from(["pool", "other"]),
+    st.text(max_size=3),
+    cdi=st.lists(st.text(max_size=200), max_size=3).map(tuple),
+    share_id=st.none() | st.text(max_size=3),
+)
+PODS = st.builds(
+    make_pod,
+    NAMES,
+    st.dictionaries(st.sampled_from(["one", "two"]), st.lists(CLAIMS, max_size=3), max_size=2),
+    sidecars=st.lists(st.sampled_from(["s", "t"]), max_size=2, unique=True),
+    uid=st.sampled_from(["1", "2", "3", "4"]),
+)
+BLOCK = MemoryBlock("memory", 5, (0,))
+CPUS = st.lists(st.integers(0, 300), max_size=4).map(tuple)
+
+
+def _view(pod: Pod, node: Node, switches: Switches) -> PodView:
+    return view_pod(pod, gather(pod, node, switches), switches)
+
+
+def _add(node: Node, pod: Pod) -> None:
+    node.known = [known for known in node.known if known.metadata.uid != pod.metadata.uid]
+    node.add(pod)
+
+
+def _changes() -> st.SearchStrategy[Callable[[Node], object]]:
+    uids = st.sampled_from(["1", "2", "3", "4"])
+    return st.one_of(
+        PODS.map(lambda pod: lambda node: _add(node, pod)),
+        uids.map(lambda uid: lambda node: node.ended.symmetric_difference_update({uid})),
+        st.builds(
+            lambda name, devices: lambda node: node.prepare(make_claim(name, *devices)),
+            CLAIMS,
+            st.lists(DEVICES, max_size=3),
+        ),
+        CLAIMS.map(lambda name: lambda node: node.claims.pop((NAMESPACE, name), None)),
+        st.builds(lambda uid, cpus: lambda node: node.cpus.update({(uid, "one"): cpus}), uids, CPUS),
+        st.builds(lambda uid, cpus: lambda node: node.pod_cpus.update({uid: cpus}), uids, CPUS),
+        uids.map(lambda uid: lambda node: node.memory.update({(uid, "two"): (BLOCK,)})),
+        uids.map(lambda uid: lambda node: node.devices.update({(uid, "s"): (PluginDevices("e/x", (uid,)),)})),
+    )
+
+
+@given(st.lists(_changes(), max_size=12), st.booleans(), st.booleans())
+def test_list_get_and_the_naive_reply_agree(
+    changes: list[Callable[[Node], object]], active_only: bool, claims: bool
+) -> None:
+    node, switches = Node(), Switches(claims=claims)
+    answers = Answers(node, switches, active_only=active_only)
+    for change in [lambda node: None, *changes]:
+        change(node)
+        node.changes += 1
+        listed = v1.ListPodResourcesResponse.FromString(answers.list())
+        pods = [pod for pod in node.known if node.is_active(pod) or not active_only]
+        naive = [write_pod(_view(pod, node, switches)) for pod in pods]
+        assert list(listed.pod_resources) == naive
+        alpha = v1alpha1.ListPodResourcesResponse.FromString(answers.list_alpha())
+        assert list(alpha.pod_resources) == [write_pod_alpha(_view(p, node, switches)) for p in node.known]
+        for name in ("p", "q", "r"):
+            living = [pod for pod in node.known if pod.metadata.name == name and node.is_active(pod)]
+            found = answers.get(NAMESPACE, name)
+            if not living:
+                assert found is None
+                continue
+            assert found is not None
+            got = v1.GetPodResourcesResponse.FromString(found).pod_resources
+            assert got in listed.pod_resources
+            assert got == write_pod(_view(living[-1], node, switches))
+
+
+def test_one_change_makes_one_message() -> None:
+    node = Node()
+    for number in range(110):
+        node.prepare(make_claim(f"c{number}", PreparedDevice("pool", "d")))
+        node.add(make_pod(f"p{number}", {"app": [f"c{number}"]}))
+    answers = Answers(node, Switches())
+    first = answers.list()
+    assert answers.made == 110
+    asked = node.asked
+    assert answers.list() is first, "nothing changed, nothing is made or even joined again"
+    assert answers.get(NAMESPACE, "p7") is not None
+    assert node.asked == asked
+    node.prepare(make_claim("c7", PreparedDevice("pool", "e")))
+    assert answers.list() != first
+    assert answers.made == 111
+    node.end("uid-p8")
+    assert answers.get(NAMESPACE, "p8") is None
+    node.ended.clear()
+    node.changes += 1
+    assert answers.get(NAMESPACE, "p8") is not None
+    assert answers.made == 111
+
+
+@pytest.mark.parametrize("length", [0, 100, 120, 127, 128, 16_370, 16_383, 16_384, 2_100_000])
+def test_rows_are_fields_of_the_message_around_them(length: int) -> None:
+    pod = v1.PodResources(name="n" * length)
+    assert frame(pod) == v1.GetPodResourcesResponse(pod_resources=pod).SerializeToString()
+    assert (
+        frame(pod) + frame(pod) == v1.ListPodResourcesResponse(pod_resources=[pod, pod]).SerializeToString()
+    )
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.lists(st.integers(0, 40), min_size=1, max_size=60),
+)
+def test_no_stretch_of_time_has_more_calls_than_the_limit(rate: int, burst: int, steps: list[int]) -> None:
+    """In 64ths of a second, which floats hold exactly."""
+    tokens = Tokens(Limit(float(rate) * 64 / 64, burst))
+    now, served = 0, []
+    left = burst * 64  # in 64ths of a token
+    for step in steps:
+        now += step
+        left = min(burst * 64, left + step * rate)
+        expected = left >= 64
+        left -= 64 if expected else 0
+        assert tokens.take(now / 64) is expected
+        if expected:
+            served.append(now)
+    for i, start in enumerate(served):
+        for j in range(i, len(served)):
+            assert (j - i + 1) * 64 <= burst * 64 + (served[j] - start) * rate
+
+
+def test_a_clock_that_goes_back_gives_nothing_away() -> None:
+    tokens = Tokens(Limit(1.0, 1))
+    times: list[Any] = [10.0, 5.0, 10.5, 4.0, 11.0]
+    assert [tokens.take(now) for now in times] == [True, False, False, False, True]

@@ -1,0 +1,42 @@
+"""A thousand nodes in one process."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from plimsoll.up.local_cluster import LocalCluster
+
+NODES = 1000
+
+
+@pytest.mark.slow
+def test_a_thousand_nodes() -> None:
+    began = time.monotonic()
+    with LocalCluster(nodes=NODES, scheduler=True) as cluster:
+        assert time.monotonic() - began < 60
+        nodes = cluster.client.list("nodes")
+        assert len(nodes) == NODES
+        assert all(
+            (c["type"], c["status"]) != ("Ready", "False")
+            for node in nodes
+            for c in node["status"]["conditions"]
+        )
+        for number in range(200):
+            container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+            cluster.client.create(
+                "pods", {"metadata": {"name": f"p{number}"}, "spec": {"containers": [container]}}, "default"
+            )
+        for number in range(200):
+            cluster.wait_for(
+                "pods",
+                f"p{number}",
+                condition=lambda pod: bool(pod["status"]["phase"] == "Running"),
+                timeout=60,
+            )
+        time.sleep(11)  # every lease has been renewed by now
+        agents = [cluster.agent(f"node-{number}") for number in range(NODES)]
+        assert all(agent.presence.renewals >= 2 for agent in agents)
+        assert sum(agent.presence.failures for agent in agents) == 0
+        assert sum(len(agent.admitter) for agent in agents) == 200

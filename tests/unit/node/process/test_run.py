@@ -1,0 +1,318 @@
+"""Agents as a process: what they are told, when they are ready, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.apiserver.auth.users import node_user
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.errors import ApiError, ConfigError, InputError
+from plimsoll.node.admission.admit import Admitter
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.process.metrics import NodeMetrics
+from plimsoll.node.process.run import NodeProcess, own_addresses
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.status.reporter import Presence, Timing
+
+MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
+FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
+SECONDS = 10.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: sockets have to fit."""
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as path:
+        yield Path(path)
+
+
+class Notebook:
+    """An agent that writes down what it is told."""
+
+    def __init__(self, client: Client, settings: NodeSettings, name: str, machine: Machine, _: Any) -> None:
+        self.name = name
+        self.presence = Presence(client, name, machine, timing=settings.timing, fed=True)
+        self.admitter = Admitter(self.presence.node)
+        self.heard: list[str] = []
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.task = asyncio.create_task(self.presence.run())
+
+    async def stop(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.heard.append("stop")
+
+    def pods_listed(self, pods: Sequence[Pod]) -> None:
+        self.heard.append("listed " + ",".join(sorted(pod.metadata.name for pod in pods)))
+
+    def pod_added(self, pod: Pod) -> None:
+        self.heard.append(f"added {pod.metadata.name}")
+
+    def pod_changed(self, old: Pod, new: Pod) -> None:
+        self.heard.append(f"changed {new.metadata.name}")
+
+    def pod_removed(self, old: Pod) -> None:
+        self.heard.append(f"removed {old.metadata.name}")
+
+    def cgroup_counts(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def show_cgroups(self) -> dict[str, Any]:
+        return {}
+
+    def pods(self) -> Sequence[Pod]:
+        return ()
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[RunningServer]:
+    server = await start_server(ServerSettings(durability="normal", controllers=False))
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def running(process: NodeProcess) -> AsyncIterator[NodeProcess]:
+    task = asyncio.create_task(process.run())
+    ready = asyncio.create_task(process.ready(SECONDS))
+    await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        ready.cancel()
+        task.result()
+    await ready
+    try:
+        yield process
+    finally:
+        process.stop()
+        await asyncio.wait_for(task, SECONDS)
+
+
+def settings(folder: Path, **more: Any) -> NodeSettings:
+    return NodeSettings(
+        **{"name": "n", "root": folder, "runtime": "none", "machine": MACHINE, "timing": FAST, **more}
+    )
+
+
+def a_pod(name: str, node: str = "") -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}]}
+    return {"metadata": {"name": name}, "spec": {**spec, **({"nodeName": node} if node else {})}}
+
+
+async def until(look: Callable[[], Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not look():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_process_can_be_cancelled_at_any_moment(folder: Path, ready: bool) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            for turns in range(8):
+                process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
+                task = asyncio.create_task(process.run())
+                if ready:
+                    await process.ready(SECONDS)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                async with asyncio.timeout(SECONDS):
+                    await asyncio.wait((task,))
+                assert task.cancelled()
+
+    asyncio.run(scene())
+
+
+def test_an_agent_hears_of_all_pods_and_then_of_each(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            for name, node in (("a", "n"), ("b", "n"), ("other", "m"), ("waiting", "")):
+                await admin.create(PODS, a_pod(name, node), "default")
+            process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
+            async with running(process):
+                heard = process.agent().heard  # type: ignore[attr-defined]
+                assert heard == ["listed a,b"]
+                binding = {"metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n"}}
+                await admin.post(PODS, "waiting", "binding", binding, "default")
+                await admin.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, "default")
+                await admin.delete(PODS, "b", "default", grace=0)
+                await until(lambda: len(heard) == 4)
+                assert heard[1:] == ["added waiting", "changed a", "removed b"]
+            assert heard[-1] == "stop"
+
+    asyncio.run(scene())
+
+
+def test_many_nodes_share_one_watch(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            await admin.create(PODS, a_pod("a", "n-1"), "default")
+            await admin.create(PODS, a_pod("free"), "default")
+            process = NodeProcess(
+                admin,
+                settings(folder, count=3),
+                client_for=lambda name: server.client(node_user(name)),
+                make=Notebook,
+            )
+            async with running(process):
+                assert list(process.agents) == ["n-0", "n-1", "n-2"]
+                heard = {name: agent.heard for name, agent in process.agents.items()}  # type: ignore[attr-defined]
+                assert heard == {"n-0": ["listed "], "n-1": ["listed a"], "n-2": ["listed "]}
+                binding = {"metadata": {"name": "free"}, "target": {"kind": "Node", "name": "n-2"}}
+                await admin.post(PODS, "free", "binding", binding, "default")
+                await until(lambda: heard["n-2"] == ["listed ", "added free"])
+                uid = process.agent("n-0").presence.uid
+                await admin.delete(NODES, "n-0")
+                await until(lambda: process.agent("n-0").presence.uid not in ("", uid))
+                with pytest.raises(InputError, match="there is no such node"):
+                    process.agent("n-3")
+            assert not (folder / "n-0").exists(), "bare nodes have no files"
+            assert len((await admin.list(NODES)).items) == 3, "nodes stay"
+
+    asyncio.run(scene())
+
+
+def test_a_machine_file_that_changes_changes_the_node(folder: Path) -> None:
+    async def scene() -> None:
+        path = folder / "m.yaml"
+        path.write_text("capacity: {cpu: 4, memory: 8Gi}")
+        async with cluster() as server:
+            own = settings(folder, machine=None, machine_file=path)
+            async with running(NodeProcess(server.client(node_user("n")), own, make=Notebook)) as process:
+                path.write_text("broken")
+                await asyncio.sleep(0.1)
+                fresh = folder / "fresh"
+                fresh.write_text("capacity: {cpu: 6, memory: 8Gi}")
+                fresh.rename(path)
+
+                def grown() -> bool:
+                    node: Node = process.agent().presence.node
+                    return str(node.status.allocatable["cpu"]) == "6"
+
+                await until(grown)
+
+    asyncio.run(scene())
+
+
+def test_two_agents_on_one_folder(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            client = server.client(node_user("n"))
+            async with running(NodeProcess(client, settings(folder), make=Notebook)):
+                with pytest.raises(ConfigError, match="uses this folder; stop it"):
+                    await NodeProcess(client, settings(folder), make=Notebook).run()
+            async with running(NodeProcess(client, settings(folder), make=Notebook)):
+                pass
+
+    asyncio.run(scene())
+
+
+def test_who_leaves_takes_the_node_away(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            async with running(NodeProcess(admin, settings(folder, leave=True), make=Notebook)):
+                assert await admin.get(NODES, "n")
+            with pytest.raises(ApiError) as caught:
+                await admin.get(NODES, "n")
+            assert caught.value.code == 404
+
+    asyncio.run(scene())
+
+
+def test_stopped_before_the_server_answers(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            process = NodeProcess(server.client(node_user("x")), settings(folder), make=Notebook)
+            task = asyncio.create_task(process.run())
+            await until(lambda: "n" in process.agents and process.agent().presence.failures > 1)
+            assert not process._ready.is_set(), "a node cannot register as another"
+            process.stop()
+            await asyncio.wait_for(task, SECONDS)
+
+    asyncio.run(scene())
+
+
+def test_pages(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            own = settings(folder, listen="127.0.0.1:0")
+            process = NodeProcess(server.client(node_user("n")), own)
+            async with running(process), aiohttp.ClientSession() as web:
+                await server.client().create(PODS, a_pod("a", "n"), "default")
+                big = a_pod("big", "n")
+                big["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9"}}
+                await server.client().create(PODS, big, "default")
+                await until(lambda: len(process.agent().admitter) == 1 and process.agent().admitter.refusals)
+                assert process.pages is not None
+
+                async def page(path: str) -> str:
+                    assert process.pages is not None
+                    async with web.get(f"http://127.0.0.1:{process.pages.port}/{path}") as answer:
+                        assert answer.status == 200, path
+                        return await answer.text()
+
+                assert await page("healthz") == "ok"
+                assert "[+]registered ok" in await page("readyz?verbose")
+                pods = json.loads(await page("pods"))
+                assert (pods["kind"], [p["metadata"]["name"] for p in pods["items"]]) == (
+                    "PodList",
+                    ["a", "big"],
+                )
+                shown = json.loads(await page("configz"))
+                assert (shown["names"], shown["form"]) == (["n"], "1.37")
+                await until(lambda: bool(process.agent().show_cgroups()["files"]))
+                cgroups = json.loads(await page("cgroups"))["n"]
+                assert cgroups["version"] == "plan"
+                assert any(file.endswith("/besteffort/cpu.weight") for file in cgroups["files"])
+                metrics = await page("metrics")
+                assert 'kubelet_node_name{node="n"} 1.0' in metrics
+                assert 'plimsoll_ledger_allocatable{node="n",resource="cpu"} 8' in metrics
+                assert 'plimsoll_ledger_requested{node="n",resource="pods"} 1' in metrics
+                assert "kubelet_running_pods 1.0" in metrics
+                assert 'kubelet_admission_rejections_total{reason="OutOfcpu"} 1.0' in metrics
+
+    asyncio.run(scene())
+
+
+def test_an_address_that_is_taken(folder: Path) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            client = server.client(node_user("n"))
+            with pytest.raises(ConfigError, match="cannot listen on"):
+                await NodeProcess(client, settings(folder, listen=f"127.0.0.1:{server.port}")).run()
+
+    asyncio.run(scene())
+
+
+def test_addresses_of_our_own() -> None:
+    assert [a.address for a in own_addresses("https://127.0.0.1:6443")] == ["127.0.0.1"]
+    assert own_addresses("https://no.such.host.invalid") == ()
+
+
+def test_counts_of_no_agents() -> None:
+    async def scene() -> None:
+        pieces = [piece async for piece in NodeMetrics(lambda: ()).expose()]
+        assert b"kubelet_desired_pods 0.0" in pieces[0]
+
+    asyncio.run(scene())

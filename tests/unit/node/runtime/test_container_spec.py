@@ -1,0 +1,73 @@
+"""A container as its spec, CDI files and hooks want it together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.node.hooks import Adjusted, DeviceEdit, MountEdit
+from plimsoll.node.resources import LinuxResources
+from plimsoll.node.runtime.container_spec import combine
+from plimsoll.protocols.cdi import DeviceNode, Edits, Hook, IntelRdt, Mount, NetDevice
+
+from .yard import a_container
+
+_names = st.sampled_from("ABC")
+_env = st.dictionaries(_names, st.sampled_from(["1", "2", ""]))
+
+
+@given(_env, st.lists(st.tuples(_names, st.sampled_from("xyz"))), _env, st.frozensets(_names))
+def test_the_later_word_counts(
+    own: dict[str, str], edits: list[tuple[str, str]], hooks: dict[str, str], unset: frozenset[str]
+) -> None:
+    made = combine(
+        a_container("true", env=own),
+        Edits(env=tuple(f"{name}={value}" for name, value in edits)),
+        Adjusted(resources=LinuxResources(), env=hooks, unset=unset),
+    )
+    for name in "ABC":
+        words = [own.get(name), *(value for key, value in edits if key == name)]
+        words = [None] if name in unset else [word for word in words if word is not None]
+        expected = hooks.get(name, words[-1] if words else None)
+        assert made.spec.env.get(name) == expected
+
+
+def test_edits_and_adjustments_side_by_side() -> None:
+    edits = Edits(
+        mounts=(Mount(host_path="/a", container_path="/b", type="bind", options=("ro",)),),
+        device_nodes=(
+            DeviceNode(path="/dev/a", host_path="/dev/b", type="c", major=1, minor=2, file_mode=6),
+        ),
+        additional_gids=(0, 5, 5),
+    )
+    adjusted = Adjusted(
+        resources=LinuxResources(cpus="1"),
+        command=("other",),
+        mounts=(MountEdit("/c", "/d"),),
+        devices=(DeviceEdit("/dev/c"),),
+        oom_score_adj=-3,
+        annotations={"a": "b"},
+        others={"x": LinuxResources(cpus="0")},
+    )
+    made = combine(a_container("true"), edits, adjusted)
+    assert made.spec.command == ("other",)
+    assert made.mounts == (MountEdit("/a", "/b", "bind", ("ro",)), MountEdit("/c", "/d"))
+    assert made.devices == (DeviceEdit("/dev/a", "/dev/b", "c", 1, 2, 6, None, None), DeviceEdit("/dev/c"))
+    assert (made.gids, made.oom_score_adj, made.annotations) == ((5,), -3, {"a": "b"})
+    assert made.others == adjusted.others
+    plain = combine(a_container("true"), Edits(), Adjusted(resources=LinuxResources()))
+    assert (plain.spec.command, plain.oom_score_adj, plain.notes) == (("true",), 900, ())
+
+
+def test_what_no_process_can_have_is_told() -> None:
+    edits = Edits(
+        hooks=(Hook(hook_name="createContainer", path="/bin/hook"),),
+        intel_rdt=IntelRdt(clos_id="a"),
+        net_devices=(NetDevice(host_interface_name="eth1", name="net0"),),
+    )
+    notes = combine(a_container("true"), edits, Adjusted(resources=LinuxResources())).notes
+    assert [note.split()[1:3] for note in notes] == [
+        ["CDI", "hooks"],
+        ["intelRdt", "is"],
+        ["netDevices", "stay"],
+    ]

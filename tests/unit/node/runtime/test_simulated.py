@@ -1,0 +1,221 @@
+"""Containers that are states only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.ledger.containers import Role
+from plimsoll.node.containers import Phase, RuntimeFault
+from plimsoll.node.hooks import Adjusted
+from plimsoll.node.resources import LinuxResources
+from plimsoll.node.runtime import NoneRuntime
+from plimsoll.node.runtime.simulated import EXIT_CODE, RUN_SECONDS, Script, script_of
+
+from .yard import Witness, a_container, a_plan, a_pod, until
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("annotations", "role", "script"),
+    [
+        ({}, Role.REGULAR, Script()),
+        ({}, Role.SIDECAR, Script()),
+        ({}, Role.INIT, Script(0.0)),
+        ({RUN_SECONDS: "2.5"}, Role.REGULAR, Script(2.5)),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.REGULAR, Script(2.5, 3)),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.SIDECAR, Script()),
+        ({RUN_SECONDS: "2.5", EXIT_CODE: "3"}, Role.INIT, Script(0.0)),
+        ({"run-seconds.plimsoll.dev/a": "1", RUN_SECONDS: "9"}, Role.REGULAR, Script(1.0)),
+        ({"run-seconds.plimsoll.dev/b": "1", RUN_SECONDS: "9"}, Role.REGULAR, Script(9.0)),
+        ({"run-seconds.plimsoll.dev/a": "1", "exit-code.plimsoll.dev/a": "1"}, Role.INIT, Script(1.0, 1)),
+        ({"exit-code.plimsoll.dev/a": "1"}, Role.INIT, Script(0.0, 1)),
+        ({"run-seconds.plimsoll.dev/a": "1"}, Role.SIDECAR, Script(1.0)),
+        ({RUN_SECONDS: "soon"}, Role.REGULAR, Script()),
+        ({RUN_SECONDS: "nan"}, Role.REGULAR, Script()),
+        ({RUN_SECONDS: "inf"}, Role.REGULAR, Script()),
+        ({RUN_SECONDS: "1e300"}, Role.REGULAR, Script()),
+        ({RUN_SECONDS: "-5"}, Role.REGULAR, Script(0.0)),
+        ({EXIT_CODE: "999"}, Role.REGULAR, Script(None, 999 & 0xFF)),
+    ],
+)
+def test_annotations(annotations: dict[str, str], role: Role, script: Script) -> None:
+    assert script_of(annotations, "a", role) == script
+
+
+@given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(Role))
+def test_whatever_annotations_say(seconds: str, code: str, role: Role) -> None:
+    script = script_of({RUN_SECONDS: seconds, EXIT_CODE: code}, "a", role)
+    assert script.seconds is None or script.seconds >= 0
+    assert 0 <= script.exit_code <= 255
+
+
+def test_a_life() -> None:
+    async def story() -> None:
+        hooks, clock = Witness(), Clock()
+        runtime = NoneRuntime(hooks, clock)
+        changed: list[str] = []
+        await runtime.start(changed.append)
+        assert await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "5", EXIT_CODE: "2"})) is None
+        assert await runtime.create(a_container()) is None
+        assert await runtime.create(a_container()) is None
+        assert [c.phase for c in runtime.containers()] == [Phase.CREATED]
+        assert await runtime.start_container("c1") is None
+        assert await runtime.start_container("c1") is None
+        clock.now += 4.9
+        runtime.tick()
+        assert runtime.containers("pod-1")[0].phase is Phase.RUNNING
+        clock.now += 0.2
+        runtime.tick()
+        await until(lambda: changed == ["pod-1"])
+        (state,) = runtime.containers("pod-1")
+        assert (state.phase, state.exit_code, state.reason) == (Phase.EXITED, 2, "Error")
+        assert (state.started_at, state.finished_at) == (1000.0, clock.now)
+        await runtime.remove_sandbox("pod-1")
+        await runtime.remove_sandbox("pod-1")
+        assert (runtime.sandboxes(), runtime.containers(), runtime.containers("pod-1")) == ([], [], [])
+        await runtime.stop()
+        assert hooks.calls == [
+            "sandbox_run pod-1",
+            "create c1",
+            "created c1 created",
+            "starting c1 created",
+            "started c1 running",
+            "stopped c1 exited",
+            "sandbox_stopped pod-1",
+            "removed c1 exited",
+            "sandbox_removed pod-1",
+        ]
+
+    asyncio.run(story())
+
+
+def test_stopping_is_no_news_but_ends_it() -> None:
+    async def story() -> None:
+        runtime = NoneRuntime()
+        changed: list[str] = []
+        await runtime.start(changed.append)
+        await runtime.run_sandbox(a_pod())
+        for id, grace in (("c1", 30.0), ("c2", 0.0)):
+            await runtime.create(a_container(id=id))
+            await runtime.start_container(id)
+            await runtime.stop_container(id, grace)
+            await runtime.stop_container(id, grace)
+        assert [(c.phase, c.exit_code, c.reason) for c in runtime.containers()] == [
+            (Phase.EXITED, 0, "Completed")
+        ] * 2
+        await runtime.stop_container("unknown", 1)
+        await runtime.remove_container("unknown")
+        assert changed == []
+        await runtime.stop()
+
+    asyncio.run(story())
+
+
+def test_real_time() -> None:
+    async def story() -> None:
+        runtime = NoneRuntime()
+        changed: list[str] = []
+        await runtime.start(changed.append)
+        await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
+        await runtime.create(a_container(id="init", role=Role.INIT))
+        await runtime.start_container("init")
+        await until(lambda: runtime.containers()[0].phase is Phase.EXITED)
+        await runtime.create(a_container())
+        await runtime.start_container("c1")
+        await until(lambda: runtime.containers()[1].phase is Phase.EXITED)
+        state = runtime.containers()[1]
+        assert 0.05 <= state.finished_at - state.started_at < 10
+        assert changed == ["pod-1", "pod-1"]
+        await runtime.stop()
+
+    asyncio.run(story())
+
+
+def test_refusals() -> None:
+    async def story() -> None:
+        hooks = Witness()
+        runtime = NoneRuntime(hooks)
+        await runtime.start(lambda uid: None)
+        fault = await runtime.create(a_container())
+        assert fault is not None
+        assert fault.reason == "CreateContainerError"
+        hooks.refuse_sandbox = RuntimeFault("X", "no")
+        assert await runtime.run_sandbox(a_pod()) == RuntimeFault("X", "no")
+        assert runtime.sandboxes() == []
+        hooks.refuse_sandbox = None
+        await runtime.run_sandbox(a_pod())
+        hooks.adjust = lambda container, resources: RuntimeFault("Y", "never")
+        assert await runtime.create(a_container()) == RuntimeFault("Y", "never")
+        fault = await runtime.create(a_container(cdi=("v/c=x",)))
+        assert fault is not None
+        assert "unresolvable CDI devices v/c=x" in fault.message
+        assert runtime.containers() == []
+        assert isinstance(await runtime.start_container("c1"), RuntimeFault)
+        assert isinstance(await runtime.update("c1", a_plan()), RuntimeFault)
+        await runtime.stop()
+
+    asyncio.run(story())
+
+
+def test_hooks_change_this_and_others() -> None:
+    async def story() -> None:
+        hooks = Witness()
+        runtime = NoneRuntime(hooks)
+        await runtime.start(lambda uid: None)
+        await runtime.run_sandbox(a_pod())
+        await runtime.create(a_container(id="old"))
+
+        def adjust(container: Any, resources: LinuxResources) -> Adjusted:
+            return Adjusted(
+                resources=resources.merged(LinuxResources(cpus="3")),
+                others={"old": LinuxResources(cpus="0-2"), "unknown": LinuxResources(cpus="9")},
+            )
+
+        hooks.adjust = adjust
+        await runtime.create(a_container(id="new"))
+        assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-2", "new": "3"}
+        hooks.on_stopped = {"old": LinuxResources(cpus="0-3")}
+        await runtime.stop_container("new", 1)
+        assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-3", "new": "3"}
+        held = {held.spec.id: held.resources.cpus for held in runtime.inventory().containers}
+        assert held == {"old": "0-3", "new": "3"}
+        assert [pod.uid for pod in runtime.inventory().pods] == ["pod-1"]
+        assert await runtime.update("old", a_plan("old", cpu_shares=77)) is None
+        assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-3")
+        await runtime.stop()
+
+    asyncio.run(story())
+
+
+def test_thousands_of_pods_are_cheap() -> None:
+    async def story() -> float:
+        runtime = NoneRuntime()
+        ended: list[str] = []
+        await runtime.start(ended.append)
+        started = time.process_time()
+        for number in range(3000):
+            uid = f"pod-{number}"
+            await runtime.run_sandbox(a_pod(uid, annotations={RUN_SECONDS: "0"}))
+            await runtime.create(a_container(id=uid, pod=uid))
+            await runtime.start_container(uid)
+        await until(lambda: len(ended) == 3000)
+        for number in range(3000):
+            await runtime.remove_sandbox(f"pod-{number}")
+        taken = time.process_time() - started
+        await runtime.stop()
+        return taken
+
+    assert asyncio.run(story()) < 10  # about 0.3 s on a machine at rest

@@ -1,0 +1,387 @@
+"""A node's presence in the API: registered, kept up, registered again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Node, NodeAddress, Taint
+from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.auth.users import node_user
+from plimsoll.apiserver.in_process import InProcessTransport
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import LEASES, NODES
+from plimsoll.client.transport import Reply, Request
+from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.machine.machine import Machine, NumaNode
+from plimsoll.node.status.reporter import Presence, Timing
+
+MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
+FAST = Timing(renew=0.05, check=0.05, first=0.01, most=0.05)
+SECONDS = 10.0
+
+
+@asynccontextmanager
+async def cluster(*, controllers: bool = False) -> AsyncIterator[RunningServer]:
+    server = await start_server(ServerSettings(durability="normal", controllers=controllers))
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def running(presence: Presence) -> AsyncIterator[Presence]:
+    task = asyncio.create_task(presence.run())
+    try:
+        yield presence
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(look: Callable[[], Any]) -> Any:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = look()
+            if asyncio.iscoroutine(found):
+                try:
+                    found = await found
+                except ApiError:
+                    found = None
+            if found:
+                return found
+            await asyncio.sleep(0.01)
+
+
+def make(server: RunningServer, name: str = "n1", **options: Any) -> Presence:
+    options = {"timing": FAST, **options}
+    return Presence(server.client(node_user(name)), name, MACHINE, **options)
+
+
+def test_a_node_registers_as_itself() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            presence = make(
+                server,
+                labels={"rack": "7"},
+                taints=[Taint(key="a", effect="NoSchedule")],
+                addresses=[NodeAddress(type="InternalIP", address="10.0.0.1")],
+                features=["DRANodeAllocatableResources"],
+            )
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                node = await server.client().get(NODES, "n1")
+                assert node["metadata"]["labels"]["rack"] == "7"
+                assert node["spec"]["taints"] == [{"key": "a", "effect": "NoSchedule"}]
+                assert node["status"]["allocatable"]["memory"] == f"{32 * 1024 - 100}Mi"
+                assert node["status"]["declaredFeatures"] == ["DRANodeAllocatableResources"]
+                assert presence.address == "10.0.0.1"
+                lease = await server.client().get(LEASES, "n1", "kube-node-lease")
+                assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+                assert lease["spec"]["leaseDurationSeconds"] == 40
+                before = lease["spec"]["renewTime"]
+
+                async def renewed() -> bool:
+                    found = await server.client().get(LEASES, "n1", "kube-node-lease")
+                    return bool(found["spec"]["renewTime"] > before)
+
+                await until(renewed)
+                assert presence.failures == 0
+
+    asyncio.run(scene())
+
+
+def test_a_node_that_is_there_is_taken_over() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            tree = {
+                "metadata": {"name": "n1", "labels": {"mine": "x", "kubernetes.io/os": "other"}},
+                "spec": {"taints": [{"key": "keep", "effect": "NoSchedule"}], "unschedulable": True},
+            }
+            await admin.create(NODES, tree)
+            await admin.patch(
+                NODES, "n1", {"status": {"capacity": {"example.com/x": "3"}}}, subresource="status"
+            )
+            seen: list[Node] = []
+            presence = make(server, taints=[Taint(key="new", effect="NoSchedule")], changed=seen.append)
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+            node = await admin.get(NODES, "n1")
+            assert node["metadata"]["labels"]["mine"] == "x"
+            assert node["metadata"]["labels"]["kubernetes.io/os"] == "linux"
+            assert [taint["key"] for taint in node["spec"]["taints"]] == ["keep"]
+            assert node["spec"]["unschedulable"] is True
+            assert node["status"]["capacity"]["cpu"] == "8"
+            assert node["status"]["allocatable"]["example.com/x"] == "3"
+            assert seen[-1].status.allocatable["cpu"] == Quantity.of(8)
+
+    asyncio.run(scene())
+
+
+def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
+    async def scene() -> None:
+        async with cluster(controllers=True) as server:
+            admin = server.client()
+            presence = make(server)
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                first = presence.uid
+                await admin.delete(NODES, "n1")
+                await until(lambda: presence.uid not in ("", first))
+
+                async def owned() -> bool:
+                    lease = await admin.get(LEASES, "n1", "kube-node-lease")
+                    return bool(lease["metadata"]["ownerReferences"][0]["uid"] == presence.uid)
+
+                await until(owned)
+                await asyncio.sleep(0.2)  # the garbage collector has looked at it
+                await until(owned)
+                await admin.delete(LEASES, "n1", "kube-node-lease")
+                await until(owned)
+            assert presence.registrations == 2
+
+    asyncio.run(scene())
+
+
+def test_a_reboot_is_told() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            for boot in ("one", "one", "two"):
+                told: list[tuple[str, str, str]] = []
+                machine = replace(MACHINE, boot_id=boot)
+                client = server.client(node_user("n1"))
+                presence = Presence(client, "n1", machine, tell=lambda *event: told.append(event))  # noqa: B023
+                await presence._register()
+                reboots = [event for event in told if event[1] == "Rebooted"]
+                assert bool(reboots) == (boot == "two")
+            assert reboots == [("Warning", "Rebooted", "Node n1 has been rebooted, boot id: two")]
+
+    asyncio.run(scene())
+
+
+def test_a_watch_tells_of_a_deletion_at_once() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            presence = make(server, fed=True, timing=replace(FAST, check=60.0))
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                node = await admin.get(NODES, "n1")
+                presence.heard(node)
+                first = presence.uid
+                await admin.delete(NODES, "n1")
+                presence.heard(None)
+                await until(lambda: presence.uid not in ("", first))
+                # What a watch tells late, of the old Node, changes nothing.
+                presence.heard(node)
+                assert presence.uid != first
+
+    asyncio.run(scene())
+
+
+def test_conditions_and_machines_are_written_at_once() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            told: list[tuple[str, str, str]] = []
+            seen: list[Node] = []
+            presence = make(
+                server,
+                timing=replace(FAST, check=60.0),
+                fed=True,
+                tell=lambda *event: told.append(event),
+                changed=seen.append,
+            )
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                assert [event[1] for event in told] == [
+                    "NodeHasSufficientMemory",
+                    "NodeHasNoDiskPressure",
+                    "NodeHasSufficientPID",
+                    "NodeReady",
+                ]
+                told.clear()
+                presence.set_condition("MemoryPressure", True)
+                presence.set_condition("MemoryPressure", True)
+                assert told == [
+                    (
+                        "Normal",
+                        "NodeHasInsufficientMemory",
+                        "Node n1 status is now: NodeHasInsufficientMemory",
+                    )
+                ]
+
+                async def condition(type: str) -> tuple[str, str]:
+                    node = await admin.get(NODES, "n1")
+                    found = {c["type"]: c for c in node["status"]["conditions"]}[type]
+                    return str(found["status"]), str(found["message"])
+
+                async def pressed() -> bool:
+                    return (await condition("MemoryPressure"))[0] == "True"
+
+                await until(pressed)
+                presence.set_ready("the runtime is down")
+
+                async def unready() -> bool:
+                    return await condition("Ready") == ("False", "the runtime is down")
+
+                await until(unready)
+                bigger = replace(MACHINE, capacity={**MACHINE.capacity, "cpu": Quantity.of(16)})
+                presence.set_machine(bigger)
+                assert seen[-1].status.allocatable["cpu"] == Quantity.of(16), "the books need not wait"
+
+                async def grown() -> bool:
+                    return bool((await admin.get(NODES, "n1"))["status"]["allocatable"]["cpu"] == "16")
+
+                await until(grown)
+
+    asyncio.run(scene())
+
+
+def test_only_a_machine_that_has_changed_is_said_to_have(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            presence = make(server)
+            caplog.set_level("INFO", "plimsoll.node")
+            node = NumaNode(id=0, cpus=MACHINE.cpus, memory=2**34)
+            presence.set_machine(replace(MACHINE, numa=(node,)))
+            caplog.clear()
+            presence.set_machine(replace(MACHINE, numa=(replace(node, memory=2**33),)))
+            assert presence.machine.numa[0].memory == 2**33
+            assert not caplog.messages
+            more = {**MACHINE.capacity, "cpu": Quantity.of(16), "hugepages-2Mi": Quantity.parse("1Gi")}
+            presence.set_machine(replace(MACHINE, numa=presence.machine.numa, capacity=more))
+            assert caplog.messages == ["n1: the machine has changed: cpu 8 -> 16, hugepages-2Mi 0 -> 1Gi"]
+
+    asyncio.run(scene())
+
+
+def test_a_machine_that_changes_is_noticed() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin = server.client()
+            machines = [MACHINE]
+
+            def look() -> Machine:
+                if not machines:
+                    raise ApiError(0, "x", "broken")
+                return machines[-1]
+
+            presence = make(server, source=look)
+            async with running(presence):
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                pages = {"hugepages-2Mi": Quantity.parse("1Gi")}
+                machines.append(replace(MACHINE, capacity={**MACHINE.capacity, **pages}))
+
+                async def has_pages() -> bool:
+                    status = (await admin.get(NODES, "n1"))["status"]
+                    memory = Quantity.parse(status["allocatable"]["memory"])
+                    return memory == Quantity.parse(f"{31 * 1024 - 100}Mi") and bool(
+                        status["capacity"].get("hugepages-2Mi") == "1Gi"
+                    )
+
+                await until(has_pages)
+                machines.clear()
+                await asyncio.sleep(0.15)
+                assert await has_pages(), "a machine that cannot be read stays as it was"
+
+    asyncio.run(scene())
+
+
+class Away(InProcessTransport):
+    """A server that is away now and then."""
+
+    def __init__(self, handle: Any, user: Any) -> None:
+        super().__init__(handle, user)
+        self.away = False
+        self.refused = 0
+
+    async def send(self, request: Request) -> Reply:
+        if self.away:
+            self.refused += 1
+            raise UnreachableError("connection refused", sent=False)
+        return await super().send(request)
+
+
+def test_a_server_that_is_away_is_waited_for() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            transport = Away(server.api.handle, node_user("n1"))
+            transport.away = True
+            client = Client(transport, attempts=1)
+            presence = Presence(client, "n1", MACHINE, timing=FAST)
+            async with running(presence):
+                await until(lambda: presence.failures >= 3)
+                assert not presence.registered.is_set()
+                transport.away = False
+                await asyncio.wait_for(presence.registered.wait(), SECONDS)
+                transport.away = True
+                before = presence.failures
+                await until(lambda: presence.failures >= before + 4)
+                presence.set_condition("DiskPressure", True)
+                transport.away = False
+                renewals = presence.renewals
+                await until(lambda: presence.renewals > renewals)
+
+                async def pressed() -> bool:
+                    node = await server.client().get(NODES, "n1")
+                    return any(
+                        (c["type"], c["status"]) == ("DiskPressure", "True")
+                        for c in node["status"]["conditions"]
+                    )
+
+                await until(pressed)
+
+    asyncio.run(scene())
+
+
+def test_a_status_is_due_now_and_then() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            quiet = make(server, "quiet")
+            due = make(server, "due", timing=replace(FAST, report=0.0))
+            async with running(quiet), running(due):
+                await until(lambda: due.reports >= 3 and quiet.renewals >= 4)
+            assert quiet.reports == 0, "nothing has changed"
+
+    asyncio.run(scene())
+
+
+def test_leaving_takes_the_rights_of_an_administrator() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            own = make(server)
+            await own._register()
+            assert not await own.leave()
+            assert await server.client().get(NODES, "n1")
+            by_admin = Presence(server.client(), "n1", MACHINE)
+            assert await by_admin.leave()
+            assert await by_admin.leave(), "who is gone is gone"
+            for endpoint, namespace in ((NODES, ""), (LEASES, "kube-node-lease")):
+                with pytest.raises(ApiError) as caught:
+                    await server.client().get(endpoint, "n1", namespace)
+                assert caught.value.code == 404
+
+    asyncio.run(scene())
+
+
+def test_a_node_cannot_register_as_another() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            client = server.client(node_user("n1"))
+            presence = Presence(client, "n2", MACHINE, timing=FAST)
+            async with running(presence):
+                await until(lambda: presence.failures >= 2)
+                assert not presence.registered.is_set()
+
+    asyncio.run(scene())

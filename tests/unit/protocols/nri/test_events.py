@@ -1,0 +1,41 @@
+"""Events and masks."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.errors import InputError
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, Event, events_of, mask_of, parse_events
+
+
+def test_numbers_are_those_of_the_protocol() -> None:
+    numbers = nri.DESCRIPTOR.enum_types_by_name["Event"].values_by_number
+    assert {int(event): event.name for event in Event} == {n: v.name for n, v in numbers.items() if n}
+    assert ALL_EVENTS == 0x3FFF
+
+
+@pytest.mark.parametrize("event", Event)
+def test_every_event_has_a_call_and_its_messages(event: Event) -> None:
+    assert event.descriptor.input_type.name == f"{event.method}Request"
+    assert event.descriptor.output_type.name == f"{event.method}Response"
+    assert event.request().DESCRIPTOR.name == f"{event.method}Request"
+    assert event.response().DESCRIPTOR.name == f"{event.method}Response"
+    # Nothing is answered to news.
+    assert (event in NEWS) <= (not event.response.DESCRIPTOR.fields)
+
+
+def test_masks() -> None:
+    assert mask_of([Event.CREATE_CONTAINER, Event.RUN_POD_SANDBOX]) == 0b1001
+    assert events_of(0b1001) == (Event.RUN_POD_SANDBOX, Event.CREATE_CONTAINER)
+    assert events_of(0) == tuple(Event)
+
+
+def test_masks_as_people_write_them() -> None:
+    assert parse_events("CreateContainer, stopcontainer,RUN_POD_SANDBOX") == 0b1000001001
+    assert parse_events("all") == ALL_EVENTS
+    assert parse_events("") == 0
+    assert parse_events("pod") | parse_events("container") == ALL_EVENTS
+    assert parse_events("pod") == mask_of(event for event in Event if "POD" in event.name)
+    with pytest.raises(InputError, match="'Nonsense' is no NRI event"):
+        parse_events("all,Nonsense")

@@ -1,0 +1,407 @@
+"""Calls over ttrpc, among friends and with peers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.protocols import ttrpc
+from plimsoll.protocols.messages import nri
+from plimsoll.protocols.messages import ttrpc as envelopes
+from plimsoll.protocols.nri.events import RUNTIME
+from plimsoll.protocols.ttrpc import Client, Fault, Header, Server, SocketStream
+
+REGISTER = RUNTIME.methods_by_name["RegisterPlugin"]
+UPDATE = RUNTIME.methods_by_name["UpdateContainers"]
+
+#: RegisterPlugin of a plugin `x` with the index 10, as the first call of a connection that lasts 5 s.
+GOLDEN_REQUEST = (
+    bytes.fromhex("0000003d 00000001 01 00".replace(" ", ""))
+    + b"\x0a\x1cnri.pkg.api.v1alpha1.Runtime"
+    + b"\x12\x0eRegisterPlugin"
+    + b"\x1a\x07\x0a\x01x\x12\x0210"
+    + b"\x20\x80\xe4\x97\xd0\x12"
+)
+#: An empty answer to it, and one that says no.
+GOLDEN_EMPTY = bytes.fromhex("00000000000000010200")
+GOLDEN_REFUSED = bytes.fromhex("00000008000000010200") + b"\x0a\x06\x08\x02\x12\x02no"
+
+
+async def _pair() -> tuple[SocketStream, SocketStream]:
+    left, right = socket.socketpair()
+    one = SocketStream(*await asyncio.open_unix_connection(sock=left))
+    return one, SocketStream(*await asyncio.open_unix_connection(sock=right))
+
+
+async def _fill(stream: SocketStream, data: bytes) -> None:
+    assert await stream.write(data)
+
+
+async def _exactly(stream: SocketStream, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        some = await stream.read(length - len(data))
+        assert some
+        data += some
+    return data
+
+
+def _ask(**fields: Any) -> nri.RegisterPluginRequest:
+    return nri.RegisterPluginRequest(plugin_name="x", plugin_idx="10", **fields)
+
+
+def test_a_call_has_the_bytes_that_others_send() -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        client = Client(here)
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        assert await _exactly(there, len(GOLDEN_REQUEST)) == GOLDEN_REQUEST
+        await _fill(there, GOLDEN_EMPTY)
+        assert await call == nri.Empty()
+        await client.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+def test_answers_have_the_bytes_that_others_send() -> None:
+    async def story(answer: Fault | None, want: bytes) -> None:
+        async def handler(request: nri.RegisterPluginRequest) -> Fault | None:
+            assert (request.plugin_name, request.plugin_idx) == ("x", "10")
+            return answer
+
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        await _fill(there, GOLDEN_REQUEST)
+        assert await _exactly(there, len(want)) == want
+        await server.close()
+        there.close()
+
+    asyncio.run(story(None, GOLDEN_EMPTY))
+    asyncio.run(story(Fault(2, "no"), GOLDEN_REFUSED))
+
+
+async def _both(handlers: Any, **options: Any) -> tuple[Client, Server]:
+    here, there = await _pair()
+    return Client(here), Server(there, RUNTIME, handlers, **options)
+
+
+def test_many_calls_are_answered_in_any_order() -> None:
+    async def story() -> None:
+        gates = [asyncio.Event() for _ in range(20)]
+
+        async def handler(request: nri.RegisterPluginRequest) -> Fault:
+            await gates[int(request.plugin_idx)].wait()
+            return Fault(9, request.plugin_idx)
+
+        client, server = await _both({"RegisterPlugin": handler})
+        calls = [
+            asyncio.create_task(
+                client.call(REGISTER, nri.RegisterPluginRequest(plugin_idx=str(number)), timeout=10)
+            )
+            for number in range(20)
+        ]
+        for number in reversed(range(20)):
+            gates[number].set()
+            assert await calls[number] == Fault(9, str(number))
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None:
+    async def story() -> None:
+        late = asyncio.Event()
+
+        async def handler(request: nri.RegisterPluginRequest) -> None:
+            if not request.plugin_name:
+                await late.wait()
+
+        client, server = await _both({"RegisterPlugin": handler})
+        fault = await client.call(REGISTER, nri.RegisterPluginRequest(), timeout=0.05)
+        assert fault in (ttrpc.TIMED_OUT, Fault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
+        late.set()
+        assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
+def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
+    async def story() -> None:
+        stopped = asyncio.Event()
+
+        async def handler(request: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        data = envelopes.Request(
+            service=RUNTIME.full_name, method="RegisterPlugin", timeout_nano=20_000_000
+        ).SerializeToString()
+        await _fill(there, Header(len(data), 1, ttrpc.REQUEST).encode() + data)
+        frame = await ttrpc.read_frame(there)
+        assert frame is not None
+        assert frame.data is not None
+        assert envelopes.Response.FromString(frame.data).status.code == ttrpc.DEADLINE_EXCEEDED
+        assert stopped.is_set()
+        await server.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async def broken(request: Any) -> None:
+            raise RuntimeError("boom")
+
+        client, server = await _both({"UpdateContainers": broken})
+        assert await client.call(REGISTER, _ask(), timeout=5) == Fault(12, "method RegisterPlugin")
+        refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=5)
+        assert refused == Fault(2, "RuntimeError: boom")
+        await server.close()
+        await client.wait_closed()
+        assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
+        assert ttrpc.CLOSED.fatal
+        assert ttrpc.TIMED_OUT.fatal
+        assert not refused.fatal
+        await client.close()
+
+    asyncio.run(story())
+
+
+def test_numbers_of_calls_are_never_used_twice() -> None:
+    async def story() -> None:
+        client, server = await _both({"RegisterPlugin": _nothing})
+        client._next = 2**32 - 1
+        assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
+        assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
+        assert client.closed
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
+def test_calls_under_way_end_with_the_connection() -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        client = Client(here)
+        calls = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=30)) for _ in range(3)]
+        await _exactly(there, len(GOLDEN_REQUEST))
+        there.close()
+        assert await asyncio.gather(*calls) == [ttrpc.CLOSED] * 3
+        await client.close()
+
+    asyncio.run(story())
+
+
+def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> None:
+    async def story() -> None:
+        async def handler(request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
+            text = "x" * int(request.update[0].container_id)
+            return nri.UpdateContainersResponse(failed=[nri.ContainerUpdate(container_id=text)])
+
+        def ask(length: int) -> nri.UpdateContainersRequest:
+            return nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id=str(length))])
+
+        client, server = await _both({"UpdateContainers": handler})
+        long = nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id="x" * (5 << 20))])
+        fault = await client.call(UPDATE, long, timeout=5)
+        assert (fault.code, fault.kind) == (8, "oversized")
+        fault = await client.call(UPDATE, ask(5 << 20), timeout=5)
+        assert fault.code == 8
+        assert "exceed maximum message size of 4194304" in fault.message
+        answer = await client.call(UPDATE, ask(4_000_000), timeout=5)
+        assert not isinstance(answer, Fault)
+        assert len(answer.failed[0].container_id) == 4_000_000
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("length", [ttrpc.LARGEST_DATA + 1, 6 << 20])
+def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
+    async def story() -> None:
+        async def handler(request: Any) -> None:
+            return None
+
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        sending = asyncio.create_task(_fill(there, Header(length, 1, ttrpc.REQUEST).encode() + bytes(length)))
+        frame = await ttrpc.read_frame(there)
+        assert frame is not None
+        assert frame.data is not None
+        assert envelopes.Response.FromString(frame.data).status.code == ttrpc.RESOURCE_EXHAUSTED
+        await sending
+        await _fill(there, GOLDEN_REQUEST.replace(b"\x00\x00\x00\x01\x01", b"\x00\x00\x00\x03\x01", 1))
+        assert await _exactly(there, 10) == bytes.fromhex("00000000000000030200")
+        # The same for answers.
+        client = Client(there)
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        await asyncio.sleep(0)
+        await server.close()
+        await call
+        await client.close()
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        client = Client(here)
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        await _exactly(there, len(GOLDEN_REQUEST))
+        length = ttrpc.LARGEST_DATA + 1
+        await _fill(there, Header(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
+        assert await call == ttrpc.oversized(length)
+        assert not client.closed
+        await client.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_cannot_be_read_is_a_fault_of_that_call() -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        client = Client(here)
+        for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
+            call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+            await _exactly(there, len(GOLDEN_REQUEST))
+            await _fill(there, Header(len(data), number, ttrpc.RESPONSE).encode() + data)
+            fault = await call
+            assert (fault.code, fault.kind) == (ttrpc.INTERNAL, "malformed")
+        await client.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+def test_requests_past_the_limit_are_refused() -> None:
+    async def story() -> None:
+        gate = asyncio.Event()
+
+        async def handler(request: Any) -> None:
+            await gate.wait()
+
+        client, server = await _both({"RegisterPlugin": handler}, most=2)
+        first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=5)) for _ in range(2)]
+        await asyncio.sleep(0)
+        fault = await client.call(REGISTER, _ask(), timeout=5)
+        assert fault == Fault(8, "more than 2 requests are under way")
+        gate.set()
+        assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
+        await client.close()
+        await server.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        (Header(0, 2, ttrpc.REQUEST), 3),
+        (Header(0, 1, ttrpc.DATA), 3),
+        (Header(0, 1, ttrpc.RESPONSE), 3),
+        (Header(0, 1, 77), 3),
+        (Header(0, 1, ttrpc.REQUEST), 12),
+    ],
+)
+def test_frames_that_make_no_sense_are_answered(header: Header, code: int) -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {})
+        await _fill(there, header.encode())
+        frame = await ttrpc.read_frame(there)
+        assert frame is not None
+        assert frame.data is not None
+        assert frame.header.stream == header.stream
+        assert envelopes.Response.FromString(frame.data).status.code == code
+        await server.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+def test_streams_are_not_used_twice() -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
+        await _fill(there, GOLDEN_REQUEST)
+        assert await _exactly(there, 10) == GOLDEN_EMPTY
+        await _fill(there, GOLDEN_REQUEST)
+        frame = await ttrpc.read_frame(there)
+        assert frame is not None
+        assert frame.data is not None
+        status = envelopes.Response.FromString(frame.data).status
+        assert (status.code, status.message) == (3, "StreamID cannot be re-used and must increment")
+        await server.close()
+        there.close()
+
+    asyncio.run(story())
+
+
+async def _nothing(request: Any) -> None:
+    return None
+
+
+frames = st.builds(
+    lambda length, stream, kind, flags, data: (
+        Header(length or len(data), stream, kind, flags).encode() + data
+    ),
+    st.sampled_from([0, 0, 0, 1, 5, 1000, (1 << 32) - 1]),
+    st.integers(0, 9),
+    st.integers(0, 4),
+    st.integers(0, 255),
+    st.binary(max_size=40)
+    | st.builds(
+        lambda service, method, payload: envelopes.Request(
+            service=service, method=method, payload=payload
+        ).SerializeToString(),
+        st.sampled_from(["", "other", RUNTIME.full_name]),
+        st.sampled_from(["", "RegisterPlugin", "Nothing"]),
+        st.binary(max_size=20),
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(frames | st.binary(max_size=30), max_size=6))
+def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
+    async def story() -> None:
+        here, there = await _pair()
+        server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
+        await there.write(b"".join(noise))
+        there._writer.write_eof()
+        async with asyncio.timeout(5):
+            while await there.read(65536):
+                pass
+            await server.wait_closed()
+        await server.close()
+        there.close()
+
+        here, there = await _pair()
+        client = Client(here)
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        await there.write(b"".join(noise))
+        there._writer.write_eof()
+        answer = await call
+        assert isinstance(answer, Fault | nri.Empty)
+        await client.close()
+        there.close()
+
+    asyncio.run(story())

@@ -1,0 +1,90 @@
+"""Devices with binding conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from plimsoll.api.codec import convert
+from plimsoll.api.resource import AllocatedDeviceStatus, ResourceClaim
+from plimsoll.scheduler.binding.binding_conditions import Failure, judge_devices, waits_for_devices
+from tests.unit.scheduler.build import claim, exactly
+
+WAITS = {"bindingConditions": ["Attached", "Powered"], "bindingFailureConditions": ["Broken"]}
+
+
+def result(device: str, **more: Any) -> dict[str, Any]:
+    return {"request": "r", "driver": "d", "pool": "p", "device": device, **more}
+
+
+def with_conditions(made: ResourceClaim, *devices: tuple[str, str | None, dict[str, str]]) -> ResourceClaim:
+    statuses = [
+        convert(
+            {
+                "driver": "d",
+                "pool": "p",
+                "device": name,
+                "conditions": [
+                    {"type": kind, "status": status, "reason": "R", "message": "M"}
+                    for kind, status in told.items()
+                ],
+                **({"shareID": share} if share else {}),
+            },
+            AllocatedDeviceStatus,
+        )
+        for name, share, told in devices
+    ]
+    return replace(made, status=replace(made.status, devices=tuple(statuses)))
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ({}, False),
+        ({"Attached": "True"}, False),
+        ({"Attached": "True", "Powered": "False"}, False),
+        ({"Attached": "True", "Powered": "Unknown"}, False),
+        ({"Attached": "True", "Powered": "True"}, True),
+        ({"Attached": "True", "Powered": "True", "Broken": "False"}, True),
+        ({"Attached": "True", "Powered": "True", "Broken": "True"}, Failure("R", "M")),
+        ({"Broken": "True"}, Failure("R", "M")),
+    ],
+)
+def test_all_conditions_and_no_failure(told: dict[str, str], verdict: bool | Failure) -> None:
+    made = claim("c", exactly(), results=[result("one", **WAITS)])
+    assert waits_for_devices(made.status.allocation)
+    assert judge_devices(with_conditions(made, ("one", None, told))) == verdict
+
+
+def test_nothing_is_known_of_a_device_without_status() -> None:
+    made = claim("c", exactly(), results=[result("one", **WAITS)])
+    assert judge_devices(made) is False
+    assert (
+        judge_devices(with_conditions(made, ("two", None, {"Attached": "True", "Powered": "True"}))) is False
+    )
+
+
+def test_devices_without_conditions_are_ready() -> None:
+    made = claim("c", exactly(), results=[result("one")])
+    assert not waits_for_devices(made.status.allocation)
+    assert judge_devices(made) is True
+    assert judge_devices(claim("c", exactly())) is False
+    assert not waits_for_devices(None)
+
+
+def test_a_failure_counts_however_many_are_not_ready() -> None:
+    made = claim("c", exactly(), results=[result("one", **WAITS), result("two", **WAITS)])
+    assert judge_devices(with_conditions(made, ("two", None, {"Broken": "True"}))) == Failure("R", "M")
+
+
+def test_each_share_has_its_own_conditions() -> None:
+    shares = [result("one", shareID=share, **WAITS) for share in ("a", "b")]
+    made = claim("c", exactly(), results=shares)
+    good = {"Attached": "True", "Powered": "True"}
+    assert judge_devices(with_conditions(made, ("one", "a", good))) is False
+    assert judge_devices(with_conditions(made, ("one", "a", good), ("one", "b", good))) is True
+    assert judge_devices(
+        with_conditions(made, ("one", "a", good), ("one", "b", {"Broken": "True"}))
+    ) == Failure("R", "M")

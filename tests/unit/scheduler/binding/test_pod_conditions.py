@@ -1,0 +1,184 @@
+"""The message of PodScheduled=False, and the patch that carries it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.binding.pod_conditions import (
+    Deallocation,
+    Mishap,
+    explain_mishap,
+    failure_reason,
+    plan_condition,
+    render_unplaced,
+    shorten,
+)
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.result import Unplaced
+from tests.unit.scheduler.build import claim, exactly, pod
+
+PREEMPTION = "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+NOW = "2026-01-02T03:04:05Z"
+
+
+def short(resource: str) -> NodeReason:
+    return NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": resource})
+
+
+NO_DEVICES = NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+NO_CLASS = NodeReason(
+    Rule.DEVICES, Sentence.NO_CLASS, Code.UNRESOLVABLE, {"request": "r", "device_class": "no-such-class"}
+)
+
+
+def unplaced(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True) -> Unplaced:
+    from plimsoll.ledger.requests import Options  # noqa: PLC0415
+
+    mine = (claim("c", exactly()),) if claims else ()
+    return Unplaced(Task(pod("p", claims=["c"] if claims else []), mine, Options()), nodes, reasons)
+
+
+def test_reasons_are_counted_and_sorted_as_texts() -> None:
+    """The very text of a real cluster with three nodes."""
+    made = unplaced(3, (short("cpu"), 2), (NO_DEVICES, 1))
+    assert render_unplaced(made, PREEMPTION) == (
+        "0/3 nodes are available: 1 cannot allocate all claims, 2 Insufficient cpu. still not schedulable, "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+
+
+def test_numbers_are_sorted_as_texts_too() -> None:
+    made = unplaced(14, (short("cpu"), 2), (short("memory"), 12))
+    assert render_unplaced(made) == "0/14 nodes are available: 12 Insufficient memory, 2 Insufficient cpu."
+
+
+def test_equal_texts_are_one_reason() -> None:
+    other = NodeReason(Rule.DEVICES, Sentence.INSUFFICIENT, Code.UNRESOLVABLE, {"resource": "cpu"})
+    made = unplaced(3, (short("cpu"), 2), (other, 1))
+    assert render_unplaced(made) == "0/3 nodes are available: 3 Insufficient cpu."
+
+
+def test_a_reason_about_the_pod_itself_stands_alone() -> None:
+    made = unplaced(1, (NO_CLASS, 0), (short("cpu"), 1))
+    assert render_unplaced(made, "preemption: not helpful") == (
+        "0/1 nodes are available: request r: device class no-such-class does not exist. "
+        "no new claims to deallocate, preemption: not helpful"
+    )
+
+
+def test_a_pod_without_claims_has_none_to_give_up() -> None:
+    made = unplaced(1, (short("cpu"), 1), claims=False)
+    assert render_unplaced(made, "preemption: x") == (
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: x"
+    )
+
+
+def test_a_claim_that_was_given_up_is_said() -> None:
+    made = unplaced(1, (NO_DEVICES, 1))
+    text = render_unplaced(made, "preemption: x", Deallocation.DONE)
+    assert text.endswith(
+        "1 cannot allocate all claims. deallocation of ResourceClaim completed, preemption: x"
+    )
+
+
+def test_pods_that_are_being_preempted_are_not_mentioned() -> None:
+    assert render_unplaced(unplaced(1, (short("cpu"), 1))) == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_no_nodes() -> None:
+    assert render_unplaced(unplaced(0), "preemption: x") == "no nodes available to schedule pods"
+    assert failure_reason(unplaced(0)) == "Unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("count", "where"),
+    [(1, 'running "DynamicResources" filter plugin'), (0, 'running PreFilter plugin "DynamicResources"')],
+)
+def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
+    error = NodeReason(Rule.DEVICES, Sentence.TOLD, Code.ERROR, {"text": "device d not found"})
+    made = unplaced(3, (short("cpu"), 1), (error, count))
+    assert render_unplaced(made, PREEMPTION) == f"{where}: device d not found"
+    assert failure_reason(made) == "SchedulerError"
+
+
+def test_reasons_of_the_condition() -> None:
+    gate = NodeReason(Rule.SCHEDULING_GATES, Sentence.TOLD, Code.UNRESOLVABLE, {"text": "gated"})
+    assert failure_reason(gate) == "SchedulingGated"
+    assert failure_reason(unplaced(1, (short("cpu"), 1))) == "Unschedulable"
+    assert failure_reason(NO_CLASS) == "Unschedulable"
+    assert failure_reason(None) == "SchedulerError"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["cpu", "memory", "pods"]), st.integers(1, 30)), min_size=1))
+def test_every_node_is_counted(found: list[tuple[str, int]]) -> None:
+    total = sum(count for _, count in found)
+    made = unplaced(total, *((short(name), count) for name, count in found))
+    head, _, rest = render_unplaced(made).partition(": ")
+    assert head == f"0/{total} nodes are available"
+    assert sum(int(part.split(" ", 1)[0]) for part in rest.rstrip(".").split(", ")) == total
+
+
+def test_mishaps_name_the_step() -> None:
+    text = explain_mishap(Mishap.ADD_ALLOCATION, claim="ns/c", error="no")
+    assert text == (
+        'running PreBind plugin "DynamicResources": add allocation and reservation to claim ns/c: no'
+    )
+    assert explain_mishap(Mishap.BINDING, error="no") == 'running Bind plugin "DefaultBinder": no'
+
+
+def test_a_text_with_braces_does_no_harm() -> None:
+    assert explain_mishap(Mishap.BINDING, error="{x}").endswith("{x}")
+
+
+def test_events_have_room_for_so_much() -> None:
+    assert shorten("x" * 1024) == "x" * 1024
+    assert len(shorten("x" * 1025)) == 1024
+    assert shorten("x" * 2000).endswith("x ...")
+
+
+# -- the patch
+
+
+def told(**fields: Any) -> dict[str, Any]:
+    return {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m", **fields}
+
+
+def test_a_condition_is_written_once() -> None:
+    fresh = pod("p", metadata={"generation": 3})
+    patch = plan_condition(fresh, "Unschedulable", "m", NOW)
+    assert patch is not None
+    assert patch["metadata"] == {"uid": "uid-p"}
+    condition = patch["status"]["conditions"][0]
+    assert condition["lastTransitionTime"] == NOW
+    assert condition["observedGeneration"] == 3
+    known = pod("p", status={"conditions": [condition]})
+    assert plan_condition(known, "Unschedulable", "m", NOW) is None
+
+
+@pytest.mark.parametrize(("reason", "message"), [("SchedulerError", "m"), ("Unschedulable", "other")])
+def test_news_keep_the_time_of_the_change(reason: str, message: str) -> None:
+    since = "2025-01-01T00:00:00Z"
+    known = pod("p", status={"conditions": [told(lastTransitionTime=since)]})
+    patch = plan_condition(known, reason, message, NOW)
+    assert patch is not None
+    assert patch["status"]["conditions"][0]["lastTransitionTime"] == since
+    assert "nominatedNodeName" not in patch["status"]
+
+
+def test_a_nominated_node_is_written_by_itself() -> None:
+    known = pod("p", status={"conditions": [told()]})
+    patch = plan_condition(known, "Unschedulable", "m", NOW, nominated="n1")
+    assert patch == {"metadata": {"uid": "uid-p"}, "status": {"nominatedNodeName": "n1"}}
+    promised = pod("p", status={"conditions": [told()], "nominatedNodeName": "n1"})
+    assert plan_condition(promised, "Unschedulable", "m", NOW, nominated="n1") is None
+    assert plan_condition(promised, "Unschedulable", "m", NOW) is None
+    patch = plan_condition(promised, "Unschedulable", "m", NOW, nominated="")
+    assert patch is not None
+    assert patch["status"] == {"nominatedNodeName": None}
+    assert plan_condition(known, "Unschedulable", "m", NOW, nominated="") is None

@@ -1,0 +1,115 @@
+"""What a restart keeps and what it releases."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from plimsoll.api.codec import convert
+from plimsoll.api.resource import ClaimConsumer
+from plimsoll.ledger.requests import Options
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.binding.recovery import find_abandoned, recover
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence
+from plimsoll.scheduler.result import Unplaced
+from tests.unit.scheduler.build import claim, exactly, pod
+
+RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
+CHARGES = {
+    "nodeAllocatableResourceClaimStatuses": [
+        {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "1"}}
+    ]
+}
+
+
+def test_devices_of_a_waiting_pod_are_kept_for_it() -> None:
+    waiting = pod("p", claims=["c"], status=CHARGES)
+    held = claim("c", exactly(), results=[RESULT], reserved=["p"])
+    found = recover([held], [waiting])
+    assert found.kept == ((held, waiting),)
+    assert (found.released, found.uncharged) == ((), ())
+
+
+def test_devices_of_a_pod_that_is_gone_are_released() -> None:
+    held = claim("c", exactly(), results=[RESULT], reserved=["p"])
+    again = pod("p", claims=["c"], uid="another")
+    for pods in ([], [again], [pod("p", claims=["c"], status={"phase": "Failed"})]):
+        (leftover,) = recover([held], pods).released
+        assert leftover.deallocate
+        assert [each.uid for each in leftover.consumers] == ["uid-p"]
+
+
+def test_others_keep_a_claim_that_one_has_left() -> None:
+    held = claim("c", exactly(), results=[RESULT], reserved=["p", "q"])
+    (leftover,) = recover([held], [pod("q", node="n")]).released
+    assert not leftover.deallocate
+    assert [each.uid for each in leftover.consumers] == ["uid-p"]
+
+
+def test_what_is_no_pod_is_not_judged() -> None:
+    held = claim("c", exactly(), results=[RESULT], reserved=["p"])
+    group = convert({"apiGroup": "x.io", "resource": "pods", "name": "p", "uid": "u"}, ClaimConsumer)
+    held = replace(held, status=replace(held.status, reserved_for=(group,)))
+    assert recover([held], []).released == ()
+
+
+def test_charges_without_devices_are_cleared() -> None:
+    waiting = pod("p", claims=["c"], status=CHARGES)
+    for held in (claim("c", exactly()), claim("c", exactly(), results=[RESULT], reserved=["q"])):
+        assert recover([held], [waiting, pod("q")]).uncharged == (waiting,)
+    bound = pod("p", node="n", claims=["c"], status=CHARGES)
+    assert recover([claim("c", exactly())], [bound]).uncharged == ()
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("pqr"))), max_size=4),
+    st.dictionaries(st.sampled_from("pqr"), st.booleans()),
+)
+def test_nothing_is_released_that_a_pod_counts_on(
+    told: list[tuple[bool, set[str]]], there: dict[str, bool]
+) -> None:
+    pods = [pod(name, node="n" if bound else "") for name, bound in there.items()]
+    claims = [
+        claim(f"c{place}", exactly(), results=[RESULT] if allocated else [], reserved=sorted(users))
+        for place, (allocated, users) in enumerate(told)
+    ]
+    found = recover(claims, pods)
+    for leftover in found.released:
+        assert all(each.name not in there for each in leftover.consumers)
+        assert leftover.deallocate == all(
+            each.name not in there for each in leftover.claim.status.reserved_for
+        )
+    kept = {(held.metadata.name, each.metadata.name) for held, each in found.kept}
+    assert kept == {
+        (f"c{place}", name)
+        for place, (allocated, users) in enumerate(told)
+        if allocated
+        for name in users
+        if name in there and not there[name]
+    }
+
+
+# -- a claim that stands in the way
+
+
+ELSEWHERE = NodeReason(Rule.DEVICES, Sentence.CLAIM_ELSEWHERE, Code.UNRESOLVABLE)
+OTHER = NodeReason(Rule.DEVICES, Sentence.CANNOT_ALLOCATE, Code.UNSCHEDULABLE)
+
+
+def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
+    mine = pod("p", claims=["c"])
+    for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
+        held = claim("c", exactly(), results=[RESULT], reserved=users)
+        task = Task(mine, (held,), Options())
+        assert (find_abandoned(Unplaced(task, 2, ((ELSEWHERE, 2),))) is held) is wanted
+
+
+def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
+    """Its binding was interrupted, and now it does not fit; what it has not reserved stays as it is."""
+    mine = pod("p", claims=["c"])
+    for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):
+        held = claim("c", exactly(), results=[RESULT], reserved=users)
+        task = Task(mine, (held,), Options())
+        assert (find_abandoned(Unplaced(task, 2, ((OTHER, 2),))) is held) is wanted

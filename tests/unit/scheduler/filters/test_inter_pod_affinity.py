@@ -1,0 +1,264 @@
+"""Affinity and anti-affinity between pods, case by case."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.topology.naive import FAR, NEAR, SHUNNED
+from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, namespace, term
+
+A = {"app": "a"}
+
+
+def zones(*names: str | None) -> list[Node]:
+    """A node for each zone, n0 and so on; None has no zone."""
+    return [
+        node(f"n{number}", labels={HOSTNAME: f"n{number}", **({} if zone is None else {"zone": zone})})
+        for number, zone in enumerate(names)
+    ]
+
+
+def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
+    """What is said of each node; "" if it passes."""
+    found = InterPodFilter.read(task_of(new, snapshot), snapshot)
+    assert not isinstance(found, NodeReason)
+    names = {snapshot.node(place).metadata.name: place for place in snapshot.places()}
+    if found is None:
+        return dict.fromkeys(names, "")
+    feasible = found.feasible()
+    reasons = {name: "".join(map(render, found.why_not(place))) for name, place in names.items()}
+    assert {name: bool(feasible[place]) for name, place in names.items()} == {
+        name: not text for name, text in reasons.items()
+    }
+    return reasons
+
+
+def test_near() -> None:
+    snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
+    new = pod("new", affinity=affinity(term()))
+    assert told(snapshot, new) == {"n0": "", "n1": "", "n2": FAR, "n3": FAR}
+
+
+def test_apart() -> None:
+    snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
+    new = pod("new", affinity=affinity(apart=(term(),)))
+    assert told(snapshot, new) == {"n0": NEAR, "n1": NEAR, "n2": "", "n3": ""}
+
+
+def test_shunned_by_a_pod_that_is_there() -> None:
+    snapshot = snapshot_of(*zones("z0", "z0", "z1"), pod("p", node="n0", affinity=affinity(apart=(term(),))))
+    assert told(snapshot, pod("new", labels=A)) == {"n0": SHUNNED, "n1": SHUNNED, "n2": ""}
+    assert InterPodFilter.read(task_of(pod("new", labels={"app": "b"}), snapshot), snapshot) is None
+
+
+def test_codes() -> None:
+    """Other pods that go would help against being too near, not against being too far."""
+    snapshot = snapshot_of(
+        *zones("z0", "z1"),
+        pod("p", node="n0", labels=A, affinity=affinity(apart=(term("b"),))),
+        pod("q", node="n1", labels={"app": "b"}),
+    )
+    cases = [
+        (pod("new", affinity=affinity(term())), 1, Code.UNRESOLVABLE),
+        (pod("new", affinity=affinity(apart=(term(),))), 0, Code.UNSCHEDULABLE),
+        (pod("new", labels={"app": "b"}), 0, Code.UNSCHEDULABLE),
+    ]
+    for new, place, code in cases:
+        found = InterPodFilter.read(task_of(new, snapshot), snapshot)
+        assert isinstance(found, InterPodFilter)
+        (reason,) = found.why_not(place)
+        assert reason.code is code
+
+
+def test_a_pod_must_be_meant_by_all_terms_at_once() -> None:
+    objects = [
+        *zones("z0", "z1", "z2"),
+        pod("p", node="n0", labels=A),
+        pod("q", node="n0", labels={"tier": "x"}),
+        pod("r", node="n1", labels={"app": "a", "tier": "x"}),
+    ]
+    other = {"labelSelector": {"matchLabels": {"tier": "x"}}, "topologyKey": HOSTNAME}
+    new = pod("new", affinity=affinity(term(), other))
+    assert told(snapshot_of(*objects), new) == {"n0": FAR, "n1": "", "n2": FAR}
+
+
+class TestFirstOfAGroup:
+    new = pod("new", labels=A, affinity=affinity(term()))
+
+    def test_may_go_where_the_labels_are(self) -> None:
+        assert told(snapshot_of(*zones("z0", "z1", None)), self.new) == {"n0": "", "n1": "", "n2": FAR}
+
+    def test_but_only_if_it_wants_itself(self) -> None:
+        stranger = pod("new", labels={"app": "b"}, affinity=affinity(term()))
+        assert told(snapshot_of(*zones("z0")), stranger) == {"n0": FAR}
+
+    def test_and_only_if_it_is_the_first(self) -> None:
+        snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n1", labels=A))
+        assert told(snapshot, self.new) == {"n0": FAR, "n1": ""}
+
+    def test_those_on_nodes_without_the_label_do_not_count(self) -> None:
+        snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
+        assert told(snapshot, self.new) == {"n0": "", "n1": FAR}
+
+    def test_those_with_one_label_of_two_do(self) -> None:
+        new = pod("new", labels=A, affinity=affinity(term(), term(key=HOSTNAME)))
+        snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
+        assert told(snapshot, new) == {"n0": FAR, "n1": FAR}
+
+    def test_in_another_namespace_is_not_itself(self) -> None:
+        new = pod("new", labels=A, affinity=affinity(term(namespaces=["other"])))
+        assert told(snapshot_of(*zones("z0")), new) == {"n0": FAR}
+
+
+class TestNamespaces:
+    """Pods of the same namespace are meant, unless a term says otherwise."""
+
+    def apart(self, **fields: Any) -> set[str]:
+        objects = [*zones("z0", "z1", "z2", "z3"), namespace("red", team="red"), namespace("blue")]
+        objects += [
+            pod(f"p{number}", node=f"n{number}", namespace=name, labels=A)
+            for number, name in enumerate(["default", "red", "blue", "unknown"])
+        ]
+        reasons = told(snapshot_of(*objects), pod("new", affinity=affinity(apart=(term(**fields),))))
+        return {name for name, text in reasons.items() if text}
+
+    def test_its_own(self) -> None:
+        assert self.apart() == {"n0"}
+
+    def test_named_ones_only(self) -> None:
+        assert self.apart(namespaces=["red", "unknown"]) == {"n1", "n3"}
+
+    def test_by_label(self) -> None:
+        assert self.apart(namespaceSelector={"matchLabels": {"team": "red"}}) == {"n1"}
+
+    def test_named_and_by_label(self) -> None:
+        chosen = {"matchLabels": {"team": "red"}}
+        assert self.apart(namespaces=["blue"], namespaceSelector=chosen) == {"n1", "n2"}
+
+    def test_all_of_them(self) -> None:
+        assert self.apart(namespaceSelector={}) == {"n0", "n1", "n2", "n3"}
+
+    def test_a_namespace_selector_that_excludes(self) -> None:
+        """Those it excludes are not meant; upstream takes NotIn and DoesNotExist for all namespaces."""
+        not_red = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]}
+        assert self.apart(namespaceSelector=not_red) == {"n0", "n2", "n3"}
+        no_team = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+        assert self.apart(namespaceSelector=no_team) == {"n0", "n2", "n3"}
+
+    def test_what_others_ask_is_judged_alike(self) -> None:
+        chosen = {"matchLabels": {"team": "red"}}
+        rule = affinity(apart=(term(namespaceSelector=chosen),))
+        snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", affinity=rule))
+        new = pod("new", namespace="red", labels=A)
+        assert told(snapshot, new) == {"n0": ""}
+        snapshot.set(namespace("red", team="red"))
+        assert told(snapshot, new) == {"n0": SHUNNED}
+        snapshot.set(namespace("red", team="blue"))
+        assert told(snapshot, new) == {"n0": ""}
+
+
+class TestKeysOfLabels:
+    """`matchLabelKeys` are the pod's own values, whether or not the API server has merged them."""
+
+    labels: ClassVar = {"app": "a", "version": "2"}
+
+    def near(self, **fields: Any) -> set[str]:
+        objects = [
+            *zones("z0", "z1"),
+            pod("p", node="n0", labels={"app": "a", "version": "1"}),
+            pod("q", node="n1", labels=self.labels),
+        ]
+        new = pod("new", labels=self.labels, affinity=affinity(term(**fields)))
+        return {name for name, text in told(snapshot_of(*objects), new).items() if not text}
+
+    def test_same(self) -> None:
+        assert self.near() == {"n0", "n1"}
+        assert self.near(matchLabelKeys=["version"]) == {"n1"}
+
+    def test_other(self) -> None:
+        assert self.near(mismatchLabelKeys=["version"]) == {"n0"}
+
+    def test_a_key_the_pod_does_not_have_asks_for_nothing(self) -> None:
+        assert self.near(matchLabelKeys=["nothing"], mismatchLabelKeys=["more"]) == {"n0", "n1"}
+
+    def test_once_merged_the_value_of_that_time_counts(self) -> None:
+        """The pod's label has changed since."""
+        old = {"key": "version", "operator": "In", "values": ["1"]}
+        chosen = {"matchLabels": {"app": "a"}, "matchExpressions": [old]}
+        assert self.near(labelSelector=chosen, matchLabelKeys=["version"]) == {"n0"}
+
+
+def test_no_selector_means_nobody() -> None:
+    snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", labels=A))
+    assert told(snapshot, pod("new", affinity=affinity(apart=(term(None),)))) == {"n0": ""}
+    assert told(snapshot, pod("new", affinity=affinity(term(None)))) == {"n0": FAR}
+
+
+def test_an_empty_selector_means_everybody() -> None:
+    snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0"))
+    rule = term(None, labelSelector={})
+    assert told(snapshot, pod("new", affinity=affinity(apart=(rule,)))) == {"n0": NEAR, "n1": ""}
+
+
+def test_pods_being_deleted_are_there_until_they_are_gone() -> None:
+    going = pod("p", node="n0", labels=A, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    snapshot = snapshot_of(*zones("z0"), going)
+    new = pod("new", affinity=affinity(apart=(term(),)))
+    assert told(snapshot, new) == {"n0": NEAR}
+    snapshot.remove(going)
+    assert told(snapshot, new) == {"n0": ""}
+
+
+def test_the_first_reason_is_the_one_that_is_told() -> None:
+    snapshot = snapshot_of(
+        *zones("z0", "z1"), pod("p", node="n0", labels=A, affinity=affinity(apart=(term(),)))
+    )
+    new = pod("new", labels=A, affinity=affinity(term("b"), apart=(term(),)))
+    assert told(snapshot, new) == {"n0": FAR, "n1": FAR}
+    new = pod("new", labels=A, affinity=affinity(apart=(term(),)))
+    assert told(snapshot, new) == {"n0": NEAR, "n1": ""}
+
+
+def test_a_node_that_moves_takes_its_pods_along() -> None:
+    snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0", labels=A))
+    new = pod("new", affinity=affinity(apart=(term(),)))
+    assert told(snapshot, new) == {"n0": NEAR, "n1": ""}
+    snapshot.set(node("n0", labels={"zone": "z1"}))
+    assert told(snapshot, new) == {"n0": NEAR, "n1": NEAR}
+    snapshot.set(node("n0"))
+    assert told(snapshot, new) == {"n0": "", "n1": ""}
+
+
+@pytest.mark.parametrize("where", ["near", "apart", "likes"])
+def test_what_cannot_be_read_is_said(where: str) -> None:
+    bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
+    rule = {"near": affinity(bad), "apart": affinity(apart=(bad,)), "likes": affinity(likes=((1, bad),))}
+    snapshot = snapshot_of(*zones("z0"))
+    found = InterPodFilter.read(task_of(pod("new", affinity=rule[where]), snapshot), snapshot)
+    assert isinstance(found, NodeReason)
+    assert found.code is Code.UNRESOLVABLE
+    assert "labelSelector.matchExpressions[0]: 'Like' is not a valid label selector operator" in render(found)
+
+
+def test_pods_that_are_there_with_rules_that_cannot_be_read_do_no_harm() -> None:
+    bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
+    there = pod("p", node="n0", labels=A, affinity=affinity(apart=(bad, term())))
+    snapshot = snapshot_of(*zones("z0"), there)
+    assert told(snapshot, pod("new", labels=A)) == {"n0": ""}
+    snapshot.remove(there)
+    assert told(snapshot, pod("new", labels=A)) == {"n0": ""}
+
+
+def test_a_pod_no_rule_concerns_is_not_looked_at() -> None:
+    snapshot = snapshot_of(
+        *zones("z0"), pod("p", node="n0", labels=A, affinity=affinity(term(), likes=((1, term()),)))
+    )
+    assert InterPodFilter.read(task_of(pod("new", labels=A), snapshot), snapshot) is None

@@ -1,0 +1,195 @@
+"""Room for a pod: every resource, the number of pods, what claims take, what a spec says nothing about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.api.gates import Gates
+from plimsoll.ledger.profile import Profile
+from plimsoll.ledger.verdict import Code, Reason
+from plimsoll.scheduler.filters.node_resources import ResourcesFilter
+from plimsoll.scheduler.reasons import render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+    task_of,
+)
+
+
+def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, Code]]:
+    rule = ResourcesFilter.read(task_of(wanting, snapshot), snapshot)
+    place = snapshot.place_of(name)
+    assert place is not None
+    reasons = rule.why_not(place)
+    assert bool(rule.feasible()[place]) is not bool(reasons)
+    return [(render(reason), reason.code) for reason in reasons]
+
+
+def test_everything_that_is_short_is_told_in_order() -> None:
+    snapshot = snapshot_of(
+        node("n", cpu="2", memory="1Gi", pods="1", hugepages_2Mi="4Mi", extended={"example.com/gpu": "1"}),
+        pod("other", cpu="1", node="n", requests={"example.com/gpu": "1"}),
+    )
+    wants = {
+        "ephemeral-storage": "1",
+        "hugepages-2Mi": "6Mi",
+        "example.com/gpu": "1",
+        "example.com/none": "1",
+    }
+    assert told(snapshot, pod("p", cpu="1500m", memory="2Gi", requests=wants)) == [
+        ("Too many pods", Code.UNSCHEDULABLE),
+        ("Insufficient cpu", Code.UNSCHEDULABLE),
+        ("Insufficient memory", Code.UNRESOLVABLE),
+        ("Insufficient ephemeral-storage", Code.UNRESOLVABLE),
+        ("Insufficient example.com/gpu", Code.UNSCHEDULABLE),
+        ("Insufficient example.com/none", Code.UNRESOLVABLE),
+        ("Insufficient hugepages-2Mi", Code.UNRESOLVABLE),
+    ]
+
+
+def test_reasons_have_the_numbers() -> None:
+    snapshot = snapshot_of(node("n", cpu="2"), pod("other", cpu="500m", node="n"))
+    rule = ResourcesFilter.read(task_of(pod("p", cpu="1600m"), snapshot), snapshot)
+    (reason,) = rule.why_not(0)
+    assert isinstance(reason.because, Reason)
+    assert (reason.because.wanted, reason.because.had, reason.because.capacity) == (1600, 1500, 2000)
+
+
+def test_a_pod_that_requests_nothing_needs_a_place_all_the_same() -> None:
+    snapshot = snapshot_of(node("n", pods="1"))
+    assert told(snapshot, pod("p")) == []
+    snapshot.set(pod("other", node="n"))
+    assert told(snapshot, pod("p")) == [("Too many pods", Code.UNSCHEDULABLE)]
+
+
+def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None:
+    snapshot = snapshot_of(
+        node("small", cpu="1"),
+        node("full", cpu="4"),
+        node("short", cpu="4", memory="1Gi"),
+        node("fits", cpu="4"),
+    )
+    for name in ("full", "short"):
+        snapshot.set(pod(f"on-{name}", cpu="3", node=name))
+    rule = ResourcesFilter.read(task_of(pod("p", cpu="2", memory="2Gi"), snapshot), snapshot)
+    removed = snapshot.alive & ~rule.feasible()
+    counts = {render(reason): count for reason, count in rule.tally(removed)}
+    assert counts == {"Insufficient cpu": 3, "Insufficient memory": 1}
+    helped = [snapshot.node(place).metadata.name for place in rule.resolvable(removed).nonzero()[0].tolist()]
+    assert helped == ["full"]
+
+
+def test_claims_of_other_pods_take_room() -> None:
+    snapshot = snapshot_of(
+        node("n", cpu="8"),
+        resource_slice("n", [charging_device("cpus", cpu="6")]),
+        device_class("cpu"),
+        claim("c", exactly(device_class="cpu"), results=[result("cpus")], on="n"),
+        pod("holder", node="n", claims=["c"]),
+    )
+    assert told(snapshot, pod("p", cpu="2")) == []
+    assert told(snapshot, pod("p", cpu="3")) == [("Insufficient cpu", Code.UNSCHEDULABLE)]
+
+
+def result(device: str) -> dict[str, str]:
+    return {"request": "r", "driver": DRIVER, "pool": "n", "device": device}
+
+
+def test_charges_of_a_former_attempt_do_not_count() -> None:
+    entry = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "4"}}
+    snapshot = snapshot_of(node("n", cpu="4"), claim("c"))
+    left = pod("p", cpu="4", claims=["c"], status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    assert told(snapshot, left) == []
+
+
+# -- what the spec says nothing about
+
+
+@pytest.mark.parametrize(
+    ("policy", "judged"),
+    [("", True), ("AddPerClaim", True), ("AddPerReference", True), ("Max", False), ("ConsumeFrom", False)],
+)
+@pytest.mark.parametrize("where", ["device", "class"])
+def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
+    policy: str, judged: bool, where: str
+) -> None:
+    rule: dict[str, Any] = {"allocationMultiplier": "2"}
+    policies: dict[str, Any] = {}
+    if where == "device" and policy:
+        rule["accountingPolicy"] = policy
+    elif policy:
+        policies = {"nodeAllocatableResourceAccountingPolicies": {"cpu": policy}}
+    snapshot = snapshot_of(
+        node("n", cpu="1", memory="1Gi"),
+        resource_slice("n", [charging_device("d", cpu=rule)]),
+        device_class("own", **policies),
+        device_class("other"),
+        claim("c", exactly(device_class="own")),
+        claim("d", exactly(device_class="other")),
+    )
+    short = [("Insufficient cpu", Code.UNRESOLVABLE)]
+    assert told(snapshot, pod("p", cpu="2", claims=["c"])) == (short if judged else [])
+    # pods without claims are judged by their spec, and so is all that no claim charges
+    assert told(snapshot, pod("p", cpu="2")) == short
+    lacking = told(snapshot, pod("p", memory="2Gi", claims=["c"]))
+    assert lacking == [("Insufficient memory", Code.UNRESOLVABLE)]
+    if where == "class":
+        assert told(snapshot, pod("p", cpu="2", claims=["d"])) == short
+
+
+def test_policies_come_and_go_with_their_objects() -> None:
+    max_device = charging_device("d", cpu={"allocationMultiplier": "2", "accountingPolicy": "Max"})
+    snapshot = snapshot_of(node("n", cpu="1"), device_class("own"), claim("c", exactly(device_class="own")))
+    wanting = pod("p", cpu="2", claims=["c"])
+    assert told(snapshot, wanting)
+    snapshot.set(resource_slice("n", [max_device]))
+    assert not told(snapshot, wanting)
+    snapshot.set(resource_slice("n", [charging_device("d", cpu="2")]))
+    assert told(snapshot, wanting)
+    snapshot.set(resource_slice("n", [max_device]))
+    snapshot.remove(resource_slice("n", [max_device]))
+    assert told(snapshot, wanting)
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    snapshot.set(device_class("own", **policies))
+    assert not told(snapshot, wanting)
+    snapshot.remove(device_class("own"))
+    assert told(snapshot, wanting)
+
+
+def test_the_classes_of_alternatives_count_too() -> None:
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    listed = first_available("r", exactly("a", device_class="plain"), exactly("b", device_class="max"))
+    snapshot = snapshot_of(
+        node("n", cpu="1"), device_class("plain"), device_class("max", **policies), claim("c", listed)
+    )
+    assert not told(snapshot, pod("p", cpu="2", claims=["c"]))
+
+
+def test_without_policies_or_the_gate_the_spec_decides() -> None:
+    policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
+    objects = [
+        node("n", cpu="1"), device_class("own", **policies), claim("c", exactly(device_class="own"))
+    ]  # fmt: skip
+    wanting = pod("p", cpu="2", claims=["c"])
+    assert told(snapshot_of(*objects, profile=Profile.upstream_1_36()), wanting)
+    assert told(snapshot_of(*objects, gates=Gates.of({"DRANodeAllocatableResources": False})), wanting)
+
+
+def test_pod_level_requests_with_shared_claims_are_left_to_the_exact_question() -> None:
+    profile = replace(Profile.default(), share_per_claim=True)
+    snapshot = snapshot_of(node("n", cpu="1", memory="1Gi"), claim("c"), profile=profile)
+    level = {"requests": {"cpu": "2"}}
+    assert not told(snapshot, pod("p", claims=["c"], resources=level))
+    assert told(snapshot, pod("p", resources=level)) == [("Insufficient cpu", Code.UNRESOLVABLE)]

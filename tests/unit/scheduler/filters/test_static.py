@@ -1,0 +1,253 @@
+"""Node names, closed nodes, taints, selectors and affinity: what is said about each node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_affinity import AffinityFilter, NamedNodesFilter, WantedNodes
+from plimsoll.scheduler.filters.node_name import NodeNameFilter
+from plimsoll.scheduler.filters.node_unschedulable import UnschedulableFilter
+from plimsoll.scheduler.filters.static import SignatureIndex
+from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintsFilter
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+
+
+def passing(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> list[str]:
+    """The names of the nodes that pass; the reasons of the others are checked on the way."""
+    rule = kind.read(task_of(wanting, snapshot), snapshot)
+    if rule is None:
+        return [snapshot.node(place).metadata.name for place in snapshot.places()]
+    assert isinstance(rule, Filter)
+    passed = rule.feasible()
+    for place in snapshot.places():
+        for reason in rule.why_not(place):
+            assert (reason.rule, reason.code) == (kind.rule, Code.UNRESOLVABLE)
+    return [snapshot.node(place).metadata.name for place in snapshot.places() if passed[place]]
+
+
+def text(kind: type[Filter], wanting: Pod, snapshot: Snapshot, name: str) -> str:
+    rule = kind.read(task_of(wanting, snapshot), snapshot)
+    assert isinstance(rule, Filter)
+    place = snapshot.place_of(name)
+    assert place is not None
+    (reason,) = rule.why_not(place)
+    return render(reason)
+
+
+# -- node names
+
+
+def test_a_pod_that_names_its_node() -> None:
+    snapshot = snapshot_of(node("a"), node("b"))
+    assert passing(NodeNameFilter, pod("p"), snapshot) == ["a", "b"]
+    assert passing(NodeNameFilter, pod("p", node="b"), snapshot) == ["b"]
+    assert passing(NodeNameFilter, pod("p", node="elsewhere"), snapshot) == []
+    told = text(NodeNameFilter, pod("p", node="b"), snapshot, "a")
+    assert told == "node(s) didn't match the requested node name"
+
+
+# -- closed nodes
+
+
+def test_closed_nodes() -> None:
+    snapshot = snapshot_of(node("open"), node("closed", unschedulable=True))
+    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["open"]
+    assert text(UnschedulableFilter, pod("p"), snapshot, "closed") == "node(s) were unschedulable"
+    tolerant = pod("p", tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
+    assert passing(UnschedulableFilter, tolerant, snapshot) == ["open", "closed"]
+    snapshot.set(node("closed"))
+    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["open", "closed"]
+    assert UnschedulableFilter.read(task_of(pod("p"), snapshot), snapshot) is None
+
+
+def test_a_closed_node_that_goes_leaves_an_open_place() -> None:
+    snapshot = snapshot_of(node("closed", unschedulable=True))
+    assert passing(UnschedulableFilter, pod("p"), snapshot) == []
+    snapshot.remove(node("closed"))
+    snapshot.set(node("other"))
+    assert passing(UnschedulableFilter, pod("p"), snapshot) == ["other"]
+
+
+# -- taints
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({}, False),
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "gpu", "value": "yes"}, True),
+        ({"key": "gpu", "operator": "Equal", "value": "yes"}, True),
+        ({"key": "gpu", "operator": "Equal", "value": "no"}, False),
+        ({"key": "cpu", "operator": "Exists"}, False),
+        ({"value": "yes"}, True),
+        ({"key": "gpu", "operator": "Gt", "value": "1"}, False),
+        ({"key": "gpu", "operator": "Near"}, False),
+    ],
+)
+def test_tolerations(toleration: dict[str, str], tolerated: bool) -> None:
+    snapshot = snapshot_of(node("plain"), node("tainted", taints=["gpu=yes:NoSchedule"]))
+    wanting = pod("p", tolerations=[toleration])
+    assert passing(TaintsFilter, wanting, snapshot) == ["plain", *(["tainted"] if tolerated else [])]
+
+
+def test_every_hard_taint_must_be_tolerated_and_no_soft_one() -> None:
+    taints = ["a:NoSchedule", "b:NoExecute", "c:PreferNoSchedule"]
+    snapshot = snapshot_of(node("n", taints=taints))
+    one = [{"key": "a", "operator": "Exists"}]
+    both = [*one, {"key": "b", "operator": "Exists"}]
+    assert passing(TaintsFilter, pod("p", tolerations=one), snapshot) == []
+    assert passing(TaintsFilter, pod("p", tolerations=both), snapshot) == ["n"]
+    assert text(TaintsFilter, pod("p"), snapshot, "n") == "node(s) had untolerated taint(s)"
+
+
+def test_soft_taints_alone_concern_no_pod() -> None:
+    snapshot = snapshot_of(node("n", taints=["c:PreferNoSchedule"]))
+    assert TaintsFilter.read(task_of(pod("p"), snapshot), snapshot) is None
+
+
+# -- selectors and affinity
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def labels(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def names(operator: str, *values: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": list(values)}]}
+
+
+@pytest.fixture
+def zones() -> Snapshot:
+    return snapshot_of(
+        node("a1", labels={"zone": "a", "size": "4"}),
+        node("a2", labels={"zone": "a", "size": "16"}),
+        node("b1", labels={"zone": "b", "size": "16"}),
+        node("none"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "passes"),
+    [
+        ({"node_selector": {"zone": "a"}}, ["a1", "a2"]),
+        ({"node_selector": {"zone": "a", "size": "16"}}, ["a2"]),
+        ({"node_selector": {"zone": "c"}}, []),
+        ({"affinity": affinity(labels("zone", "In", "b", "c"))}, ["b1"]),
+        ({"affinity": affinity(labels("zone", "NotIn", "a"))}, ["b1", "none"]),
+        ({"affinity": affinity(labels("zone", "Exists"))}, ["a1", "a2", "b1"]),
+        ({"affinity": affinity(labels("size", "Gt", "4"))}, ["a2", "b1"]),
+        ({"affinity": affinity(labels("zone", "In", "b"), labels("size", "Lt", "5"))}, ["a1", "b1"]),
+        ({"affinity": affinity(labels("zone", "Exists")), "node_selector": {"size": "16"}}, ["a2", "b1"]),
+        ({"affinity": affinity({**labels("zone", "In", "a"), **names("NotIn", "a1")})}, ["a2"]),
+        ({"affinity": affinity({})}, []),
+        ({"affinity": affinity()}, []),
+        # a term that cannot be read matches nothing, and does not spoil the others
+        ({"affinity": affinity(labels("zone", "Near", "a"))}, []),
+        ({"affinity": affinity(labels("zone", "Near", "a"), labels("zone", "In", "b"))}, ["b1"]),
+    ],
+)
+def test_selectors_and_affinity(zones: Snapshot, spec: dict[str, Any], passes: list[str]) -> None:
+    assert passing(AffinityFilter, pod("p", **spec), zones) == passes
+    if not passes:
+        told = text(AffinityFilter, pod("p", **spec), zones, "a1")
+        assert told == "node(s) didn't match Pod's node affinity/selector"
+
+
+def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:
+    prefers = [{"weight": 1, "preference": labels("zone", "In", "a")}]
+    soft = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}}
+    for wanting in (pod("p"), pod("p", affinity={}), pod("p", affinity=soft)):
+        assert AffinityFilter.read(task_of(wanting, zones), zones) is None
+        assert NamedNodesFilter.read(task_of(wanting, zones), zones) is None
+
+
+def test_named_nodes(zones: Snapshot) -> None:
+    either = pod("p", affinity=affinity(names("In", "a1"), names("In", "b1")))
+    assert passing(NamedNodesFilter, either, zones) == ["a1", "b1"]
+    assert text(NamedNodesFilter, either, zones, "a2") == "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert passing(NamedNodesFilter, pod("p", affinity=affinity(names("In", "gone"))), zones) == []
+    open_ended = pod("p", affinity=affinity(names("In", "a1"), labels("zone", "In", "b")))
+    assert NamedNodesFilter.read(task_of(open_ended, zones), zones) is None
+
+
+def test_names_that_contradict_each_other_fit_no_node(zones: Snapshot) -> None:
+    fields = [*names("In", "a1")["matchFields"], *names("In", "a2")["matchFields"]]
+    reason = NamedNodesFilter.read(
+        task_of(pod("p", affinity=affinity({"matchFields": fields})), zones), zones
+    )
+    assert isinstance(reason, NodeReason)
+    assert (reason.rule, reason.code) == (Rule.NODE_AFFINITY, Code.UNRESOLVABLE)
+    assert render(reason) == "pod affinity terms conflict"
+
+
+# -- how little is worked out again
+
+
+def count_answers(monkeypatch: pytest.MonkeyPatch, kind: type[SignatureIndex[Any, Any]]) -> list[str]:
+    asked: list[str] = []
+    answer = kind.answer
+
+    def counting(self: Any, signature: Any, node: Any) -> Any:
+        asked.append(node.metadata.name)
+        return answer(self, signature, node)
+
+    monkeypatch.setattr(kind, "answer", counting)
+    return asked
+
+
+def test_only_a_changed_node_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = count_answers(monkeypatch, WantedNodes)
+    snapshot = snapshot_of(*(node(f"n{number}", labels={"zone": "a"}) for number in range(20)))
+    wanting = pod("p", affinity=affinity(labels("zone", "Exists")))
+    assert len(passing(AffinityFilter, wanting, snapshot)) == len(asked) == 20
+    asked.clear()
+    assert len(passing(AffinityFilter, wanting, snapshot)) == 20
+    snapshot.set(node("n3", cpu="4", labels={"zone": "a"}))  # what changed does not matter here
+    assert len(passing(AffinityFilter, wanting, snapshot)) == 20
+    assert asked == []
+    snapshot.set(node("n3", labels={}))
+    assert len(passing(AffinityFilter, wanting, snapshot)) == 19
+    assert asked == ["n3"]
+
+
+def test_a_host_name_is_looked_up_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = count_answers(monkeypatch, WantedNodes)
+    snapshot = snapshot_of(*(node(f"n{number}", labels={"host": f"h{number}"}) for number in range(20)))
+    assert passing(AffinityFilter, pod("p", node_selector={"host": "h7"}), snapshot) == ["n7"]
+    assert passing(AffinityFilter, pod("p", affinity=affinity(labels("host", "In", "h8"))), snapshot) == [
+        "n8"
+    ]
+    assert passing(AffinityFilter, pod("p", affinity=affinity(names("In", "n9"))), snapshot) == ["n9"]
+    assert asked == ["n7", "n8", "n9"]
+
+
+def test_nodes_without_taints_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = count_answers(monkeypatch, HardTaints)
+    snapshot = snapshot_of(node("a"), node("b", taints=["x:NoSchedule"]), node("c"))
+    assert passing(TaintsFilter, pod("p"), snapshot) == ["a", "c"]
+    assert asked == ["b"]
+
+
+def test_more_changes_than_the_journal_keeps(zones: Snapshot) -> None:
+    wanting = pod("p", node_selector={"zone": "a"})
+    assert passing(AffinityFilter, wanting, zones) == ["a1", "a2"]
+    for number in range(10_000):
+        zones.set(node("none", labels={"zone": "ab"[number % 2]}))
+    zones.set(node("none", labels={"zone": "a"}))
+    assert passing(AffinityFilter, wanting, zones) == ["a1", "a2", "none"]

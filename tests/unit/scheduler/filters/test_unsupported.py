@@ -1,0 +1,111 @@
+"""What is not implemented is refused by name; what kubelets must be able to do is asked of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from plimsoll.api.core import Node
+from plimsoll.scheduler.filters import FILTERS
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_declared_features import FeaturesFilter
+from plimsoll.scheduler.filters.unsupported import UnsupportedFilter, unsupported
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from tests.unit.scheduler.build import container, node, pod, snapshot_of, task_of
+
+
+def _spread(**fields: Any) -> list[dict[str, Any]]:
+    good = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    return [good, good | fields]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"schedulingGroup": {"podGroupName": "gang"}}, "spec.schedulingGroup gang"),
+        ({"schedulingGroup": {}}, "spec.schedulingGroup ''"),
+        ({"workloadRef": {"name": "w", "podGroup": "g"}}, "spec.workloadRef w"),
+        (
+            {"topologySpreadConstraints": _spread(whenUnsatisfiable="Maybe")},
+            "spec.topologySpreadConstraints[1].whenUnsatisfiable Maybe",
+        ),
+        (
+            {"topologySpreadConstraints": _spread(nodeTaintsPolicy="Some")},
+            "spec.topologySpreadConstraints[1].nodeTaintsPolicy Some",
+        ),
+        (
+            {"topologySpreadConstraints": _spread(nodeAffinityPolicy="Some")},
+            "spec.topologySpreadConstraints[1].nodeAffinityPolicy Some",
+        ),
+    ],
+)
+def test_a_rule_that_is_not_implemented_is_refused(spec: dict[str, Any], text: str) -> None:
+    snapshot = snapshot_of(node("a"))
+    found = UnsupportedFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    assert isinstance(found, NodeReason)
+    assert (found.rule, found.resolvable) == (Rule.UNSUPPORTED, False)
+    assert render(found) == f"{text} is not implemented by this scheduler"
+
+
+def test_what_is_implemented_passes() -> None:
+    for policy in (None, "Honor", "Ignore"):
+        for action in ("DoNotSchedule", "ScheduleAnyway"):
+            spread = _spread(whenUnsatisfiable=action, nodeTaintsPolicy=policy, nodeAffinityPolicy=policy)
+            assert unsupported(pod("p", topologySpreadConstraints=spread)) is None
+    assert unsupported(pod("p")) is None
+
+
+def test_refusals_come_first() -> None:
+    assert FILTERS[0] is UnsupportedFilter
+
+
+def _with(features: tuple[str, ...], name: str) -> Node:
+    plain = node(name)
+    return replace(plain, status=replace(plain.status, declared_features=features))
+
+
+@pytest.mark.parametrize(
+    ("spec", "feature"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        (
+            {"containers": [container(restartPolicyRules=[{"action": "RestartAllContainers"}])]},
+            "RestartAllContainersOnContainerExits",
+        ),
+        (
+            {"initContainers": [container(restartPolicyRules=[{}, {"action": "RestartAllContainers"}])]},
+            "RestartAllContainersOnContainerExits",
+        ),
+    ],
+)
+def test_a_pod_goes_to_nodes_that_have_what_it_needs(spec: dict[str, Any], feature: str) -> None:
+    snapshot = snapshot_of(_with((feature, "Another"), "able"), _with(("Another",), "unable"))
+    rule = FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    assert isinstance(rule, Filter)
+    able, unable = snapshot.place_of("able"), snapshot.place_of("unable")
+    assert able is not None
+    assert unable is not None
+    assert rule.feasible()[[able, unable]].tolist() == [True, False]
+    assert rule.why_not(able) == ()
+    assert [render(each) for each in rule.why_not(unable)] == ["node(s) didn't match Pod's required features"]
+    snapshot.set(_with((feature,), "unable"))
+    again = FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot)
+    assert isinstance(again, Filter)
+    assert again.feasible()[unable]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"hostNetwork": True},
+        {"hostUsers": False},
+        {"hostNetwork": True, "hostUsers": True},
+        {"containers": [container(restartPolicyRules=[{"action": "Restart"}])]},
+    ],
+)
+def test_most_pods_need_nothing_special(spec: dict[str, Any]) -> None:
+    snapshot = snapshot_of(node("a"))
+    assert FeaturesFilter.read(task_of(pod("p", **spec), snapshot), snapshot) is None

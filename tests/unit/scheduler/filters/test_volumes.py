@@ -1,0 +1,384 @@
+"""Volumes: who is refused, in which words, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_volume_limits import VolumeLimitsFilter
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
+from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
+from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.filters.volume_objects import (
+    attachment,
+    claim,
+    csi_node,
+    made,
+    storage_class,
+    using,
+    volume,
+)
+
+ALL = (VolumeRestrictionsFilter, VolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
+ZONE = "topology.kubernetes.io/zone"
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+
+
+def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
+    """Why no node will do for a pod."""
+    snapshot = snapshot_of(*objects)
+    found = kind.read(task_of(one, snapshot), snapshot)
+    assert isinstance(found, NodeReason), found
+    assert found.rule is kind.rule
+    assert not found.resolvable
+    return render(found)
+
+
+def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
+    """The nodes a pod may go to, asked both ways."""
+    found = kind.read(task_of(one, snapshot), snapshot)
+    names = {snapshot.node(place).metadata.name for place in snapshot.places()}
+    if found is None:
+        return names
+    assert isinstance(found, Filter), found
+    mask = found.feasible()
+    open_ = {snapshot.node(place).metadata.name for place in snapshot.places() if mask[place]}
+    assert open_ == {snapshot.node(at).metadata.name for at in snapshot.places() if not found.why_not(at)}
+    return open_
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_pod_without_such_volumes_is_not_concerned(kind: type[Filter]) -> None:
+    snapshot = snapshot_of(node("a"))
+    plain = [{"name": "token", "projected": {}}, {"name": "tmp", "emptyDir": {}}, {"name": "none"}]
+    for one in (pod("p"), pod("p", volumes=plain)):
+        assert kind.read(task_of(one, snapshot), snapshot) is None
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        [{"name": "v", "persistentVolumeClaim": None}],
+        [{"name": "v", "persistentVolumeClaim": "text"}],
+        [{"persistentVolumeClaim": {"claimName": 3}}],
+        [{"name": 7, "ephemeral": {}}],
+        [{"name": "v", "rbd": {"monitors": "no list"}, "iscsi": [], "gcePersistentDisk": 1}],
+        [{"name": "v", "rbd": {"monitors": [1, None]}, "awsElasticBlockStore": {"volumeID": {}}}],
+    ],
+)
+def test_volumes_of_the_wrong_shape_do_no_harm(kind: type[Filter], volumes: list[dict[str, Any]]) -> None:
+    one, other = pod("p", volumes=volumes), pod("q", node="a", volumes=volumes)
+    snapshot = snapshot_of(node("a"), claim("p-x"), other)
+    found = kind.read(task_of(one, snapshot), snapshot)
+    if isinstance(found, Filter):
+        assert bool(found.feasible()[0]) == (not found.why_not(0))
+    snapshot.remove(other)
+
+
+# -- claims
+
+
+def test_a_claim_that_is_not_there() -> None:
+    one = pod("p", volumes=using("data"))
+    expected = 'persistentvolumeclaim "data" not found'
+    assert refusal(VolumeRestrictionsFilter, one, node("a")) == expected
+    assert refusal(VolumeBindingFilter, one, node("a")) == expected
+    assert refusal(VolumeZoneFilter, one, node("a")) == expected
+    other = claim("data", "pv", namespace="elsewhere")
+    assert refusal(VolumeBindingFilter, one, node("a"), other) == expected
+
+
+def test_a_claim_that_is_yet_to_be_made_for_the_pod() -> None:
+    one = pod("p", volumes=made())
+    expected = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"'
+    assert refusal(VolumeBindingFilter, one, node("a")) == expected
+
+
+def test_a_claim_of_somebody_else_is_not_used_for_the_pod() -> None:
+    one = pod("p", volumes=made())
+    expected = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
+    assert refusal(VolumeBindingFilter, one, claim("p-scratch", "pv"), volume("pv")) == expected
+    owner = {"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+    own = claim("p-scratch", "pv", metadata={"ownerReferences": [owner]})
+    snapshot = snapshot_of(node("a"), own, volume("pv"))
+    assert open_places(VolumeBindingFilter, one, snapshot) == {"a"}
+    bystander = claim("p-scratch", "pv", metadata={"ownerReferences": [owner | {"controller": False}]})
+    assert refusal(VolumeBindingFilter, one, bystander, volume("pv")) == expected
+
+
+def test_a_claim_that_has_lost_its_volume() -> None:
+    lost = claim("data", "pv", phase="Lost")
+    expected = 'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"'
+    assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), lost) == expected
+
+
+def test_a_claim_on_its_way_out() -> None:
+    leaving = claim("data", "pv", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    expected = 'persistentvolumeclaim "data" is being deleted'
+    assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), leaving, volume("pv")) == expected
+
+
+@pytest.mark.parametrize(
+    "unbound",
+    [
+        claim("data"),  # no class
+        claim("data", storage_class="gone"),
+        claim("data", storage_class="now"),
+        claim("data", "pv", storage_class="later", completed=False),  # a volume is named, but not bound yet
+    ],
+)
+def test_a_claim_to_be_bound_at_once_is_waited_for(unbound: Any) -> None:
+    classes = (storage_class("now"), storage_class("later", "WaitForFirstConsumer"))
+    expected = "pod has unbound immediate PersistentVolumeClaims"
+    assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), unbound, *classes) == expected
+
+
+def test_a_claim_that_waits_for_its_consumer_is_refused() -> None:
+    waiting, later = claim("data", storage_class="later"), storage_class("later", "WaitForFirstConsumer")
+    found = refusal(VolumeBindingFilter, pod("p", volumes=using("data")), waiting, later)
+    assert found == (
+        'persistentvolumeclaim "data" of storage class "later" waits for its first consumer: '
+        "this scheduler places pods by volumes that are bound, it does not choose volumes"
+    )
+    both = pod("p", volumes=using("data", "other"))
+    unbound = "pod has unbound immediate PersistentVolumeClaims"
+    assert refusal(VolumeBindingFilter, both, waiting, later, claim("other")) == unbound
+
+
+def test_the_class_in_the_old_annotation_counts() -> None:
+    annotated = {"annotations": {"volume.beta.kubernetes.io/storage-class": "later"}}
+    waiting = claim("data", storage_class="now", metadata=annotated)
+    later = storage_class("later", "WaitForFirstConsumer")
+    one = pod("p", volumes=using("data"))
+    assert "waits for its first consumer" in refusal(VolumeBindingFilter, one, waiting, later)
+
+
+def test_a_class_that_does_not_say_when_to_bind() -> None:
+    modeless = storage_class("odd", mode=None)
+    found = refusal(
+        VolumeBindingFilter, pod("p", volumes=using("data")), claim("data", storage_class="odd"), modeless
+    )
+    assert found == 'VolumeBindingMode not set for StorageClass "odd"'
+
+
+# -- where volumes are
+
+
+def test_a_pod_goes_where_its_volume_can_be_reached() -> None:
+    snapshot = snapshot_of(
+        node("a", labels={"zone": "east"}), node("b", labels={"zone": "west"}), node("c"),
+        claim("data", "pv"), volume("pv", zone="east"), claim("any", "free"), volume("free"),
+    )  # fmt: skip
+    one = pod("p", volumes=using("data"))
+    assert open_places(VolumeBindingFilter, one, snapshot) == {"a"}
+    assert open_places(VolumeBindingFilter, pod("p", volumes=using("any")), snapshot) == {"a", "b", "c"}
+    found = VolumeBindingFilter.read(task_of(one, snapshot), snapshot)
+    assert isinstance(found, Filter)
+    (told,) = found.why_not(snapshot.place_of("b") or 0)
+    assert render(told) == "node(s) didn't match PersistentVolume's node affinity"
+    assert told.code is Code.UNRESOLVABLE
+    snapshot.set(node("b", labels={"zone": "east"}))
+    assert open_places(VolumeBindingFilter, one, snapshot) == {"a", "b"}
+
+
+def test_a_volume_does_not_know_nodes_by_name() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    named = volume("pv", affinity={"required": {"nodeSelectorTerms": [{"matchFields": [field]}]}})
+    snapshot = snapshot_of(node("a"), claim("data", "pv"), named)
+    assert open_places(VolumeBindingFilter, pod("p", volumes=using("data")), snapshot) == set()
+
+
+def test_affinity_that_cannot_be_read_means_no_node() -> None:
+    expression = {"key": "zone", "operator": "Near", "values": ["x"]}
+    odd = volume("pv", affinity={"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
+    snapshot = snapshot_of(node("a", labels={"zone": "x"}), claim("data", "pv"), odd)
+    assert open_places(VolumeBindingFilter, pod("p", volumes=using("data")), snapshot) == set()
+
+
+def test_a_volume_that_is_gone() -> None:
+    snapshot = snapshot_of(node("a"), claim("data", "pv"))
+    one = pod("p", volumes=using("data"))
+    found = VolumeBindingFilter.read(task_of(one, snapshot), snapshot)
+    assert isinstance(found, Filter)
+    assert not found.feasible()[0]
+    told = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    assert [render(each) for each in found.why_not(0)] == [told]
+    assert refusal(VolumeZoneFilter, one, node("a"), claim("data", "pv")) == 'persistentvolume "pv" not found'
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({ZONE: "z1"}, {"a", "plain"}),
+        ({ZONE: "z1__z2"}, {"a", "b", "plain"}),
+        ({ZONE: "z1 __ z2"}, {"a", "b", "plain"}),
+        ({OLD_ZONE: "z2"}, {"b", "old", "plain"}),
+        ({ZONE: "z2", "topology.kubernetes.io/region": "r"}, {"plain"}),
+        ({ZONE: "z1__"}, {"a", "b", "old", "plain"}),  # says nothing
+        ({"zone": "z1"}, {"a", "b", "old", "plain"}),
+    ],
+)
+def test_a_pod_goes_to_the_zone_its_volume_is_labelled_with(
+    labels: dict[str, str], expected: set[str]
+) -> None:
+    snapshot = snapshot_of(
+        node("a", labels={ZONE: "z1"}), node("b", labels={ZONE: "z2"}), node("old", labels={OLD_ZONE: "z2"}),
+        node("plain"), claim("data", "pv"), volume("pv", labels=labels),
+    )  # fmt: skip
+    assert open_places(VolumeZoneFilter, pod("p", volumes=using("data")), snapshot) == expected
+
+
+def test_the_words_about_a_zone() -> None:
+    snapshot = snapshot_of(
+        node("a", labels={ZONE: "z2"}), claim("data", "pv"), volume("pv", labels={ZONE: "z1"})
+    )
+    found = VolumeZoneFilter.read(task_of(pod("p", volumes=using("data")), snapshot), snapshot)
+    assert isinstance(found, Filter)
+    assert [render(each) for each in found.why_not(0)] == ["node(s) had no available volume zone"]
+    assert refusal(VolumeZoneFilter, pod("p", volumes=using(""))) == "PersistentVolumeClaim had no name"
+
+
+# -- for one pod alone
+
+
+def test_a_claim_for_one_pod_alone() -> None:
+    own = claim("data", "pv", modes=["ReadWriteOncePod"])
+    user = pod("user", node="a", volumes=using("data"))
+    snapshot = snapshot_of(node("a"), node("b"), own, volume("pv"))
+    one = pod("p", volumes=using("data"))
+    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+    snapshot.set(user)
+    found = VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot)
+    assert isinstance(found, Filter)
+    at_a, at_b = snapshot.place_of("a"), snapshot.place_of("b")
+    assert at_a is not None
+    assert at_b is not None
+    told = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+        "by another pod"
+    )
+    for place in (at_a, at_b):
+        assert not found.feasible()[place]
+        assert [render(each) for each in found.why_not(place)] == [told]
+    mask = found.resolvable(snapshot.alive)
+    assert mask[at_a]
+    assert not mask[at_b]
+    assert found.tally(snapshot.alive)[0][1] == 2
+    snapshot.remove(user)
+    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+
+
+def test_a_claim_of_the_same_name_elsewhere_is_another() -> None:
+    own = claim("data", "pv", modes=["ReadWriteOncePod"])
+    user = pod("user", node="a", namespace="elsewhere", volumes=using("data"))
+    snapshot = snapshot_of(node("a"), own, volume("pv"), user)
+    one = pod("p", volumes=using("data"))
+    assert VolumeRestrictionsFilter.read(task_of(one, snapshot), snapshot) is None
+
+
+def _disk(kind: str, read_only: bool, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "disk", kind: {"readOnly": read_only, **fields}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "same", "other", "shared_read_only"),
+    [
+        ("gcePersistentDisk", {"pdName": "d"}, {"pdName": "e"}, True),
+        ("awsElasticBlockStore", {"volumeID": "d"}, {"volumeID": "e"}, False),
+        ("iscsi", {"iqn": "d"}, {"iqn": "e"}, True),
+        (
+            "rbd",
+            {"monitors": ["m", "n"], "pool": "p", "image": "i"},
+            {"monitors": ["x"], "pool": "p", "image": "i"},
+            True,
+        ),
+    ],
+)
+def test_a_disk_is_mounted_once_on_a_node(
+    kind: str, same: dict[str, Any], other: dict[str, Any], shared_read_only: bool
+) -> None:
+    def there(mounted: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> set[str]:
+        snapshot = snapshot_of(node("a"), node("b"), pod("user", node="a", volumes=mounted))
+        return open_places(VolumeRestrictionsFilter, pod("p", volumes=wanted), snapshot)
+
+    assert there(_disk(kind, False, **same), _disk(kind, False, **same)) == {"b"}
+    assert there(_disk(kind, True, **same), _disk(kind, False, **same)) == {"b"}
+    assert there(_disk(kind, False, **same), _disk(kind, True, **same)) == {"b"}
+    both = {"a", "b"} if shared_read_only else {"b"}
+    assert there(_disk(kind, True, **same), _disk(kind, True, **same)) == both
+    assert there(_disk(kind, False, **same), _disk(kind, False, **other)) == {"a", "b"}
+
+
+def test_the_words_about_a_disk() -> None:
+    disk = _disk("iscsi", False, iqn="d")
+    snapshot = snapshot_of(node("a"), pod("user", node="a", volumes=disk))
+    found = VolumeRestrictionsFilter.read(task_of(pod("p", volumes=disk), snapshot), snapshot)
+    assert isinstance(found, Filter)
+    (told,) = found.why_not(0)
+    assert render(told) == "node(s) had no available disk"
+    assert told.resolvable
+
+
+# -- how many
+
+
+def test_a_node_attaches_only_so_many_volumes() -> None:
+    objects = [claim(f"c{n}", f"v{n}") for n in range(4)] + [volume(f"v{n}") for n in range(4)]
+    users = pod("user", node="a", volumes=using("c0", "c1"))
+    snapshot = snapshot_of(
+        node("a"), node("b"), node("c"), users, csi_node("a", disk_example_com=2),
+        csi_node("b", disk_example_com=2), csi_node("c", disk_example_com=None), *objects,
+    )  # fmt: skip
+    kind = VolumeLimitsFilter
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"b", "c"}
+    assert open_places(kind, pod("p", volumes=using("c1")), snapshot) == {"a", "b", "c"}  # there already
+    assert open_places(kind, pod("p", volumes=using("c1", "c2")), snapshot) == {"b", "c"}
+    assert open_places(kind, pod("p", volumes=using("c1", "c2", "c3")), snapshot) == {"c"}
+    snapshot.remove(users)
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "b", "c"}
+    snapshot.set(attachment("x", "a", "v0"))
+    snapshot.set(attachment("y", "a", "v1"))
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"b", "c"}  # still attached
+    snapshot.remove(attachment("y", "a", "v1"))
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "b", "c"}
+    snapshot.set(csi_node("b", disk_example_com=0))
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "c"}
+    snapshot.remove(csi_node("b"))
+    assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "b", "c"}
+    found = kind.read(task_of(pod("p", volumes=using("c1", "c2", "c3")), snapshot), snapshot)
+    assert isinstance(found, Filter)
+    (told,) = found.why_not(snapshot.place_of("a") or 0)
+    assert render(told) == "node(s) exceed max volume count"
+    assert told.resolvable
+
+
+def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:
+    snapshot = snapshot_of(
+        node("a"), csi_node("a", disk_example_com=1), storage_class("k", "WaitForFirstConsumer"),
+        claim("one", storage_class="k"), claim("two", storage_class="k"),
+        pod("user", node="a", volumes=using("one")),
+    )  # fmt: skip
+    assert open_places(VolumeLimitsFilter, pod("p", volumes=using("two")), snapshot) == set()
+    assert open_places(VolumeLimitsFilter, pod("p", volumes=using("one")), snapshot) == {"a"}
+
+
+def test_disks_of_the_old_kinds_count_for_the_driver_that_serves_them() -> None:
+    disk = [{"name": "d", "awsElasticBlockStore": {"volumeID": "x"}}]
+    snapshot = snapshot_of(
+        node("a"), csi_node("a", ebs_csi_aws_com=1), pod("user", node="a", volumes=disk),
+        claim("data", "pv"), volume("pv", awsElasticBlockStore={"volumeID": "y"}),
+        claim("new", storage_class="old"), storage_class("old", provisioner="kubernetes.io/aws-ebs"),
+        claim("nfs", "share"), volume("share", nfs={}),
+    )  # fmt: skip
+    kind = VolumeLimitsFilter
+    assert open_places(kind, pod("p", volumes=using("data")), snapshot) == set()
+    assert open_places(kind, pod("p", volumes=using("new")), snapshot) == set()
+    assert open_places(kind, pod("p", volumes=disk), snapshot) == {"a"}
+    assert open_places(kind, pod("p", volumes=using("nfs")), snapshot) == {"a"}

@@ -1,0 +1,190 @@
+"""Rules about volumes say the same in bulk and node by node, in whatever order objects come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_volume_limits import VolumeLimitsFilter
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
+from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
+from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, task_of
+from tests.unit.scheduler.filters.volume_objects import (
+    DRIVER,
+    attachment,
+    claim,
+    csi_node,
+    storage_class,
+    using,
+    volume,
+)
+
+RULES = (VolumeRestrictionsFilter, VolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
+NODES = ("a", "b", "c")
+CLAIMS = ("c0", "c1", "c2", "p-made")
+VOLUMES = ("v0", "v1", "v2")
+ZONE = "topology.kubernetes.io/zone"
+few = st.integers(0, 2)
+
+nodes = st.builds(
+    lambda name, zone, other: node(name, labels={k: v for k, v in ((ZONE, zone), ("zone", other)) if v}),
+    st.sampled_from(NODES), st.sampled_from(("", "z1", "z2")), st.sampled_from(("", "z1")),
+)  # fmt: skip
+claims = st.builds(
+    claim, st.sampled_from(CLAIMS), st.sampled_from(("", *VOLUMES)),
+    storage_class=st.sampled_from((None, "k")),
+    modes=st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",))),
+    metadata=st.just({"ownerReferences": [{"uid": "uid-p", "controller": True}]}),
+)  # fmt: skip
+
+
+def term(expressions: list[tuple[str, str]], field: str) -> dict[str, Any]:
+    """A term of node affinity, readable or not."""
+    values = {"In": ["z1"], "Exists": [], "Near": ["z1"]}
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": how, "values": values[how]} for key, how in expressions
+        ],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [field]}] if field else [],
+    }
+
+
+terms = st.builds(
+    term,
+    st.lists(
+        st.tuples(st.sampled_from(("zone", ZONE)), st.sampled_from(("In", "In", "Exists", "Near"))),
+        max_size=2,
+    ),
+    st.sampled_from(("", "a")),
+)
+affinities = st.none() | st.lists(terms, max_size=2).map(lambda all: {"required": {"nodeSelectorTerms": all}})
+
+
+def volumes_of(*names: str) -> st.SearchStrategy[Any]:
+    return st.builds(
+        lambda name, affinity, labelled, driver: volume(
+            name, driver=driver, affinity=affinity, labels={ZONE: labelled} if labelled else {}
+        ),
+        st.sampled_from(names), affinities, st.sampled_from(("", "z1", "z1__z2")),
+        st.sampled_from((DRIVER, "other.example.com")),
+    )  # fmt: skip
+
+
+volumes = volumes_of(*VOLUMES)
+classes = st.builds(storage_class, st.just("k"), provisioner=st.sampled_from((DRIVER, "none.example.com")))
+limits = st.builds(lambda name, most: csi_node(name, disk_example_com=most), st.sampled_from(NODES), few)
+attachments = st.builds(
+    attachment, st.sampled_from(("x", "y")), st.sampled_from(NODES), st.sampled_from(VOLUMES)
+)
+disks = st.builds(
+    lambda kind, name, read_only: {"name": "d", kind[0]: {kind[1]: name, "readOnly": read_only}},
+    st.sampled_from((("gcePersistentDisk", "pdName"), ("awsElasticBlockStore", "volumeID"))),
+    st.sampled_from(("d0", "d1")), st.booleans(),
+)  # fmt: skip
+parts = st.lists(
+    st.one_of(
+        st.sampled_from(CLAIMS[:3]).map(lambda name: using(name)[0]),
+        st.sampled_from(CLAIMS[:3]).map(lambda name: using(name)[0]),
+        st.just({"name": "made", "ephemeral": {}}),
+        disks,
+    ),
+    min_size=1,
+    max_size=3,
+)
+#: A bound pod never moves.
+pods = st.builds(
+    lambda name, at, own: pod(f"{name}-{at}", node=at, volumes=own),
+    st.sampled_from(("p", "q")), st.sampled_from(NODES), parts,
+)  # fmt: skip
+#: Where most things are as they should be: nodes in zones, volumes, claims bound to them, a pod.
+basis = st.tuples(
+    *(nodes for _ in range(3)), *(volumes_of(name) for name in VOLUMES), pods,
+    *(st.just(claim(f"c{number}", name)) for number, name in enumerate(VOLUMES)),
+).map(lambda all: [(each, True) for each in all])  # fmt: skip
+objects = st.one_of(nodes, claims, volumes, classes, limits, attachments, pods)
+#: Objects that are set, or (False) removed again.
+steps = st.lists(st.tuples(objects, st.sampled_from((True, True, True, False))), max_size=12)
+wanted = st.builds(lambda own: pod("p", uid="uid-p", volumes=own), parts)
+
+
+def happen(snapshot: Snapshot, told: list[tuple[Any, bool]]) -> None:
+    for each, stays in told:
+        if stays:
+            snapshot.set(each)
+        else:
+            snapshot.remove(each)
+
+
+def check(kind: type[Filter], one: Any, snapshot: Snapshot) -> None:
+    rule = kind.read(task_of(one, snapshot), snapshot)
+    if rule is None or isinstance(rule, NodeReason):
+        return
+    passed = rule.feasible()
+    assert passed.shape == snapshot.alive.shape
+    assert passed.dtype == np.bool_
+    for place in snapshot.places():
+        assert bool(passed[place]) == (not rule.why_not(place)), place
+    removed = snapshot.alive & ~passed
+    bulk = {render(why): count for why, count in rule.tally(removed)}
+    assert bulk == {render(why): count for why, count in Filter.tally(rule, removed)}
+    assert rule.resolvable(removed).tolist() == Filter.resolvable(rule, removed).tolist()
+
+
+@pytest.mark.parametrize("kind", RULES)
+@given(first=basis, then=steps, one=wanted)
+@settings(max_examples=100)
+def test_bulk_and_pointwise_agree(kind: type[Filter], first: list[Any], then: list[Any], one: Any) -> None:
+    snapshot = Snapshot()
+    for name in NODES:
+        snapshot.set(node(name))
+    happen(snapshot, first)
+    check(kind, one, snapshot)
+    happen(snapshot, then)
+    check(kind, one, snapshot)
+
+
+@pytest.mark.parametrize("kind", RULES)
+@given(first=basis, then=steps, one=wanted)
+@settings(max_examples=100)
+def test_what_was_heard_late_counts_as_if_heard_early(
+    kind: type[Filter], first: list[Any], then: list[Any], one: Any
+) -> None:
+    early, late = Snapshot(), Snapshot()
+    happen(late, first)
+    asked = kind.read(task_of(one, late), late)  # the index is made now, and kept up to date from here on
+    if isinstance(asked, Filter):
+        asked.feasible()
+    happen(late, then)
+    happen(early, [*first, *then])
+    answers = []
+    for snapshot in (early, late):
+        rule = kind.read(task_of(one, snapshot), snapshot)
+        if isinstance(rule, Filter):
+            mask = rule.feasible()
+            answers.append({snapshot.node(at).metadata.name: bool(mask[at]) for at in snapshot.places()})
+        else:
+            answers.append({} if rule is None else {render(rule): False})
+    assert answers[0] == answers[1]
+
+
+def test_answers_grow_with_the_cluster() -> None:
+    snapshot = Snapshot()
+    for each in (node("n0"), csi_node("n0", disk_example_com=0), claim("c0", "v0"), volume("v0")):
+        snapshot.set(each)
+    one = pod("p", volumes=using("c0"))
+    check(VolumeLimitsFilter, one, snapshot)
+    for number in range(1, snapshot.size + 2):
+        snapshot.set(node(f"n{number}"))
+    snapshot.set(csi_node(f"n{number}", disk_example_com=0))
+    check(VolumeLimitsFilter, one, snapshot)
+    rule = VolumeLimitsFilter.read(task_of(one, snapshot), snapshot)
+    assert isinstance(rule, Filter)
+    assert int(np.count_nonzero(rule.feasible() & snapshot.alive)) == len(snapshot) - 2

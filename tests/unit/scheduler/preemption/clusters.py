@@ -1,0 +1,227 @@
+"""Small random clusters for tests of preemption: nodes, devices that may charge CPUs, pods, claims, budgets.
+
+A `Cluster` is a list of plain descriptions; `objects` makes them into API objects, with some pods left out as
+if they were gone: then claims that nobody uses any more have no devices, as the controllers see to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import NewId
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+)
+
+SETTINGS = Settings.default()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node: its CPUs, how many pods it takes, and what each of its devices charges."""
+
+    cpu: int
+    pods: int
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A pod that runs: on which machine (by number, modulo), with which claim (0: none, else its device)."""
+
+    machine: int
+    cpu: int
+    priority: int
+    device: int = 0
+    shared: bool = False  #: it uses the claim of whoever holds its device
+    port: int = 0
+    app: str = ""
+    lonely: bool = False  #: it wants no other pod of its app on its node
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The pod that is to come."""
+
+    cpu: int
+    priority: int
+    devices: int = 0
+    port: int = 0
+    app: str = ""
+    lonely: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    machines: tuple[Machine, ...]
+    residents: tuple[Resident, ...]
+
+
+RESIDENTS = st.builds(
+    Resident,
+    machine=st.integers(0, 2),
+    cpu=st.integers(0, 3),
+    priority=st.integers(-1, 3),
+    device=st.integers(0, 3),
+    shared=st.booleans(),
+    port=st.sampled_from([0, 0, 0, 80, 81]),
+    app=st.sampled_from(["", "", "a", "b"]),
+    lonely=st.sampled_from([False, False, False, True]),
+    start=st.integers(0, 3),
+)
+MACHINES = st.builds(
+    Machine,
+    cpu=st.integers(1, 6),
+    pods=st.sampled_from([2, 4, 110]),
+    devices=st.lists(st.integers(0, 2), max_size=3).map(tuple),
+)
+CLUSTERS = st.builds(
+    Cluster,
+    st.lists(MACHINES, min_size=1, max_size=3).map(tuple),
+    st.lists(RESIDENTS, max_size=8).map(tuple),
+)
+WISHES = st.builds(
+    Wish,
+    cpu=st.integers(0, 6),
+    priority=st.integers(0, 4),
+    devices=st.integers(0, 3),
+    port=st.sampled_from([0, 0, 80]),
+    app=st.sampled_from(["", "a", "b"]),
+    lonely=st.booleans(),
+)
+
+
+def objects(cluster: Cluster, gone: Collection[str] = ()) -> list[Any]:
+    """The objects of a cluster without the pods that are gone; pods are named p0, p1, ..."""
+    made: list[Any] = [device_class()]
+    for number, machine in enumerate(cluster.machines):
+        name = f"n{number}"
+        made.append(node(name, cpu=str(machine.cpu), pods=str(machine.pods), labels={"host": name}))
+        devices = [
+            charging_device(f"d{index}", cpu=str(charge)) if charge else device(f"d{index}")
+            for index, charge in enumerate(machine.devices, 1)
+        ]
+        if devices:
+            made.append(resource_slice(name, devices))
+    return made + _residents(cluster, gone)
+
+
+def _residents(cluster: Cluster, gone: Collection[str]) -> list[Any]:
+    pods: list[Any] = []
+    users: dict[tuple[str, int], list[str]] = {}  # (node, device) -> who uses the claim that holds it
+    claims: dict[tuple[str, int], str] = {}
+    for number, resident in enumerate(cluster.residents):
+        name, machine = f"p{number}", resident.machine % len(cluster.machines)
+        key = (f"n{machine}", resident.device)
+        using = ""
+        if 0 < resident.device <= len(cluster.machines[machine].devices):
+            if key not in claims:
+                using = claims[key] = f"c-{name}"
+            elif resident.shared:
+                using = claims[key]
+        if using:
+            users.setdefault(key, []).append(name)
+        pods.append(
+            pod(
+                name,
+                cpu=str(resident.cpu) if resident.cpu else None,
+                node=f"n{machine}",
+                priority=resident.priority,
+                claims=[using] if using else [],
+                status={"startTime": f"2026-01-01T00:00:0{resident.start}Z"},
+                **_traits(resident),
+            )
+        )
+    made: list[Any] = []
+    for (where, number), names in users.items():
+        left = [name for name in names if name not in gone]
+        results = [{"request": "r", "driver": DRIVER, "pool": where, "device": f"d{number}"}]
+        made.append(
+            claim(
+                claims[where, number], exactly("r"), results=results if left else (), on=where, reserved=left
+            )
+        )
+    return made + [each for each in pods if each.metadata.name not in gone]
+
+
+def _traits(who: Resident | Wish) -> dict[str, Any]:
+    traits: dict[str, Any] = {"labels": {"app": who.app} if who.app else {}}
+    if who.port:
+        traits["host_ports"] = [who.port]
+    if who.lonely and who.app:
+        term = {"labelSelector": {"matchLabels": {"app": who.app}}, "topologyKey": "host"}
+        traits["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return traits
+
+
+def snapshot_of(cluster: Cluster, gone: Collection[str] = ()) -> Snapshot:
+    snapshot = Snapshot()
+    for each in objects(cluster, gone):
+        snapshot.set(each)
+    return snapshot
+
+
+def task_of(wish: Wish, snapshot: Snapshot, name: str = "new") -> Task:
+    """The task of a wish; its claims, if it has any, are put into the snapshot."""
+    if wish.devices:
+        snapshot.set(claim(f"c-{name}", exactly("r", count=wish.devices)))
+    made = pod(
+        name,
+        cpu=str(wish.cpu) if wish.cpu else None,
+        priority=wish.priority,
+        claims=[f"c-{name}"] if wish.devices else [],
+        **_traits(wish),
+    )
+    task = read_task(made, snapshot)
+    assert isinstance(task, Task)
+    return task
+
+
+def ids() -> NewId:
+    numbers = itertools.count()
+    return lambda: f"id{next(numbers)}"
+
+
+def attempt(task: Task, snapshot: Snapshot) -> Placement | Unplaced:
+    return schedule_one(task, snapshot, SETTINGS, ids())
+
+
+def names_of(pods: Collection[Pod]) -> list[str]:
+    return [each.metadata.name for each in pods]
+
+
+def budget(
+    name: str = "b", allowed: int = 0, disrupted: Collection[str] = (), **labels: str
+) -> PodDisruptionBudget:
+    tree = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
+        },
+    }
+    return convert(tree, PodDisruptionBudget)

@@ -1,0 +1,233 @@
+"""Promises: who was promised which node, and who must leave room for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.core import Pod
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption import Nominations, NoPreemption, Preemption, plan_preemption
+from plimsoll.scheduler.reasons import render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.build import (
+    DRIVER,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+)
+from tests.unit.scheduler.preemption.clusters import SETTINGS, ids, names_of
+
+
+def waiting(name: str, nominated: str = "", **more: Any) -> Pod:
+    return pod(name, status={"nominatedNodeName": nominated}, **more)
+
+
+def at(nominations: Nominations, node: str, priority: int = 0, but: str = "") -> list[str]:
+    return names_of(nominations.at(node, priority, but))
+
+
+# -- keeping promises
+
+
+def test_a_promise_in_a_pods_status_counts() -> None:
+    nominations = Nominations()
+    nominations.hear(waiting("p", "a", priority=2))
+    assert at(nominations, "a") == ["p"]
+    assert at(nominations, "a", priority=2) == ["p"]
+    assert at(nominations, "a", priority=3) == []
+    assert at(nominations, "a", but="uid-p") == []
+    assert at(nominations, "b") == []
+    assert names_of(nominations.lower_at("a", 3)) == ["p"]
+    assert names_of(nominations.lower_at("a", 2)) == []
+
+
+def test_a_promise_moves_and_ends_with_the_status() -> None:
+    nominations = Nominations()
+    nominations.hear(waiting("p", "a"))
+    nominations.hear(waiting("p", "b"))
+    assert (at(nominations, "a"), at(nominations, "b")) == ([], ["p"])
+    nominations.hear(waiting("p"))
+    assert at(nominations, "b") == []
+    assert len(nominations) == 0
+
+
+def test_our_own_promise_counts_before_the_api_knows_of_it() -> None:
+    nominations = Nominations()
+    nominations.hear(waiting("p", "old"))
+    nominations.nominate(waiting("p", "old"), "new")
+    nominations.hear(waiting("p", "old"))  # an old state is heard of late
+    nominations.hear(waiting("p"))
+    assert (at(nominations, "old"), at(nominations, "new")) == ([], ["p"])
+    nominations.hear(waiting("p", "new"))
+    nominations.hear(waiting("p"))  # now it was taken back
+    assert at(nominations, "new") == []
+
+
+def test_bound_finished_and_dropped_pods_have_no_promise() -> None:
+    nominations = Nominations()
+    for over in (pod("p", node="a"), pod("p", status={"phase": "Failed"})):
+        nominations.hear(waiting("p", "a"))
+        nominations.hear(over)
+        assert len(nominations) == 0
+    nominations.hear(waiting("p", "a"))
+    nominations.drop("uid-p")
+    nominations.drop("uid-p")
+    assert len(nominations) == 0
+
+
+def test_the_most_important_comes_first() -> None:
+    nominations = Nominations()
+    for name, priority in (("low", 1), ("high", 3), ("mid", 2)):
+        nominations.hear(waiting(name, "a", priority=priority))
+    assert at(nominations, "a") == ["high", "mid", "low"]
+
+
+def test_every_change_has_a_number() -> None:
+    nominations = Nominations()
+    before = nominations.version
+    nominations.hear(waiting("p"))
+    assert nominations.version == before
+    nominations.hear(waiting("p", "a"))
+    assert nominations.version > before
+
+
+# -- leaving room
+
+
+def attempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Placement | Unplaced:
+    task = read_task(new, snapshot)
+    assert isinstance(task, Task)
+    found = schedule_one(task, snapshot, SETTINGS, ids(), nominations)
+    assert not verify(snapshot)
+    return found
+
+
+def promised(*pods: Pod) -> Nominations:
+    nominations = Nominations()
+    for each in pods:
+        nominations.hear(each)
+    return nominations
+
+
+def test_equals_and_lesser_pods_leave_room() -> None:
+    snapshot = snapshot_of(node("a", cpu="4"), pod("p", cpu="1", node="a"))
+    nominations = promised(waiting("first", "a", cpu="2", priority=5))
+    for priority in (4, 5):
+        found = attempt(pod("new", cpu="2", priority=priority), snapshot, nominations)
+        assert isinstance(found, Unplaced)
+        assert [render(reason) for reason, _ in found.reasons] == ["Insufficient cpu"]
+    assert isinstance(attempt(pod("small", cpu="1", priority=5), snapshot, nominations), Placement)
+    assert isinstance(attempt(pod("new", cpu="2", priority=6), snapshot, nominations), Placement)
+
+
+def test_a_pod_need_not_leave_room_for_itself() -> None:
+    snapshot = snapshot_of(node("a", cpu="2"))
+    first = waiting("first", "a", cpu="2")
+    assert isinstance(attempt(first, snapshot, promised(first)), Placement)
+
+
+def test_ports_are_kept() -> None:
+    snapshot = snapshot_of(node("a"))
+    nominations = promised(waiting("first", "a", host_ports=[80]))
+    found = attempt(pod("new", host_ports=[80]), snapshot, nominations)
+    assert isinstance(found, Unplaced)
+    assert isinstance(attempt(pod("new", host_ports=[81]), snapshot, nominations), Placement)
+
+
+def together(app: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "host"}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_a_promise_is_nothing_to_rely_on() -> None:
+    """A pod that wants to be beside one that is only promised has to wait until it is there."""
+    snapshot = snapshot_of(node("a", labels={"host": "a"}))
+    nominations = promised(waiting("first", "a", labels={"app": "x"}))
+    found = attempt(pod("new", affinity=together("x")), snapshot, nominations)
+    assert isinstance(found, Unplaced)
+
+
+def gpu(*objects: Any, devices: int = 1) -> Snapshot:
+    slices = resource_slice("a", [device(f"d{number}") for number in range(devices)])
+    return snapshot_of(device_class(), node("a"), slices, *objects)
+
+
+def holding(name: str, number: int, **metadata: Any) -> list[Any]:
+    """A pod that holds a device, and its claim."""
+    results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": f"d{number}"}]
+    return [
+        claim(f"c-{name}", exactly("r"), results=results, on="a", reserved=[name]),
+        pod(name, node="a", claims=[f"c-{name}"], metadata=metadata),
+    ]
+
+
+def test_devices_are_kept_for_a_nominated_pod() -> None:
+    """Its victim is gone, its device is free, and a pod of the same priority is tried first."""
+    snapshot = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")))
+    first = waiting("first", "a", claims=["c-first"], priority=1)
+    found = attempt(pod("new", claims=["c-new"], priority=1), snapshot, promised(first))
+    assert isinstance(found, Unplaced)
+    assert [render(reason) for reason, _ in found.reasons] == ["cannot allocate all claims"]
+    assert isinstance(attempt(first, snapshot, promised(first)), Placement)
+    more = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")), devices=2)
+    assert isinstance(attempt(pod("new", claims=["c-new"], priority=1), more, promised(first)), Placement)
+
+
+def test_devices_are_kept_while_victims_leave_one_by_one() -> None:
+    """Two devices were promised; one is free already, the other still with a pod on its way out."""
+    leaving = holding("victim", 0, deletionTimestamp="2026-01-01T00:00:00Z")
+    snapshot = gpu(*leaving, claim("c-first", exactly("r", count=2)), claim("c-new", exactly("r")), devices=2)
+    first = waiting("first", "a", claims=["c-first"], priority=1)
+    found = attempt(pod("new", claims=["c-new"], priority=1), snapshot, promised(first))
+    assert isinstance(found, Unplaced)
+
+
+def test_a_promise_whose_claim_is_missing_keeps_what_it_requests() -> None:
+    snapshot = snapshot_of(node("a", cpu="2"))
+    first = waiting("first", "a", cpu="2", claims=["missing"], priority=1)
+    assert isinstance(attempt(pod("new", cpu="1", priority=1), snapshot, promised(first)), Unplaced)
+
+
+def test_a_promised_pod_that_is_there_is_not_counted_twice() -> None:
+    snapshot = snapshot_of(node("a", cpu="3"), pod("first", cpu="2", node="a"))
+    nominations = promised(waiting("first", "a", cpu="2"))
+    assert isinstance(attempt(pod("new", cpu="1"), snapshot, nominations), Placement)
+
+
+# -- preempting beside promises
+
+
+def preempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Preemption | NoPreemption:
+    found = attempt(new, snapshot, nominations)
+    assert isinstance(found, Unplaced)
+    plan = plan_preemption(found, snapshot, SETTINGS, nominations=nominations)
+    assert not verify(snapshot)
+    return plan
+
+
+def test_room_for_others_is_not_preempted() -> None:
+    snapshot = snapshot_of(node("a", cpu="4"), pod("one", cpu="2", node="a"), pod("two", cpu="2", node="a"))
+    equal = promised(waiting("first", "a", cpu="2", priority=5))
+    plan = preempt(pod("new", cpu="2", priority=5), snapshot, equal)
+    assert isinstance(plan, Preemption)
+    assert sorted(names_of(plan.victims)) == ["one", "two"]
+    assert plan.outbid == ()
+    big = promised(waiting("first", "a", cpu="4", priority=5))
+    assert isinstance(preempt(pod("new", cpu="2", priority=5), snapshot, big), NoPreemption)
+
+
+def test_lesser_promises_are_outbid() -> None:
+    snapshot = snapshot_of(node("a", cpu="2"), pod("one", cpu="2", node="a"))
+    lesser = promised(waiting("first", "a", cpu="2", priority=4))
+    plan = preempt(pod("new", cpu="2", priority=5), snapshot, lesser)
+    assert isinstance(plan, Preemption)
+    assert names_of(plan.outbid) == ["first"]

@@ -1,0 +1,222 @@
+"""Lifting pods and putting them back leaves nothing behind, whatever happens in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.errors import LedgerError
+from plimsoll.ledger.node import pod_key
+from plimsoll.scheduler.devices import Fit, try_place
+from plimsoll.scheduler.filters import FILTERS
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption.candidates import Priorities
+from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
+from tests.unit.scheduler.build import snapshot_of as snapshot_of_objects
+from tests.unit.scheduler.build import task_of as task_of_pod
+from tests.unit.scheduler.preemption.clusters import (
+    CLUSTERS,
+    WISHES,
+    Cluster,
+    Wish,
+    attempt,
+    ids,
+    snapshot_of,
+    task_of,
+)
+
+
+def picture(thing: Any) -> Any:
+    """Anything an index or a snapshot keeps, in a form that can be compared and does not change.
+
+    An entry with nothing in it says as much as no entry.
+    """
+    if isinstance(thing, np.ndarray):
+        return tuple(thing.tolist())
+    if isinstance(thing, dict):
+        seen = {key: picture(value) for key, value in thing.items()}
+        empty: tuple[Any, ...] = ({}, (), frozenset())
+        return {key: value for key, value in seen.items() if value not in empty and key not in CACHES}
+    if isinstance(thing, list | tuple):
+        return tuple(map(picture, thing))
+    if isinstance(thing, set | frozenset):
+        return frozenset(thing)
+    if type(thing).__module__.startswith("plimsoll.scheduler") and hasattr(thing, "__dict__"):
+        return picture(vars(thing))
+    if hasattr(thing, "__slots__") and type(thing).__module__.startswith("plimsoll.scheduler"):
+        return picture({name: getattr(thing, name) for name in thing.__slots__ if hasattr(thing, name)})
+    return thing
+
+
+#: What indexes work out when it is asked for, and throw away when something changes.
+CACHES = {"_sums"}
+#: These remember answers and may forget more than they must, or know more than before.
+MEMORIES = {"Hopeless", "Memory", "Chargers"}
+
+
+def state_of(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "ledgers": [id(each) for each in snapshot.ledgers],
+        "books": [
+            None if each is None else (list(each.entries.items()), dict(each.requested), dict(each.claims))
+            for each in snapshot.ledgers
+        ],
+        "free": {name: picture(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
+        "devices": snapshot.state.copy(),
+        "held": dict(snapshot._holdings._held),
+        "pending": dict(snapshot._holdings._promised),
+        "stamp": (snapshot.stamp, picture(snapshot.freed)),
+        "indexes": {
+            kind.__name__: picture(vars(index))
+            for kind, index in snapshot._indexes.items()
+            if kind.__name__ not in MEMORIES
+        },
+        "booked": dict(snapshot._booked),
+    }
+
+
+@given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
+@settings(max_examples=100, deadline=None)
+def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.DataObject) -> None:
+    snapshot = snapshot_of(cluster)
+    snapshot.index(Priorities)
+    tasks = [task_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
+    placed = attempt(tasks[0], snapshot)  # rules that keep something keep it from now on
+    if isinstance(placed, Placement):
+        snapshot.assume(placed)
+    others = tasks[1:]
+    for task in others:
+        for kind in FILTERS:
+            kind.read(task, snapshot)
+    before = state_of(snapshot)
+    assert not verify(snapshot)
+    place = data.draw(st.sampled_from(list(snapshot.places())), "place")
+    with Hypothesis(snapshot, place) as hypothesis:
+        added: list[Task] = []
+        for _ in range(data.draw(st.integers(0, 6), "steps")):
+            here = [each for each in snapshot.pods_at(place) if each not in [t.pod for t in added]]
+            step = data.draw(st.sampled_from(["lift", "put back", "add", "take out"]))
+            if step == "lift" and here:
+                hypothesis.lift(data.draw(st.lists(st.sampled_from(here), unique_by=pod_key)))
+            elif step == "put back" and hypothesis.lifted:
+                hypothesis.put_back([data.draw(st.sampled_from(hypothesis.lifted))])
+            elif step == "add" and len(added) < len(others):
+                task = others[len(added)]
+                fit = try_place(task, place, snapshot, ids())
+                hypothesis.add(task, fit if isinstance(fit, Fit) else None)
+                added.append(task)
+            elif step == "take out" and added:
+                hypothesis.take_out(added.pop())
+            assert not snapshot.ledger(place).verify()
+            free = snapshot.columns.free("cpu")[place]
+            assert free == snapshot.ledger(place).headroom()["cpu"]
+            lowest = min((each.spec.priority or 0 for each in snapshot.pods_at(place)), default=None)
+            known = snapshot.index(Priorities).lowest[place]
+            assert known == lowest if lowest is not None else known == 2**63 - 1
+    assert state_of(snapshot) == before
+    assert not verify(snapshot)
+
+
+class Names(Index):
+    """Which pods there are, by name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        self.names.append(pod.metadata.name)
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        self.names.remove(pod.metadata.name)
+
+
+def test_an_index_made_in_between_is_right_then_and_later() -> None:
+    snapshot = snapshot_of_objects(node("a"), pod("p", node="a"), pod("q", node="a"))
+    new = task_of_pod(pod("new"), snapshot)
+    with Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift([snapshot.pods_at(0)[0]])
+        hypothesis.add(new)
+        assert sorted(snapshot.index(Names).names) == ["new", "q"]
+    assert sorted(snapshot.index(Names).names) == ["p", "q"]
+
+
+def test_an_error_in_between_changes_nothing() -> None:
+    snapshot = snapshot_of_objects(node("a"), pod("p", cpu="2", node="a"))
+    before = state_of(snapshot)
+    with pytest.raises(LedgerError, match="not on the books"), Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift([*snapshot.pods_at(0), pod("q", node="a")])
+    assert state_of(snapshot) == before
+
+
+def held(snapshot: Snapshot) -> set[str]:
+    return {each.device for each, _ in snapshot.state}
+
+
+def shared_claim(*reserved: str) -> Snapshot:
+    results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d1"}]
+    return snapshot_of_objects(
+        device_class(),
+        node("a"),
+        resource_slice("a", [device("d1"), device("d2")]),
+        claim("c", exactly("r"), results=results, on="a", reserved=reserved),
+        pod("one", node="a", claims=["c"]),
+        pod("two", node="a", claims=["c"]),
+    )
+
+
+def test_devices_go_with_the_last_consumer_of_a_claim() -> None:
+    snapshot = shared_claim("one", "two")
+    one, two = snapshot.pods_at(0)
+    with Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift([one])
+        assert held(snapshot) == {"d1"}
+        hypothesis.lift([two])
+        assert held(snapshot) == set()
+        hypothesis.put_back([one])
+        assert held(snapshot) == {"d1"}
+    assert held(snapshot) == {"d1"}
+
+
+def test_a_consumer_that_is_not_on_the_books_keeps_the_devices() -> None:
+    snapshot = shared_claim("one", "two", "elsewhere")
+    with Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift(snapshot.pods_at(0))
+        assert held(snapshot) == {"d1"}
+
+
+def test_a_consumer_that_is_not_reserved_yet_keeps_the_devices() -> None:
+    snapshot = shared_claim("one")
+    with Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift([snapshot.pods_at(0)[0]])
+        assert held(snapshot) == {"d1"}
+
+
+def test_claims_that_are_about_to_be_used_keep_their_devices() -> None:
+    snapshot = shared_claim("one", "two")
+    with Hypothesis(snapshot, 0, kept=["uid-c"]) as hypothesis:
+        hypothesis.lift(snapshot.pods_at(0))
+        assert held(snapshot) == {"d1"}
+
+
+def test_devices_of_an_assumed_pod_are_freed_and_promised_again() -> None:
+    snapshot = snapshot_of_objects(
+        device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r"))
+    )
+    placed = attempt(task_of_pod(pod("p", claims=["c"]), snapshot), snapshot)
+    assert isinstance(placed, Placement)
+    snapshot.assume(placed)
+    with Hypothesis(snapshot, 0) as hypothesis:
+        hypothesis.lift(snapshot.pods_at(0))
+        assert held(snapshot) == set()
+    assert held(snapshot) == {"d1"}
+    assert not verify(snapshot)

@@ -1,0 +1,201 @@
+"""Who goes: enough and no more, the least important, and the quick way comes to the same as the plain one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.scheduler.preemption.budgets import Budgets
+from plimsoll.scheduler.preemption.candidates import find_shortages
+from plimsoll.scheduler.preemption.node_filter import HEED_PODS, Examination
+from plimsoll.scheduler.preemption.plan import plan_preemption
+from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
+from plimsoll.scheduler.preemption.simulated_node import Hypothesis
+from plimsoll.scheduler.preemption.victims import (
+    NO_VICTIMS,
+    Victims,
+    lower_pods,
+    select_victims,
+    select_victims_quickly,
+)
+from plimsoll.scheduler.reasons import Rule, render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.build import node, pod
+from tests.unit.scheduler.build import snapshot_of as made_of
+from tests.unit.scheduler.preemption.clusters import (
+    CLUSTERS,
+    SETTINGS,
+    WISHES,
+    Cluster,
+    Wish,
+    attempt,
+    budget,
+    ids,
+    names_of,
+    objects,
+    snapshot_of,
+    task_of,
+)
+
+BUDGETS = st.lists(
+    st.builds(
+        lambda app, allowed, disrupted: budget(f"b-{app}-{allowed}", allowed, disrupted, app=app),
+        st.sampled_from(["a", "b"]),
+        st.integers(0, 2),
+        st.sets(st.sampled_from(["p0", "p1", "p2"])),
+    ),
+    max_size=2,
+)
+
+
+@given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
+@settings(max_examples=150, deadline=None)
+def test_the_victims_are_enough_and_none_is_too_many(
+    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget], offset: int
+) -> None:
+    """Checked against fresh snapshots, in which those who went were never there."""
+    snapshot = snapshot_of(cluster)
+    task = task_of(wish, snapshot)
+    unplaced = attempt(task, snapshot)
+    if isinstance(unplaced, Placement):
+        return
+    plan = plan_preemption(unplaced, snapshot, SETTINGS, budgets, ids(), offset=offset)
+    assert not verify(snapshot)
+    below = {f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority}
+    if isinstance(plan, NoPreemption):
+        for machine in range(len(cluster.machines)):
+            gone = {each for each in below if _machine_of(each, cluster) == machine}
+            assert isinstance(_attempt_without(cluster, wish, gone), Unplaced), (machine, gone)
+        return
+    victims = names_of(plan.victims)
+    assert victims
+    assert set(victims) <= below
+    assert {each.spec.node_name for each in plan.victims} == {plan.node}
+    found = _attempt_without(cluster, wish, victims)
+    assert isinstance(found, Placement)
+    assert found.node == plan.node
+    for spared in victims:
+        rest = [each for each in victims if each != spared]
+        assert isinstance(_attempt_without(cluster, wish, rest), Unplaced), spared
+
+
+def _machine_of(name: str, cluster: Cluster) -> int:
+    return cluster.residents[int(name[1:])].machine % len(cluster.machines)
+
+
+def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -> Placement | Unplaced:
+    snapshot = snapshot_of(cluster, gone)
+    return attempt(task_of(wish, snapshot), snapshot)
+
+
+@given(CLUSTERS, WISHES, BUDGETS)
+@settings(max_examples=150, deadline=None)
+def test_the_quick_way_comes_to_the_same(
+    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget]
+) -> None:
+    snapshot = snapshot_of(cluster)
+    task = task_of(wish, snapshot)
+    examination = Examination(task, snapshot, SETTINGS)
+    read = Budgets(budgets)
+    for place in snapshot.places():
+        plain = select_victims(examination, place, read)
+        quick = select_victims_quickly(examination, place, read)
+        if isinstance(plain, Victims):
+            assert quick == plain
+        else:
+            assert not isinstance(quick, Victims)
+            assert list(map(render, quick)) == list(map(render, plain))
+        short = find_shortages(examination, place)
+        if short and not examination.concerns(Rule.PORTS) and plain != (NO_VICTIMS,):
+            assert not isinstance(plain, Victims)
+            assert list(map(render, short)) == list(map(render, plain))
+    assert not verify(snapshot)
+
+
+@given(CLUSTERS, WISHES, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+@settings(max_examples=150, deadline=None)
+def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[int], gone: set[int]) -> None:
+    """Pods come and go between two plans; the second is what a scheduler just started would find."""
+    snapshot = snapshot_of(cluster)
+    pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
+    for number in late:
+        if f"p{number}" in pods:
+            snapshot.remove(pods[f"p{number}"])
+    task = task_of(wish, snapshot)
+    first = attempt(task, snapshot)
+    if isinstance(first, Unplaced):
+        plan_preemption(first, snapshot, SETTINGS)
+    for name, each in pods.items():
+        snapshot.set(each)
+        if int(name[1:]) in gone:
+            snapshot.remove(each)
+    second = attempt(task, snapshot)
+    if isinstance(second, Placement):
+        return
+    fresh = Snapshot()
+    for each in objects(cluster):
+        if not isinstance(each, Pod) or int(each.metadata.name[1:]) not in gone:
+            fresh.set(each)
+    found = plan_preemption(second, snapshot, SETTINGS)
+    again = attempt(task_of(wish, fresh), fresh)
+    assert isinstance(again, Unplaced)
+    wanted = plan_preemption(again, fresh, SETTINGS)
+    assert isinstance(found, Preemption) == isinstance(wanted, Preemption)
+    if isinstance(found, Preemption) and isinstance(wanted, Preemption):
+        assert found.node == wanted.node
+        assert [each.spec.priority for each in found.victims] == [p.spec.priority for p in wanted.victims]
+
+
+@given(CLUSTERS, WISHES)
+@settings(max_examples=100, deadline=None)
+def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Wish) -> None:
+    """What is read once may be asked again however the pods of a node change."""
+    snapshot = snapshot_of(cluster)
+    task = task_of(wish, snapshot)
+    examination = Examination(task, snapshot, SETTINGS)
+    standing = [rule for rule in examination._rules if not isinstance(rule, type)]
+    assert not {rule.rule for rule in standing} & HEED_PODS
+    for place in snapshot.places():
+        before = [rule.why_not(place) for rule in standing]
+        with Hypothesis(snapshot, place) as hypothesis:
+            hypothesis.lift(lower_pods(examination, place))
+            again = [type(rule).read(task, snapshot) for rule in standing]
+            after = [() if rule is None else rule.why_not(place) for rule in again]  # type: ignore[union-attr]
+        assert after == before
+
+
+def test_upstreams_order_of_sparing() -> None:
+    """One CPU too few: the pods that break a budget are spared first, then the most important."""
+    snapshot = made_of(
+        node("a", cpu="4"),
+        pod("covered", cpu="2", node="a", priority=1, labels={"app": "x"}),
+        pod("plain", cpu="2", node="a", priority=2),
+    )
+    task = task_of(Wish(cpu=2, priority=5), snapshot)
+    examination = Examination(task, snapshot, SETTINGS)
+    for way in (select_victims, select_victims_quickly):
+        kept = way(examination, 0, Budgets([budget(app="x")]))
+        assert isinstance(kept, Victims)
+        assert names_of(kept.pods) == ["plain"]
+        assert kept.broken == 0
+        unkept = way(examination, 0, Budgets([]))
+        assert isinstance(unkept, Victims)
+        assert names_of(unkept.pods) == ["covered"]
+
+
+def test_a_budget_is_broken_only_where_it_must_be() -> None:
+    snapshot = made_of(
+        node("a", cpu="4"),
+        pod("covered", cpu="2", node="a", labels={"app": "x"}),
+        pod("plain", cpu="2", node="a"),
+    )
+    unplaced = attempt(task_of(Wish(cpu=4, priority=5), snapshot), snapshot)
+    assert isinstance(unplaced, Unplaced)
+    plan = plan_preemption(unplaced, snapshot, SETTINGS, [budget(app="x")])
+    assert isinstance(plan, Preemption)
+    assert sorted(names_of(plan.victims)) == ["covered", "plain"]
+    assert plan.broken_budgets == 1

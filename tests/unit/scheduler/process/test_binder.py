@@ -1,0 +1,654 @@
+"""Bindings that go wrong at every step in every way, on an API in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import POD_KEY, read_pod
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.scheduler.binding.bind import Bound, Failed, Step, bind_pod, release_claim
+from plimsoll.scheduler.binding.recovery import recover
+from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
+from plimsoll.scheduler.process.binder import Bindings
+from plimsoll.scheduler.result import Placement
+from tests.unit.apiserver.build import Bench, run
+from tests.unit.scheduler.process.world import (
+    BEGUN,
+    KEEP,
+    NEW,
+    NODE,
+    SHARED,
+    WRITES,
+    Crash,
+    Fault,
+    FaultyWriter,
+    World,
+    charge,
+    lost,
+    pod_tree,
+    refusal,
+)
+
+T = TypeVar("T")
+STEPS = {
+    "add_finalizer": Step.FINALIZER,
+    "write_allocation": Step.ALLOCATION,
+    "reserve": Step.RESERVATION,
+    "write_charges": Step.CHARGES,
+    "bind": Step.BINDING,
+}
+
+
+def play(story: Callable[[World], Awaitable[T]]) -> T:
+    async def on(bench: Bench) -> T:
+        return await story(await World(bench).build())
+
+    return run(on)
+
+
+def bind_with(*faults: Fault, **options: Any) -> tuple[Bound | Failed, FaultyWriter]:
+    """Bind the pod with faults; whatever comes out is checked against the API."""
+
+    async def story(world: World) -> tuple[Bound | Failed, FaultyWriter]:
+        writer = FaultyWriter(world, list(faults), **options)
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        if isinstance(outcome, Bound):
+            await world.check_bound()
+        elif outcome.settled:
+            pod = await world.pod()
+            assert pod is None or pod.spec.node_name != NODE
+            await world.check_undone()
+        return outcome, writer
+
+    return play(story)
+
+
+# -- when all goes well
+
+
+def test_a_binding_is_made_of_as_few_requests_as_can_be() -> None:
+    outcome, writer = bind_with()
+    assert isinstance(outcome, Bound)
+    assert outcome.node == NODE
+    assert sorted(writer.calls) == sorted([*WRITES, "write_allocation"])
+    assert writer.inner.requests == 6
+
+
+def test_the_order_is_claims_then_charges_then_the_binding() -> None:
+    _, writer = bind_with()
+    assert writer.calls[-2:] == ["write_charges", "bind"]
+    assert writer.calls.index("add_finalizer") < len(writer.calls) - 1 - writer.calls[::-1].index(
+        "write_allocation"
+    )
+
+
+def test_binding_again_what_is_bound_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        placement = await world.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        revisions = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+        again = FaultyWriter(world)
+        assert isinstance(await bind_pod(placement, again, world.hear), Bound)
+        await world.check_bound()
+        after = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+        assert after == revisions
+
+    play(story)
+
+
+# -- each step, each kind of failure
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize("code", [403, 404, 422])
+def test_a_refused_step_undoes_those_before_it(method: str, code: int) -> None:
+    outcome, _ = bind_with(Fault(method, error=refusal(code)))
+    assert isinstance(outcome, Failed)
+    assert outcome.settled
+    assert outcome.step is STEPS[method]
+    assert f"refused with {code}" in outcome.error
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("times", [1, 12])
+def test_a_lost_answer_is_asked_for_until_it_is_there(method: str, after: bool, times: int) -> None:
+    outcome, writer = bind_with(Fault(method, error=lost, after=after, times=times))
+    assert isinstance(outcome, Bound)
+    assert 1 <= writer.pauses <= times
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("code", [429, 500])
+def test_a_server_that_fails_now_and_then_is_asked_again(method: str, after: bool, code: int) -> None:
+    outcome, _ = bind_with(Fault(method, error=refusal(code), after=after, times=3))
+    assert isinstance(outcome, Bound)
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_server_that_goes_on_failing_is_given_up(method: str, after: bool) -> None:
+    """What it did all the same is found by looking: then it counts; otherwise everything is taken back."""
+    outcome, _ = bind_with(Fault(method, error=refusal(500), after=after, times=99))
+    done = after and method in ("write_allocation", "reserve", "bind")
+    assert isinstance(outcome, Bound if done else Failed)
+    assert done or (isinstance(outcome, Failed) and outcome.settled)
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_a_lost_answer_then_a_refusal_leaves_nothing_behind(method: str) -> None:
+    outcome, _ = bind_with(
+        Fault(method, error=lost, after=True), Fault(method, nth=2, error=refusal(403), times=99)
+    )
+    done = method in ("reserve", "bind")
+    assert isinstance(outcome, Bound if done else Failed)
+
+
+UNDO = ("clear_charges", "unreserve", "read_claim", "read_pod")
+
+
+@pytest.mark.parametrize("method", ["reserve", "write_charges", "bind"])
+@pytest.mark.parametrize("undo", UNDO)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("error", [lost, refusal(500), refusal(409, "Conflict")])
+def test_undoing_survives_failures_too(method: str, undo: str, after: bool, error: Any) -> None:
+    if undo.startswith("read") and error().code == 409:
+        error = refusal(503)  # nothing is in the way of a read
+    outcome, _ = bind_with(
+        Fault(method, error=refusal(409), times=99), Fault(undo, error=error, after=after, times=2)
+    )
+    assert isinstance(outcome, Failed)
+    assert outcome.settled
+
+
+def test_what_cannot_be_taken_back_is_said() -> None:
+    outcome, writer = bind_with(
+        Fault("bind", error=refusal(403)), Fault("unreserve", error=refusal(403), times=9)
+    )
+    assert isinstance(outcome, Failed)
+    assert not outcome.settled
+    assert writer.world.heard[NEW].status.allocation is not None, "the snapshot still holds the devices"
+
+
+# -- others, meanwhile
+
+
+async def touch(world: World) -> None:
+    for name in (NEW, BEGUN, SHARED):
+        await world.client.patch(RESOURCE_CLAIMS, name, {"metadata": {"labels": {"touched": "x"}}}, "default")
+
+
+async def delete_pod(world: World) -> None:
+    await world.client.delete(PODS, "p", "default", grace=0)
+
+
+async def bind_elsewhere(world: World) -> None:
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-2"}}
+    await world.client.post(PODS, "p", "binding", binding, "default")
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_a_claim_that_others_touch_is_no_obstacle(method: str) -> None:
+    outcome, _ = bind_with(Fault(method, act=touch))
+    assert isinstance(outcome, Bound)
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_a_pod_that_goes_away_leaves_nothing_behind(method: str) -> None:
+    outcome, _ = bind_with(Fault(method, act=delete_pod))
+    assert isinstance(outcome, Failed)
+    assert (outcome.settled, outcome.over) == (True, True)
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_a_pod_that_others_bind_elsewhere_is_theirs(method: str) -> None:
+    outcome, _ = bind_with(Fault(method, act=bind_elsewhere))
+    assert isinstance(outcome, Failed)
+    assert (outcome.step, outcome.settled, outcome.over) == (Step.BINDING, True, True)
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    async def replace(world: World) -> None:
+        tree = await world.client.get(PODS, "p", "default")
+        await delete_pod(world)
+        meta = {"name": "p", "annotations": tree["metadata"]["annotations"]}
+        await world.client.create(PODS, {**tree, "metadata": meta, "status": {}}, "default")
+
+    for method in WRITES:
+        outcome, _ = bind_with(Fault(method, act=replace))
+        assert isinstance(outcome, Failed)
+        assert (outcome.settled, outcome.over) == (True, True)
+        assert "with UID" in outcome.error
+
+
+@pytest.mark.parametrize("method", ["add_finalizer", "write_allocation"])
+def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
+    async def allocate(world: World) -> None:
+        status: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
+        for name in (NEW, BEGUN):
+            await world.client.patch(
+                RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
+            )
+
+    async def story(world: World) -> None:
+        writer = FaultyWriter(world, [Fault(method, act=allocate)])
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        assert isinstance(outcome, Failed)
+        assert outcome.settled
+        assert "got allocated elsewhere in the meantime" in outcome.error
+        for name in (NEW, BEGUN):
+            claim = await world.claim(name)
+            assert claim.status.allocation is not None
+            assert claim.status.allocation.devices.results == ()
+            assert claim.status.reserved_for == ()
+
+    play(story)
+
+
+def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
+    async def reallocate(world: World) -> None:
+        nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        await world.client.patch(RESOURCE_CLAIMS, SHARED, nothing, "default", subresource="status")
+        found = {"request": "r", "driver": "dra.example.com", "pool": "far", "device": "x"}
+        status = {"status": {"allocation": {"devices": {"results": [found]}}}}
+        await world.client.patch(RESOURCE_CLAIMS, SHARED, status, "default", subresource="status")
+
+    async def story(world: World) -> None:
+        writer = FaultyWriter(world, [Fault("reserve", act=reallocate)])
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        assert isinstance(outcome, Failed)
+        assert (outcome.step, outcome.settled) == (Step.RESERVATION, True)
+        claim = await world.claim(SHARED)
+        assert claim.status.reserved_for == ()
+        assert claim.status.allocation is not None, "its devices were not ours to take away"
+
+    play(story)
+
+
+def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
+    async def delete(world: World) -> None:
+        await world.client.delete(RESOURCE_CLAIMS, NEW, "default")
+
+    for method in ("add_finalizer", "write_allocation"):
+        outcome, _ = bind_with(Fault(method, act=delete, nth=1))
+        assert isinstance(outcome, Failed)
+        assert outcome.settled
+
+
+def test_devices_go_back_when_binding_fails() -> None:
+    async def story(world: World) -> None:
+        writer = FaultyWriter(world, [Fault("bind", error=refusal(403))])
+        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), Failed)
+        await world.check_undone()
+        again = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+        assert isinstance(again, Bound)
+        await world.check_bound()
+
+    play(story)
+
+
+def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
+    async def join(world: World) -> None:
+        other = {"resource": "pods", "name": "q", "uid": "uid-q"}
+        patch = {"status": {"reservedFor": [other]}}
+        await world.client.patch(
+            RESOURCE_CLAIMS, NEW, patch, "default", subresource="status", type="strategic"
+        )
+
+    async def story(world: World) -> None:
+        writer = FaultyWriter(world, [Fault("bind", act=join, error=refusal(403))])
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        assert isinstance(outcome, Failed)
+        assert outcome.settled
+        claim = await world.claim(NEW)
+        assert claim.status.allocation is not None
+        assert [each.uid for each in claim.status.reserved_for] == ["uid-q"]
+
+    play(story)
+
+
+# -- crashes
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(WRITES), st.booleans()), max_size=5))
+def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, bool]]) -> None:
+    async def story(world: World) -> None:
+        for method, after in crashes:
+            writer = FaultyWriter(world, [Fault(method, error=Crash, after=after)])
+            with suppress(Crash):  # or that write was not needed any more
+                await bind_pod(await world.placement(), writer, world.hear)
+            world.heard.clear()
+            # what a restart finds is for this pod, and nothing of it is to be released
+            pod = await world.pod()
+            assert pod is not None
+            claims = [await world.claim(name) for name in (NEW, BEGUN, SHARED)]
+            found = recover(claims, [pod, other_pod(pod)])
+            assert found.released == ()
+            if pod.spec.node_name:
+                break
+        outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+        assert isinstance(outcome, Bound)
+        await world.check_bound()
+        events = await bound_times(world)
+        assert events == 1
+
+    play(story)
+
+
+def other_pod(pod: Any) -> Any:
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    return replace(pod, metadata=replace(pod.metadata, name="other", uid="uid-other"))
+
+
+async def bound_times(world: World) -> int:
+    """How often the pod was bound, as its history tells."""
+    listing = await world.client.list(PODS, "default")
+    events = await world.bench.watch("/api/v1/namespaces/default/pods", 1, resourceVersion="0")
+    assert listing.items
+    return sum(1 for event in events if event["object"]["spec"].get("nodeName") == NODE)
+
+
+# -- where charges go
+
+
+def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
+    from plimsoll.api.gates import Gates  # noqa: PLC0415
+
+    async def on(bench: Bench) -> None:
+        world = await World(bench).build()
+        writer = ApiWriter(world.client)
+        placement = await world.placement()
+        assert isinstance(await bind_pod(placement, writer, world.hear), Bound)
+        assert writer.charging is Charging.ANNOTATION
+        pod = await world.pod()
+        assert pod is not None
+        assert not pod.status.node_allocatable_resource_claim_statuses
+        assert POD_KEY in pod.metadata.annotations
+        await world.check_bound()
+
+    run(on, Gates.of({"DRANodeAllocatableResources": False}))
+
+
+def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client)
+        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), Bound)
+        assert writer.charging is Charging.V1_36
+        pod = await world.pod()
+        assert pod is not None
+        assert POD_KEY not in pod.metadata.annotations
+        await world.check_bound()
+
+    play(story)
+
+
+@pytest.mark.parametrize("charging", list(Charging))
+def test_every_form_is_written_and_taken_back(charging: Charging) -> None:
+    outcome, _ = bind_with(charging=charging)
+    assert isinstance(outcome, Bound)
+    outcome, _ = bind_with(Fault("bind", error=refusal(403)), charging=charging)
+    assert isinstance(outcome, Failed)
+
+
+def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
+    async def story(world: World) -> None:
+        forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
+        patch = {"metadata": {"annotations": {POD_KEY: forged}}}
+        await world.client.patch(PODS, "p", patch, "default")
+        placement = await world.placement(charges=False)
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        pod = await world.pod()
+        assert pod is not None
+        assert read_pod(pod) == ()
+        assert pod.metadata.annotations == {KEEP: "pod"}
+
+    play(story)
+
+
+# -- giving up a claim
+
+
+def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
+    async def story(world: World) -> None:
+        assert isinstance(await bind_pod(await world.placement(), FaultyWriter(world), world.hear), Bound)
+        pod = await world.pod()
+        assert pod is not None
+        assert await release_claim(await world.claim(NEW), pod, FaultyWriter(world), world.hear)
+        assert (await world.claim(NEW)).status.allocation is None
+        assert world.heard[NEW].status.allocation is None
+        assert await release_claim(await world.claim(SHARED), pod, FaultyWriter(world), world.hear)
+        shared = await world.claim(SHARED)
+        assert shared.status.allocation is not None
+        assert [each.uid for each in shared.status.reserved_for] == ["uid-other"]
+
+    play(story)
+
+
+# -- many at a time
+
+
+def test_bindings_run_side_by_side_up_to_their_limit() -> None:
+    async def story(world: World) -> None:
+        placement = await world.placement()
+        running, most, done = 0, 0, []
+        go = asyncio.Event()
+
+        class Slow(FaultyWriter):
+            def __getattr__(self, name: str) -> Any:
+                method = super().__getattr__(name)
+
+                async def call(*args: Any, **named: Any) -> Any:
+                    nonlocal running, most
+                    running += 1
+                    most = max(most, running)
+                    await go.wait()
+                    running -= 1
+                    return await method(*args, **named)
+
+                return call if name == "bind" else method
+
+        bindings = Bindings(Slow(world), world.hear, lambda p, o: done.append(o), limit=3)
+        for _ in range(8):
+            bindings.start(placement)
+        assert len(bindings) == 8
+        assert bindings.full
+        await asyncio.sleep(0.01)
+        go.set()
+        assert await bindings.drain(5) == 0
+        assert len(done) == 8
+        assert all(isinstance(each, Bound) for each in done)
+        assert most == 3
+
+    play(story)
+
+
+def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
+    async def story(world: World) -> None:
+        async def hang(_: World) -> None:
+            await asyncio.Event().wait()
+
+        writer = FaultyWriter(world, [Fault("bind", act=hang)])
+        bindings = Bindings(writer, world.hear, lambda p, o: None)
+        bindings.start(await world.placement())
+        await asyncio.sleep(0)
+        assert await bindings.drain(0.01) == 1
+        assert len(bindings) == 0
+        outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+        assert isinstance(outcome, Bound)
+        await world.check_bound()
+
+    play(story)
+
+
+def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
+    async def story(world: World) -> None:
+        done: list[tuple[Placement, Bound | Failed]] = []
+        writer = FaultyWriter(world, [Fault("bind", error=lambda: ValueError("a bug"))])
+        bindings = Bindings(writer, world.hear, lambda p, o: done.append((p, o)))
+        placement = await world.placement()
+        bindings.start(placement)
+        bindings.start(placement)
+        await bindings.drain(5)
+        first, second = (outcome for _, outcome in done)
+        assert isinstance(first, Failed)
+        assert (first.settled, first.error) == (False, "ValueError: a bug")
+        assert isinstance(second, Bound)
+
+    play(story)
+
+
+# -- devices that have to be made ready
+
+
+def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str, Any]:
+    assert claim.status.allocation is not None
+    result = claim.status.allocation.devices.results[0]
+    moment = "2026-01-01T00:00:00Z"
+    condition = {
+        "type": kind, "status": status, "reason": "Told", "message": "so", "lastTransitionTime": moment,
+    }  # fmt: skip
+    device = {"driver": result.driver, "pool": result.pool, "device": result.device}
+    return {"status": {"devices": [{**device, "conditions": [condition]}]}}
+
+
+@pytest.mark.parametrize(("kind", "told"), list(itertools.product(["Attached", "Broken"], [False, True])))
+def test_devices_are_waited_for(kind: str, told: bool) -> None:
+    """Whoever follows claims says when they change; if nobody does, they are read again."""
+
+    async def story(world: World) -> None:
+        conditions: dict[str, Any] = {
+            "bindingConditions": ["Attached"],
+            "bindingFailureConditions": ["Broken"],
+        }
+        placement = await world.placement(**conditions)
+        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        writer.waits._poll = 0.01 if not told else 60.0
+        task = asyncio.create_task(bind_pod(placement, writer, world.hear))
+        while len(writer.waits) == 0:
+            await asyncio.sleep(0)
+        for name in (NEW, BEGUN):
+            patch = ready(await world.claim(name), "True", kind)
+            await world.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
+            if told:
+                await asyncio.sleep(0)
+                writer.waits.tell(await world.claim(name))
+                while not task.done() and len(writer.waits) == 0:
+                    await asyncio.sleep(0)
+        outcome = await task
+        if kind == "Attached":
+            assert isinstance(outcome, Bound)
+            await world.check_bound()
+        else:
+            assert isinstance(outcome, Failed)
+            assert (outcome.step, outcome.settled) == (Step.CONDITIONS, True)
+            assert 'device binding failed: claim=new, reason=Told, message="so"' in outcome.error
+            await world.check_undone()
+        assert len(writer.waits) == 0
+
+    play(story)
+
+
+def test_devices_that_take_too_long_are_given_up() -> None:
+    async def story(world: World) -> None:
+        placement = await world.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
+        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        outcome = await bind_pod(placement, writer, world.hear, timeout_ms=10)
+        assert isinstance(outcome, Failed)
+        assert outcome.error.endswith("device binding timeout: claim=new")
+        assert outcome.settled
+        await world.check_undone()
+
+    play(story)
+
+
+def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        plain = await world.placement()
+        assert isinstance(await bind_pod(plain, writer, world.hear), Bound)
+        claim = await world.claim(NEW)
+        assert claim.status.allocation is not None
+        assert claim.status.allocation.allocation_timestamp is None
+        assert claim.status.allocation == plain.allocations[NEW]
+
+    play(story)
+
+    async def waiting(world: World) -> None:
+        writer = ApiWriter(world.client, Charging.V1_36, now=lambda: world.bench.now)
+        placement = await world.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
+        claim = placement.task.waiting[0]
+        fresh = await writer.write_allocation(claim, placement.allocations[NEW], plimsoll_consumer(placement))
+        assert fresh.status.allocation is not None
+        assert fresh.status.allocation.allocation_timestamp == "2026-01-02T03:04:05Z"
+
+    play(waiting)
+
+
+def plimsoll_consumer(placement: Placement) -> Any:
+    from plimsoll.scheduler.binding.bind import consumer_of  # noqa: PLC0415
+
+    return consumer_of(placement.task.pod)
+
+
+def test_pauses_grow_and_are_told() -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client, sleep=sleep)
+        for attempt in (1, 4, 8, 50):
+            await writer.pause(attempt, UnreachableError("no answer", sent=True))
+
+    play(story)
+    assert waits[0] < waits[1] < waits[2]
+    assert max(waits) <= 5.0
+
+
+def test_refusals_of_the_api_are_api_errors() -> None:
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client)
+        claim = await world.claim(NEW)
+        await world.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(RESOURCE_CLAIMS, NEW, "default")
+        assert await writer.read_claim(claim) is None
+        with pytest.raises(ApiError):
+            await writer.add_finalizer(claim)
+
+    play(story)
+
+
+def test_pods_that_find_out_the_form_together_use_the_same() -> None:
+    """One of them settles the form while the other waits for its answer."""
+
+    async def story(world: World) -> None:
+        writer = ApiWriter(world.client)
+        pod = await world.pod()
+        assert pod is not None
+        await world.client.create(PODS, pod_tree("q"), "default")
+        other = convert(await world.client.get(PODS, "q", "default"), Pod)
+        entries = (charge(NEW, "2"),)
+        await asyncio.gather(writer.write_charges(pod, entries), writer.write_charges(other, entries))
+        assert writer.charging is Charging.V1_36
+        for name in ("p", "q"):
+            tree = await world.client.get(PODS, name, "default")
+            (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]
+            assert "resources" in written, name
+
+    play(story)

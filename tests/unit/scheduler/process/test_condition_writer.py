@@ -1,0 +1,110 @@
+"""Telling pods: the last word counts, and a server that does not answer is told again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Pod
+from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.scheduler.process.condition_writer import Notice, Notices
+from tests.unit.scheduler.build import pod
+
+
+class Server:
+    """Takes patches, or fails as often as it is told to."""
+
+    def __init__(self, *errors: ApiError) -> None:
+        self.errors = list(errors)
+        self.told: list[tuple[str, str]] = []
+        self.answered = asyncio.Event()
+        self.fresh: Pod | None = None
+
+    async def read_pod(self, each: Pod) -> Pod | None:
+        return self.fresh
+
+    async def patch_status(self, each: Pod, patch: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        self.answered.set()
+        if self.errors:
+            raise self.errors.pop(0)
+        condition = patch["status"]["conditions"][0]
+        self.told.append((each.metadata.name, condition["message"]))
+
+
+def _notices(server: Server) -> Notices:
+    return Notices(server, workers=2, pause=0.0)  # type: ignore[arg-type]
+
+
+async def _finish(notices: Notices) -> None:
+    while notices._tasks:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "error", [UnreachableError("broken", sent=True), ApiError(503, "Busy", "x"), ApiError(429, "Slow", "x")]
+)
+def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
+    async def story() -> None:
+        server = Server(error, error)
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        await _finish(notices)
+        assert server.told == [("p", "no room")]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("node", "told"), [("", [("p", "no room")]), ("n1", [])])
+def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tuple[str, str]]) -> None:
+    async def story() -> None:
+        server = Server(ApiError(409, "Conflict", "it has changed"))
+        server.fresh = pod("p", node=node)
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        await _finish(notices)
+        assert server.told == told
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [ApiError(404, "NotFound", "gone"), ApiError(403, "Forbidden", "no")])
+def test_a_refusal_is_final(error: ApiError) -> None:
+    async def story() -> None:
+        server = Server(error)
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        await _finish(notices)
+        assert server.told == []
+
+    asyncio.run(story())
+
+
+def test_who_waits_no_longer_is_not_told_again() -> None:
+    async def story() -> None:
+        server = Server(UnreachableError("broken", sent=True))
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "no room"))
+        await server.answered.wait()
+        notices.drop("uid-p")
+        await _finish(notices)
+        assert server.told == []
+
+    asyncio.run(story())
+
+
+def test_what_is_told_last_counts() -> None:
+    async def story() -> None:
+        server = Server(UnreachableError("broken", sent=True))
+        notices = _notices(server)
+        notices.tell(Notice(pod("p"), "Unschedulable", "first"))
+        await server.answered.wait()
+        notices.tell(Notice(pod("p"), "Unschedulable", "second"))
+        notices.tell(Notice(pod("p"), "Unschedulable", "third"))
+        await _finish(notices)
+        assert server.told[-1] == ("p", "third")
+        assert ("p", "first") not in server.told
+
+    asyncio.run(story())

@@ -1,0 +1,262 @@
+"""Events: written when there is time, counted when repeated, dropped rather than waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from plimsoll.api import codec
+from plimsoll.client import Client
+from plimsoll.client.endpoints import EVENTS, EVENTS_V1
+from plimsoll.client.transport import Reply, Request
+from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.scheduler.process.event_recorder import Recorder
+from tests.unit.apiserver.build import Bench, run
+from tests.unit.scheduler.build import pod
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A recorder on an API in memory, with a clock that is moved by hand."""
+
+    def __init__(self, bench: Bench, **options: Any) -> None:
+        self.bench = bench
+        self.time = 0.0
+        self.recorder = Recorder(
+            bench.client,
+            clock=lambda: self.time,
+            now=lambda: bench.now + timedelta(seconds=self.time),
+            **options,
+        )
+
+    async def events(self) -> list[Any]:
+        await self.recorder.flush(5)
+        listing = await self.bench.client.list(EVENTS_V1, "default")
+        return [codec.decode_tree(raw) for raw in listing.items]
+
+
+def play(story: Callable[[Stage], Awaitable[T]], **options: Any) -> T:
+    async def on(bench: Bench) -> T:
+        return await story(Stage(bench, **options))
+
+    return run(on)
+
+
+POD = pod("p")
+
+
+def test_a_scheduled_pod_is_told_where() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.scheduled(POD, "node-1")
+        (event,) = await stage.events()
+        assert event["note"] == "Successfully assigned default/p to node-1"
+        assert (event["reason"], event["action"], event["type"]) == ("Scheduled", "Binding", "Normal")
+        assert event["reportingController"] == "plimsoll"
+        assert event["regarding"]["uid"] == "uid-p"
+        assert "series" not in event
+        (core,) = (await stage.bench.client.list(EVENTS, "default")).items
+        assert codec.decode_tree(core)["message"] == "Successfully assigned default/p to node-1"
+
+    play(story)
+
+
+def test_what_is_said_again_is_one_event_that_counts() -> None:
+    async def story(stage: Stage) -> None:
+        for _ in range(3):
+            stage.recorder.failed_scheduling(POD, "no room")
+            await stage.recorder.flush(5)
+            stage.time += 30
+        (event,) = await stage.events()
+        assert event["series"]["count"] == 3
+        assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
+        assert stage.recorder.written == 2, "the second time it was too soon"
+
+    play(story)
+
+
+def test_what_is_said_before_it_is_written_is_counted_at_once() -> None:
+    async def story(stage: Stage) -> None:
+        for _ in range(5):
+            stage.recorder.failed_scheduling(POD, "no room")
+        assert len(stage.recorder) == 1
+        (event,) = await stage.events()
+        assert event["series"]["count"] == 5
+
+    play(story)
+
+
+def test_other_messages_and_other_pods_are_other_events() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.failed_scheduling(POD, "no room")
+        stage.recorder.failed_scheduling(POD, "no devices")
+        stage.recorder.failed_scheduling(pod("q"), "no room")
+        stage.recorder.awaiting_devices(POD, "n")
+        stage.recorder.preempted(POD, pod("q"), "n")
+        notes = sorted(event["note"] for event in await stage.events())
+        assert notes == [
+            "Preempted by pod uid-q on node n",
+            "no devices",
+            "no room",
+            "no room",
+            "waiting for binding conditions for device on node n",
+        ]
+
+    play(story)
+
+
+def test_after_a_long_silence_an_event_begins_anew() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.failed_scheduling(POD, "no room")
+        assert len(await stage.events()) == 1
+        stage.time += 3600
+        stage.recorder.failed_scheduling(POD, "no room")
+        assert len(await stage.events()) == 2
+
+    play(story)
+
+
+def test_an_event_the_api_has_forgotten_is_written_again() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.failed_scheduling(POD, "no room")
+        (event,) = await stage.events()
+        await stage.bench.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
+        for _ in range(2):
+            stage.time += 61
+            stage.recorder.failed_scheduling(POD, "no room")
+            await stage.recorder.flush(5)
+        (event,) = await stage.events()
+        assert event["series"]["count"] == 3
+        assert stage.recorder.failed == 1
+
+    play(story)
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    async def story(stage: Stage) -> None:
+        for number in range(10):
+            stage.recorder.failed_scheduling(POD, f"reason {number}")
+        assert (len(stage.recorder), stage.recorder.dropped) == (4, 6)
+        stage.recorder.failed_scheduling(POD, "reason 0")  # was dropped: it is said again
+        assert sorted(event["note"] for event in await stage.events()) == [
+            "reason 0", "reason 7", "reason 8", "reason 9",
+        ]  # fmt: skip
+
+    play(story, limit=4)
+
+
+def test_long_texts_are_cut() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.failed_scheduling(POD, "x" * 5000)
+        stage.recorder.failed_scheduling(pod("y" * 253), "z")
+        events = await stage.events()
+        assert sorted(len(event["note"]) for event in events) == [1, 1024]
+
+    play(story)
+
+
+def test_names_are_never_given_twice() -> None:
+    async def story(stage: Stage) -> None:
+        for number in range(20):
+            stage.recorder.failed_scheduling(POD, f"{number}")
+        assert len({event["metadata"]["name"] for event in await stage.events()}) == 20
+
+    play(story)
+
+
+class Refusing:
+    """A transport that answers nothing, or with an error."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.requests = 0
+
+    async def send(self, request: Request) -> Reply:
+        self.requests += 1
+        if not self.code:
+            raise UnreachableError("no answer", sent=True)
+        return Reply(self.code, {}, b"")
+
+    def stream(self, request: Request) -> Any:
+        raise NotImplementedError
+
+    async def renew(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        return None
+
+
+def test_an_event_that_cannot_be_written_is_no_ones_problem() -> None:
+    for code in (0, 403, 404, 422, 500):
+
+        async def story(code: int = code) -> tuple[int, int]:
+            recorder = Recorder(Client(Refusing(code)))
+            recorder.scheduled(POD, "n")
+            await recorder.flush(5)
+            return recorder.failed, recorder.written
+
+        assert asyncio.run(story()) == (1, 0)
+
+
+def test_recording_never_waits_and_bindings_go_first() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def story(stage: Stage) -> None:
+        task = asyncio.create_task(stage.recorder.run())
+        for number in range(5):
+            stage.recorder.failed_scheduling(POD, f"{number}")
+        for _ in range(200):
+            await asyncio.sleep(0)
+            if stage.recorder.written == 5:
+                break
+        assert stage.recorder.written == 5
+        assert len(pauses) == 5, "one for each, while others are busy"
+        stage.recorder.failed_scheduling(POD, "later")
+        while stage.recorder.written < 6:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    play(story, is_busy=lambda: True, sleep=sleep)
+
+
+def test_a_lost_answer_does_not_make_two_events() -> None:
+    async def on(bench: Bench) -> None:
+        recorder = Recorder(bench.client, now=lambda: bench.now)
+        send = bench.client._transport.send  # the wire itself
+        lost = [True]
+
+        async def lossy(request: Request) -> Reply:
+            reply = await send(request)
+            if lost and request.method == "POST":
+                lost.clear()
+                raise UnreachableError("no answer", sent=True)
+            return reply
+
+        bench.client._transport.send = lossy  # type: ignore[method-assign]
+        for _ in range(2):
+            recorder.failed_scheduling(POD, "no room")
+            await recorder.flush(5)
+        assert recorder.failed == 1
+        assert len((await bench.client.list(EVENTS_V1, "default")).items) == 1
+
+    run(on)
+
+
+def test_refusals_are_what_they_are() -> None:
+    async def story(stage: Stage) -> None:
+        stage.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
+        await stage.recorder.flush(5)
+        assert stage.recorder.failed == 1
+        try:
+            await stage.bench.client.list(EVENTS_V1, "no-such")
+        except ApiError:
+            raise AssertionError from None
+
+    play(story)

@@ -1,0 +1,235 @@
+"""Carrying a preemption out, against the embedded API: whatever is there already, and however often."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
+from plimsoll.client.client import Client
+from plimsoll.client.endpoints import PODS
+from plimsoll.errors import ApiError
+from plimsoll.scheduler.preemption.plan import is_leaving
+from plimsoll.scheduler.preemption.result import Preemption
+from plimsoll.scheduler.process.evictor import CarriedOut, Notice, carry_out, plan_disruption
+from tests.unit.apiserver.build import Bench
+from tests.unit.apiserver.build import run as play
+
+NOW = "2026-01-02T03:04:05Z"
+
+
+class World:
+    """An API, and a preemption in it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.client = bench.client
+        self.notices: list[Notice] = []
+
+    async def pod(self, name: str, *, node: str = "n", grace: int = 30, **status: Any) -> Pod:
+        tree: dict[str, Any] = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "containers": [{"name": "c", "image": "i"}],
+                "terminationGracePeriodSeconds": grace,
+                "schedulerName": "plimsoll",
+                **({"nodeName": node} if node else {}),
+            },
+        }
+        made = await self.client.create(PODS, tree, "default")
+        if status:
+            made = await self.client.patch(PODS, name, {"status": status}, "default", subresource="status")
+        return convert(made, Pod)
+
+    async def read(self, name: str) -> Pod | None:
+        try:
+            return convert(await self.client.get(PODS, name, "default"), Pod)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def carry_out(self, plan: Preemption, client: Client | None = None, **more: Any) -> CarriedOut:
+        return await carry_out(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
+
+
+def run(story: Callable[[World], Awaitable[None]]) -> None:
+    play(lambda bench: story(World(bench)))
+
+
+def test_a_victim_is_told_and_deleted() -> None:
+    async def story(world: World) -> None:
+        victim, new = await world.pod("victim"), await world.pod("new", node="")
+        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new))
+        assert done.complete
+        assert [each.metadata.name for each in done.evicted] == ["victim"]
+        left = await world.read("victim")
+        assert left is not None
+        assert left.metadata.deletion_timestamp is not None
+        assert left.metadata.deletion_grace_period_seconds == 30
+        assert is_leaving(left)
+        condition = next(each for each in left.status.conditions if each.type == "DisruptionTarget")
+        assert condition.status == "True"
+        assert condition.reason == "PreemptionByScheduler"
+        assert condition.message == "plimsoll: preempting to accommodate a higher priority pod"
+        assert condition.last_transition_time == NOW
+        [notice] = world.notices
+        assert (notice.type, notice.reason, notice.action) == ("Normal", "Preempted", "Preempting")
+        assert notice.note == f"Preempted by pod {new.metadata.uid} on node n"
+        assert notice.regarding.metadata.name == "victim"
+        assert notice.related.metadata.name == "new"
+
+    run(story)
+
+
+def test_a_victim_without_grace_is_gone_at_once() -> None:
+    async def story(world: World) -> None:
+        victim, new = await world.pod("victim", grace=0), await world.pod("new", node="")
+        assert (await world.carry_out(Preemption("n", 0, (victim,), 0, new))).complete
+        assert await world.read("victim") is None
+
+    run(story)
+
+
+def test_it_may_be_done_again() -> None:
+    async def story(world: World) -> None:
+        plan = Preemption("n", 0, (await world.pod("victim"),), 0, await world.pod("new", node=""))
+        await world.carry_out(plan)
+        before = await world.read("victim")
+        again = await world.carry_out(plan)
+        assert again.complete
+        after = await world.read("victim")
+        assert before is not None
+        assert after is not None
+        assert after.metadata.deletion_timestamp == before.metadata.deletion_timestamp
+        assert after.status.conditions == before.status.conditions
+
+    run(story)
+
+
+def test_who_is_gone_or_leaving_is_left_alone() -> None:
+    async def story(world: World) -> None:
+        gone, leaving = await world.pod("gone", grace=0), await world.pod("leaving")
+        new = await world.pod("new", node="")
+        await world.client.delete(PODS, "gone", "default", grace=0)
+        await world.client.delete(PODS, "leaving", "default")
+        heard = await world.read("leaving")
+        assert heard is not None
+        done = await world.carry_out(Preemption("n", 0, (gone, heard), 0, new))
+        assert done == CarriedOut(())
+        assert world.notices == []
+        left = await world.read("leaving")
+        assert left is not None
+        assert not is_leaving(left)
+        # Nobody told us that it is leaving: then it is told why, and nothing worse.
+        await world.carry_out(Preemption("n", 0, (leaving,), 0, new))
+
+    run(story)
+
+
+def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
+    async def story(world: World) -> None:
+        old, new = await world.pod("victim", grace=0), await world.pod("new", node="")
+        await world.client.delete(PODS, "victim", "default", grace=0)
+        fresh = await world.pod("victim")
+        done = await world.carry_out(Preemption("n", 0, (old,), 0, new))
+        assert done == CarriedOut(())
+        left = await world.read("victim")
+        assert left is not None
+        assert left.metadata.uid == fresh.metadata.uid
+        assert left.metadata.deletion_timestamp is None
+        assert not any(each.type == "DisruptionTarget" for each in left.status.conditions)
+
+    run(story)
+
+
+def test_lesser_promises_are_withdrawn() -> None:
+    async def story(world: World) -> None:
+        lesser = await world.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
+        assert lesser.status.nominated_node_name == "n"
+        victim, new = await world.pod("victim"), await world.pod("new", node="")
+        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new, (lesser,)))
+        assert done.warnings == ()
+        left = await world.read("lesser")
+        assert left is not None
+        assert left.status.nominated_node_name == ""
+        assert left.status.phase == "Pending"
+
+    run(story)
+
+
+class Failing(Client):
+    """A client some of whose calls are refused."""
+
+    def __init__(self, real: Client, method: str, name: str, code: int) -> None:
+        self._real, self._method, self._name, self._code = real, method, name, code
+        self.namespace = real.namespace
+        self._agent = "test"
+
+    async def call(self, method: str, path: str, **more: Any) -> Any:
+        if method == self._method and f"/{self._name}" in path:
+            raise ApiError(self._code, "InternalError", "refused")
+        return await self._real.call(method, path, **more)
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_one_failure_does_not_keep_the_others(method: str) -> None:
+    async def story(world: World) -> None:
+        one, two, new = await world.pod("one"), await world.pod("two"), await world.pod("new", node="")
+        plan = Preemption("n", 0, (one, two), 0, new)
+        done = await world.carry_out(plan, Failing(world.client, method, "one", 500))
+        assert not done.complete
+        assert len(done.errors) == 1
+        assert [each.metadata.name for each in done.evicted] == ["two"]
+        left = await world.read("one")
+        assert left is not None
+        assert left.metadata.deletion_timestamp is None
+        assert (await world.carry_out(plan)).complete
+        assert (after := await world.read("one")) is not None
+        assert after.metadata.deletion_timestamp is not None
+
+    run(story)
+
+
+def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> None:
+    async def story(world: World) -> None:
+        victim, new = await world.pod("victim"), await world.pod("new", node="")
+        client = Failing(world.client, "PATCH", "victim", 409)
+        done = await world.carry_out(Preemption("n", 0, (victim,), 0, new), client)
+        assert [error.code for error in done.errors] == [409]
+
+    run(story)
+
+
+def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
+    async def story(world: World) -> None:
+        lesser = await world.pod("lesser", node="", nominatedNodeName="n")
+        victim, new = await world.pod("victim"), await world.pod("new", node="")
+        plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
+        done = await world.carry_out(plan, Failing(world.client, "PATCH", "lesser", 500))
+        assert done.complete
+        assert len(done.warnings) == 1
+
+    run(story)
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
+    new = convert({"metadata": {"name": "new"}, "spec": {"schedulerName": "s"}}, Pod)
+
+    def victim(**condition: Any) -> Pod:
+        known = {"type": "DisruptionTarget", "lastTransitionTime": "2025-01-01T00:00:00Z", **condition}
+        return convert({"metadata": {"generation": 3}, "status": {"conditions": [known]}}, Pod)
+
+    plan = Preemption("n", 0, (), 0, new)
+    other = plan_disruption(victim(status="True", reason="EvictionByEvictionAPI"), plan, NOW)
+    assert other is not None
+    assert other["lastTransitionTime"] == "2025-01-01T00:00:00Z"
+    assert other["observedGeneration"] == 3
+    turned = plan_disruption(victim(status="False", reason="PreemptionByScheduler"), plan, NOW)
+    assert turned is not None
+    assert turned["lastTransitionTime"] == NOW
+    message = "s: preempting to accommodate a higher priority pod"
+    same = victim(status="True", reason="PreemptionByScheduler", message=message)
+    assert plan_disruption(same, plan, NOW) is None

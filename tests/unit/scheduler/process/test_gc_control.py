@@ -1,0 +1,60 @@
+"""The collector runs when it is let, and is given back as it was."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import pytest
+
+from plimsoll.scheduler.process.gc_control import Memory
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_others() -> None:
+    """What tests of commands in this process set aside, and left, is not found here first."""
+    gc.unfreeze()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def test_the_collector_on_a_leash() -> None:
+    pauses: list[tuple[int, float]] = []
+    memory = Memory(lambda generation, seconds: pauses.append((generation, seconds)))
+    was_on = gc.isenabled()
+    memory.idle()
+    memory.begin()
+    try:
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        assert pauses[0][0] == 2
+        memory.idle()
+        assert len(pauses) == 1, "there is nothing to collect yet"
+        kept: list[list[int]] = [[] for _ in range(8_000)]
+        memory.busy()
+        assert len(pauses) == 1, "not so much that it cannot wait"
+        memory.idle()
+        assert [generation for generation, _ in pauses] == [2, 0]
+        kept += [[] for _ in range(40_000)]
+        memory.busy()
+        assert [generation for generation, _ in pauses] == [2, 0, 0]
+    finally:
+        memory.end()
+    assert gc.isenabled() == was_on
+    assert gc.get_freeze_count() == 0
+    assert memory._hear not in gc.callbacks
+
+
+def test_everything_is_looked_at_when_nothing_has_happened_for_long() -> None:
+    now = [0.0]
+    generations: list[int] = []
+    memory = Memory(lambda generation, seconds: generations.append(generation), clock=lambda: now[0])
+    memory.begin()
+    try:
+        now[0] += 7 * 3600
+        memory.idle()
+        memory.idle()
+        assert generations == [2, 2]
+    finally:
+        memory.end()

@@ -1,0 +1,221 @@
+"""Writes that are delayed on their way and land after the binding has ended, on an API in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.errors import ApiError
+from plimsoll.scheduler.binding.bind import Bound, Failed, bind_pod, release_claim
+from tests.unit.scheduler.process.test_binder import play
+from tests.unit.scheduler.process.world import (
+    BEGUN,
+    NEW,
+    NODE,
+    SHARED,
+    WRITES,
+    FaultyWriter,
+    World,
+    lost,
+    refusal,
+    results,
+)
+
+#: Everything that takes or releases something. `reserve` only adds a consumer, and may land at any time.
+CONDITIONAL = ("write_allocation", "write_charges", "bind", "unreserve", "clear_charges")
+
+
+@dataclass
+class DelayingWriter(FaultyWriter):
+    """A writer whose nth calls of some methods get no definite answer, and are carried out only by `land`."""
+
+    delays: dict[tuple[str, int], Callable[[], ApiError]] = field(default_factory=dict)
+    delayed: list[tuple[str, Callable[[], Awaitable[Any]]]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        call = super().__getattr__(name)
+
+        async def delaying(*args: Any, **named: Any) -> Any:
+            error = self.delays.get((name, self.calls.count(name) + 1))
+            if error is None:
+                return await call(*args, **named)
+            self.calls.append(name)
+            self.delayed.append((name, lambda: getattr(self.inner, name)(*args, **named)))
+            raise error()
+
+        return delaying if name in CONDITIONAL else call
+
+    async def land(self) -> list[str]:
+        """Carry out what was delayed; returns what the API took."""
+        taken = []
+        for name, call in self.delayed:
+            with suppress(ApiError):
+                await call()
+                taken.append(name)
+        return taken
+
+
+async def check(world: World, outcome: Bound | Failed) -> None:
+    if isinstance(outcome, Bound):
+        await world.check_bound()
+        return
+    assert outcome.settled
+    pod = await world.pod()
+    assert pod is None or pod.spec.node_name != NODE
+    await world.check_undone()
+
+
+@pytest.mark.parametrize("method", CONDITIONAL[:3])
+@pytest.mark.parametrize("error", [refusal(500), refusal(504)])
+def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable[[], ApiError]) -> None:
+    """A gateway answers 504 to every try while the tries themselves wait behind it."""
+
+    async def story(world: World) -> None:
+        delays = {(method, count): error for count in range(1, 100)}
+        writer = DelayingWriter(world, delays=delays)
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        assert isinstance(outcome, Failed)
+        await check(world, outcome)
+        assert await writer.land() == []
+        await check(world, outcome)
+
+    play(story)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(CONDITIONAL), st.integers(1, 6)),
+        st.sampled_from([lost, refusal(500), refusal(504)]),
+        max_size=8,
+    ),
+    st.sampled_from(["", "bind", "write_charges"]),
+)
+def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refused: str) -> None:
+    async def story(world: World) -> None:
+        faults = []
+        if refused:
+            from tests.unit.scheduler.process.world import Fault  # noqa: PLC0415
+
+            faults = [Fault(refused, nth=3, error=refusal(403), times=99)]
+        writer = DelayingWriter(world, faults, delays=delays)
+        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        await check(world, outcome)
+        await writer.land()
+        await check(world, outcome)
+
+    play(story)
+
+
+def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
+    """An earlier attempt's release is under way while the pod is bound with what it had reserved."""
+
+    async def story(world: World) -> None:
+        placement = await world.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        claim = await world.claim(NEW)
+        release = FaultyWriter(world).inner
+        consumer = claim.status.reserved_for[0]
+        # The pod is tried again, by another process, with all its claims reserved already.
+        again = await world.placement()
+        assert not again.task.waiting
+        assert isinstance(await bind_pod(again, FaultyWriter(world), world.hear), Bound)
+        with pytest.raises(ApiError) as refused:
+            await release.unreserve(claim, consumer, deallocate=True)
+        assert refused.value.code == 409
+        await world.check_bound()
+
+    play(story)
+
+
+@pytest.mark.parametrize("stale", [NEW, SHARED])
+def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
+    """What the cache says is reserved for the pod was released meanwhile: it is not bound without devices."""
+
+    async def story(world: World) -> None:
+        placement = await world.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), Bound)
+        again = await world.placement()
+        nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        await world.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
+        outcome = await bind_pod(again, FaultyWriter(world), world.hear)
+        assert isinstance(outcome, Failed)
+        assert "got deallocated elsewhere in the meantime" in outcome.error
+
+    play(story)
+
+
+# -- releases
+
+
+async def reallocate(world: World, name: str, device: str) -> None:
+    nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+    await world.client.patch(RESOURCE_CLAIMS, name, nothing, "default", subresource="status")
+    status = {"status": {"allocation": results(device)}}
+    await world.client.patch(RESOURCE_CLAIMS, name, status, "default", subresource="status")
+
+
+def test_a_release_leaves_another_allocation_alone() -> None:
+    """The claim was released and allocated anew while our release was on its way."""
+
+    async def story(world: World) -> None:
+        await reallocate(world, BEGUN, "gpu-1")
+        pod = await world.pod()
+        assert pod is not None
+        claim = await world.claim(BEGUN)
+        await reallocate(world, BEGUN, "gpu-2")
+        heard: list[ResourceClaim] = []
+        assert await release_claim(claim, pod, FaultyWriter(world), heard.append)
+        kept = (await world.claim(BEGUN)).status.allocation
+        assert kept is not None
+        assert kept.devices.results[0].device == "gpu-2"
+        assert heard[-1].status.allocation == kept, "the snapshot knows what it is now"
+
+    play(story)
+
+
+def test_a_release_follows_its_allocation_through_other_changes() -> None:
+    async def story(world: World) -> None:
+        await reallocate(world, BEGUN, "gpu-1")
+        pod = await world.pod()
+        assert pod is not None
+        claim = await world.claim(BEGUN)
+        await world.client.patch(RESOURCE_CLAIMS, BEGUN, {"metadata": {"labels": {"a": "b"}}}, "default")
+        assert await release_claim(claim, pod, FaultyWriter(world), world.hear)
+        assert (await world.claim(BEGUN)).status.allocation is None
+
+    play(story)
+
+
+# -- holders
+
+
+def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
+    async def story(world: World) -> None:
+        seen: list[list[str]] = []
+
+        def conflict(claims: Any) -> str:
+            seen.append(sorted(claim.metadata.name for claim in claims))
+            return "dra.example.com/node-1/gpu-new"
+
+        writer = FaultyWriter(world)
+        outcome = await bind_pod(await world.placement(), writer, world.hear, find_conflict=conflict)
+        assert isinstance(outcome, Failed)
+        assert "device dra.example.com/node-1/gpu-new is allocated to another claim as well" in outcome.error
+        assert seen == [sorted((NEW, BEGUN, SHARED))]
+        assert "bind" not in writer.calls
+        await check(world, outcome)
+
+    play(story)
+
+
+def test_every_conditional_write_is_among_those_tested() -> None:
+    assert {*WRITES} - {"add_finalizer", "reserve"} <= {*CONDITIONAL}

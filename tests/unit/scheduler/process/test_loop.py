@@ -1,0 +1,176 @@
+"""The loop by itself: fair to others, bounded, and exact about what it takes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from plimsoll.api.core import Pod
+from plimsoll.scheduler.binding.bind import Bound, Failed, Step
+from plimsoll.scheduler.process.binder import Bindings
+from plimsoll.scheduler.process.configuration import SchedulerSettings
+from plimsoll.scheduler.process.context import World
+from plimsoll.scheduler.process.failure_handler import Aftermath
+from plimsoll.scheduler.process.loop import Loop
+from plimsoll.scheduler.queue import Attempt, Where
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.build import node, pod
+
+Done = Callable[[Placement, Bound | Failed], None]
+
+
+class Notes:
+    """Stands for the aftermath: what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def placed(self, placement: Placement) -> None:
+        pass
+
+    def scheduled(self, placement: Placement) -> None:
+        self.told.append(("scheduled", placement.task.pod.metadata.name))
+
+    def refuse(self, attempt: Attempt, unplaced: Unplaced) -> None:
+        self.told.append(("refused", attempt.pod.metadata.name))
+
+    def fail(self, attempt: Attempt, error: str) -> None:
+        self.told.append((error, attempt.pod.metadata.name))
+
+    def hold(self, pod: Pod, reason: NodeReason) -> None:
+        self.told.append(("held", pod.metadata.name))
+
+    def leave(self, key: str) -> None:
+        pass
+
+    def release_abandoned(self, attempt: Attempt, unplaced: Unplaced, then: Callable[[], None]) -> None:
+        then()
+
+    async def stop(self, seconds: float) -> int:
+        self.told.append(("stopped", ""))
+        return 0
+
+
+class Desk:
+    """Stands for the bindings: they end when the test says so."""
+
+    def __init__(self, done: Done, limit: int) -> None:
+        self.done = done
+        self.limit = limit
+        self.placements: list[Placement] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self.placements) >= self.limit
+
+    def start(self, placement: Placement) -> None:
+        self.placements.append(placement)
+
+    def end(self, outcome: Bound | Failed) -> None:
+        self.done(self.placements.pop(0), outcome)
+
+    async def drain(self, seconds: float) -> int:
+        left, self.placements = len(self.placements), []
+        return left
+
+
+def make(
+    count: int, *, limit: int = 1000, turn: float = 1e9, clock: Callable[[], float] = lambda: 0.0
+) -> tuple[World, Loop, Desk, Notes]:
+    world = World.make(SchedulerSettings())
+    world.feed.synced = True
+    world.feed.hear(None, node("n1", cpu="4"))
+    for number in range(count):
+        world.feed.hear_pod(None, pod(f"p{number}", cpu="1", scheduler_name="plimsoll"))
+    desks: list[Desk] = []
+
+    def desk(done: Any) -> Bindings:
+        desks.append(Desk(done, limit))
+        return cast(Bindings, desks[0])
+
+    notes = Notes()
+    loop = Loop(world, cast(Aftermath, notes), desk, turn=turn, clock=clock)
+    return world, loop, desks[0], notes
+
+
+def test_others_have_their_turn_after_a_while() -> None:
+    times = iter(range(10_000))
+    _, loop, desk, _ = make(4, turn=10.0, clock=lambda: float(next(times)))
+    assert loop._work()
+    assert 0 < len(desk.placements) < 4, "every look at the clock takes a second"
+    while loop._work():
+        pass
+    assert len(desk.placements) == 4
+
+
+def test_nothing_is_decided_once_the_lease_is_gone() -> None:
+    _, loop, desk, _ = make(2, limit=3)
+    leading = iter((True, False))
+    loop._may_decide = lambda: next(leading, False)
+    assert loop._work()
+    assert len(desk.placements) == 1
+    assert not loop._work()
+
+
+def test_no_more_bindings_than_allowed() -> None:
+    world, loop, desk, _ = make(4, limit=3)
+    loop._work()
+    assert loop.in_flight == 3
+    assert not loop._work()
+    desk.end(Bound("n1"))
+    loop._work()
+    assert loop.in_flight == 3
+    assert world.queue.lengths()["active"] == 0
+
+
+def test_what_becomes_of_bindings() -> None:
+    world, loop, desk, notes = make(5)
+    loop._work()
+    assert notes.told == [("refused", "p4")], "four fit"
+    assert world.queue.where("uid-p4") is Where.UNSCHEDULABLE
+    desk.end(Bound("n1"))
+    assert notes.told[1:] == [("scheduled", "p0")]
+    assert "uid-p0" not in world.queue
+    desk.end(Failed(Step.ALLOCATION, "it broke"))
+    assert notes.told[2:] == [("it broke", "p1")]
+    assert world.queue.where("uid-p1") is Where.BACKOFF
+    assert world.queue.where("uid-p4") is not Where.UNSCHEDULABLE, "there is room again"
+    desk.end(Failed(Step.BINDING, "it is on another node", over=True))
+    assert "uid-p2" not in world.queue
+    assert len(notes.told) == 3
+    assert world.metrics.steps.values == {("allocation",): 1}
+    assert set(world.snapshot.assumed) == {"uid-p0", "uid-p3"}
+    assert verify(world.snapshot) == []
+
+
+def test_cancelled_bindings_stay_assumed() -> None:
+    """Their writes may still land: nothing of them may be given to others in this process."""
+    world, loop, _, notes = make(3)
+
+    async def story() -> None:
+        task = asyncio.create_task(loop.run(5.0))
+        while loop.in_flight < 3:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+    assert len(world.snapshot.assumed) == 3
+    assert loop.cancelled == 3
+    assert world.queue.lengths()["active"] == world.queue.lengths()["backoff"] == 0
+    assert notes.told == [("stopped", "")]
+    assert verify(world.snapshot) == []
+
+
+def test_a_pod_that_has_its_place_is_left_alone() -> None:
+    world, loop, desk, notes = make(1)
+    loop._work()
+    desk.end(Bound("n1"))
+    world.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), world.now())
+    assert loop._work()
+    assert len(world.queue) == 0
+    assert set(world.snapshot.assumed) == {"uid-p0"}
+    assert notes.told == [("scheduled", "p0")]

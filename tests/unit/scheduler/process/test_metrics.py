@@ -1,0 +1,139 @@
+"""What a scrape shows, under which names, and what observing costs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from plimsoll.scheduler.process.filter_timing import Probe
+from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import Rule
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    charging_device,
+    claim,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+    task_of,
+)
+
+LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
+
+
+def scrape(metrics: Metrics) -> dict[str, float]:
+    """The page, read as Prometheus reads it: `name{label=value,...}` -> value."""
+
+    async def read() -> str:
+        return b"".join([piece async for piece in metrics.expose()]).decode()
+
+    found = {}
+    for family in text_string_to_metric_families(asyncio.run(read())):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_attempts_have_upstream_names() -> None:
+    metrics = Metrics(Snapshot(), lambda: LENGTHS)
+    metrics.decided(0.0005)
+    metrics.scheduled("plimsoll", 0.003, 0.5, 1)
+    metrics.scheduled("plimsoll", 0.003, 90.0, 40)
+    metrics.failed(UNSCHEDULABLE, "plimsoll", 0.001)
+    metrics.refused("a", frozenset({Rule.RESOURCES, Rule.DEVICES}), "plimsoll")
+    metrics.refused("b", frozenset({Rule.RESOURCES}), "plimsoll")
+    metrics.refused("c", frozenset({Rule.RESOURCES}), "plimsoll")
+    metrics.cleared("c")
+    metrics.cleared("never heard of")
+    metrics.preemptions.add()
+    metrics.victims.at().observe(3)
+    metrics.incoming.add("active", "PodAdd")
+    metrics.watch("plimsoll_answer", "An answer.", lambda: 42)
+    page = scrape(metrics)
+    expected = {
+        "scheduler_schedule_attempts_total{profile=plimsoll,result=scheduled}": 2,
+        "scheduler_schedule_attempts_total{profile=plimsoll,result=unschedulable}": 1,
+        "scheduler_scheduling_attempt_duration_seconds_count{profile=plimsoll,result=scheduled}": 2,
+        "scheduler_scheduling_attempt_duration_seconds_bucket{le=0.002,profile=plimsoll,result=scheduled}": 0,
+        "scheduler_scheduling_attempt_duration_seconds_bucket{le=0.004,profile=plimsoll,result=scheduled}": 2,
+        "scheduler_scheduling_algorithm_duration_seconds_count": 1,
+        "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=1}": 0.5,
+        "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=15+}": 90,
+        "scheduler_pod_scheduling_attempts_sum": 41,
+        "scheduler_pending_pods{queue=unschedulable}": 3,
+        "scheduler_unschedulable_pods{plugin=NodeResourcesFit,profile=plimsoll}": 2,
+        "scheduler_unschedulable_pods{plugin=DynamicResources,profile=plimsoll}": 1,
+        "scheduler_preemption_victims_sum": 3,
+        "scheduler_preemption_attempts_total": 1,
+        "scheduler_queue_incoming_pods_total{event=PodAdd,queue=active}": 1,
+        "scheduler_cache_size{type=nodes}": 0,
+        "plimsoll_answer": 42,
+    }
+    assert {name: page.get(name) for name in expected} == expected
+    assert page["process_resident_memory_bytes"] > 0
+
+
+def test_the_ledger_is_shown_node_by_node() -> None:
+    devices = [charging_device("d0"), charging_device("d1")]
+    slices = [resource_slice("n1", devices)]
+    snapshot = snapshot_of(
+        node("n1", cpu="4", memory="1Gi"), node("n2", cpu="1500m"), pod("p", cpu="2500m", node="n1"), *slices
+    )
+    page = scrape(Metrics(snapshot, lambda: LENGTHS))
+    expected = {
+        "plimsoll_ledger_allocatable{node=n1,resource=cpu}": 4,
+        "plimsoll_ledger_allocatable{node=n1,resource=memory}": 2**30,
+        "plimsoll_ledger_allocatable{node=n2,resource=cpu}": 1.5,
+        "plimsoll_ledger_requested{node=n1,resource=cpu}": 2.5,
+        "plimsoll_ledger_requested{node=n1,resource=pods}": 1,
+        "plimsoll_ledger_headroom{node=n1,resource=cpu}": 1.5,
+        "plimsoll_ledger_headroom{node=n1,resource=pods}": 109,
+        "plimsoll_devices{driver=" + slices[0].spec.driver + ",state=published}": 2,
+        "plimsoll_devices{driver=" + slices[0].spec.driver + ",state=held}": 0,
+        "scheduler_cache_size{type=nodes}": 2,
+    }
+    assert {name: page.get(name) for name in expected} == expected
+
+
+def test_a_node_that_goes_while_the_page_is_written_does_no_harm() -> None:
+    snapshot = snapshot_of(*(node(f"n{number}") for number in range(250)))
+
+    async def read() -> int:
+        pieces = 0
+        async for _ in Metrics(snapshot, lambda: LENGTHS).expose():
+            pieces += 1
+            snapshot.remove(node(f"n{250 - pieces}"))
+        return pieces
+
+    assert asyncio.run(read()) > 9
+
+
+def test_past_the_line_is_shown_as_such() -> None:
+    snapshot = snapshot_of(node("n1", cpu="1"), pod("p", cpu="1250m", node="n1"))
+    assert (
+        scrape(Metrics(snapshot, lambda: LENGTHS))["plimsoll_ledger_headroom{node=n1,resource=cpu}"] == -0.25
+    )
+
+
+def test_rules_are_measured_on_one_attempt_in_many() -> None:
+    snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
+    metrics = Metrics(snapshot, lambda: LENGTHS)
+    probe = Probe(metrics, every=3)
+    assert [probe.due for _ in range(7)] == [True, False, False, True, False, False, True]
+    probe.measure(task_of(pod("p", cpu="1"), snapshot), snapshot, Settings.default())
+    probe.measure(task_of(pod("q", cpu="1", claims=["c"]), snapshot), snapshot, Settings.default())
+    page = scrape(metrics)
+    plugin = (
+        "scheduler_plugin_execution_duration_seconds_count{{extension_point={},plugin={},status=Success}}"
+    )
+    assert page[plugin.format("Filter", "NodeResourcesFit")] == 2
+    assert page[plugin.format("Filter", "DynamicResources")] == 1
+    assert page[plugin.format("Score", "NodeResourcesFit")] >= 1
+    name = "scheduler_framework_extension_point_duration_seconds_count"
+    point = name + "{{extension_point={},profile=plimsoll,status=Success}}"
+    assert page[point.format("PreFilter")] == page[point.format("Filter")] == 2

@@ -1,0 +1,529 @@
+"""The scheduler on a server in the same process: pods bound, told, preempted; leases lost; orderly ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.auth.users import SCHEDULER
+from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from plimsoll.client.leader_election import Timing
+from plimsoll.errors import LeaseLostError, UnreachableError
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.process import loop as loop_module
+from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.scheduler.queue import Where
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.smoke.objects import (
+    DRIVER,
+    Tree,
+    claim,
+    claim_template,
+    claiming_pod,
+    device_class,
+    pod,
+    resource_slice,
+)
+
+NS = "default"
+SECONDS = 20.0
+QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
+FAST_LEASE = Timing(lease=1.0, renew=0.6, retry=0.1)
+
+
+class Town:
+    """A server, its administrator, and schedulers on one loop."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.admin = server.client()
+        self._running: list[tuple[SchedulerProcess, asyncio.Task[None]]] = []
+
+    async def start(self, settings: SchedulerSettings = QUICK, identity: str = "") -> SchedulerProcess:
+        process = SchedulerProcess(self.server.client(SCHEDULER), settings, identity=identity)
+        self._running.append((process, asyncio.create_task(process.run())))
+        await process.ready(SECONDS)
+        return process
+
+    async def stop(self, process: SchedulerProcess) -> None:
+        for known, task in self._running:
+            if known is process:
+                process.stop()
+                await asyncio.wait_for(task, SECONDS)
+        self._running = [each for each in self._running if each[0] is not process]
+
+    async def kill(self, process: SchedulerProcess) -> None:
+        """End a scheduler without a farewell, as far as that goes inside a process."""
+        for known, task in self._running:
+            if known is process:
+                if process._election is not None:
+                    process._election._release = False
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._running = [each for each in self._running if each[0] is not process]
+
+    async def close(self) -> None:
+        for process, task in self._running:
+            process.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def node(self, name: str, cpu: str = "4", **labels: str) -> None:
+        line = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+        tree = {
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": line, "capacity": line},
+        }
+        await self.admin.create(NODES, tree)
+
+    async def devices(self, *nodes: str, count: int = 1) -> None:
+        for each in nodes:
+            await self.admin.create(RESOURCE_SLICES, resource_slice(f"{each}-gpu", each, count))
+
+    async def pod(self, name: str, cpu: str = "1", **spec: Any) -> Tree:
+        tree = pod(name, **spec)
+        tree["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+        return await self.admin.create(PODS, tree, NS)
+
+    async def until(self, look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
+        deadline = time.monotonic() + SECONDS
+        while True:
+            found = await look()
+            if fine(found):
+                return found
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.01)
+
+    async def bound(self, name: str) -> str:
+        tree = await self.until(
+            lambda: self.admin.get(PODS, name, NS), lambda one: one["spec"].get("nodeName")
+        )
+        return str(tree["spec"]["nodeName"])
+
+    async def told(self, name: str) -> Tree:
+        """The condition of a pod that waits."""
+        tree = await self.until(
+            lambda: self.admin.get(PODS, name, NS), lambda one: one["status"].get("conditions")
+        )
+        (condition,) = tree["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+        return dict(condition)
+
+
+@asynccontextmanager
+async def town(*, controllers: bool = True) -> AsyncIterator[Town]:
+    server = await start_server(ServerSettings(controllers=controllers))
+    try:
+        place = Town(server)
+        async with asyncio.timeout(3 * SECONDS):
+            yield place
+    finally:
+        await place.close()
+        await server.stop()
+
+
+async def furnish(place: Town) -> None:
+    await place.node("n1", a="1")
+    await place.node("n2", a="2")
+    await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+    await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+    await place.devices("n1", "n2")
+
+
+def test_pods_are_bound_and_the_books_are_right() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await furnish(place)
+            process = await place.start()
+            for number in range(2):
+                await place.admin.create(PODS, claiming_pod(f"g{number}", "t"), NS)
+                await place.pod(f"p{number}", "2")
+            assert {await place.bound("g0"), await place.bound("g1")} == {"n1", "n2"}
+            assert {await place.bound("p0"), await place.bound("p1")} == {"n1", "n2"}
+            snapshot = process.world.snapshot
+            await place.until(_constantly(None), lambda _: not snapshot.assumed)
+            assert verify(snapshot) == []
+            assert sorted(ledger.requested["cpu"] for ledger in snapshot.ledgers if ledger) == [2100, 2100]
+            assert process.world.queue.in_flight() == len(process.world.queue) == 0
+            await place.stop(process)
+            events = await place.until(
+                lambda: place.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4
+            )
+            assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
+
+    asyncio.run(story())
+
+
+def _constantly(value: object) -> Callable[[], Awaitable[object]]:
+    async def answer() -> object:
+        return value
+
+    return answer
+
+
+def test_a_pod_is_told_that_its_claim_is_missing() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await furnish(place)
+            await place.start()
+            await place.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
+            condition = await place.told("p")
+            assert condition["reason"] == "Unschedulable"
+            assert condition["message"] == '0/2 nodes are available: could not find ResourceClaim "late".'
+            await place.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
+            assert await place.bound("p")
+
+    asyncio.run(story())
+
+
+def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
+    async def story() -> None:
+        async with town(controllers=False) as place:
+            await furnish(place)
+            process = await place.start(replace(QUICK, generated_seconds=0.7))
+            began = time.monotonic()
+            await place.admin.create(PODS, claiming_pod("p", "t"), NS)
+            assert "not created yet" in (await place.told("p"))["message"]
+            assert time.monotonic() - began >= 0.7
+            assert process.world.queue.lengths()["gated"] == 1
+
+    asyncio.run(story())
+
+
+def test_less_important_pods_make_room() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            process = await place.start()
+            await place.pod("low", "3")
+            await place.bound("low")
+            await place.admin.create(
+                PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000, "description": ""}
+            )
+            await place.pod("high", "3", priorityClassName="high")
+            tree = await place.until(
+                lambda: place.admin.get(PODS, "high", NS), lambda one: one["status"].get("nominatedNodeName")
+            )
+            assert tree["status"]["nominatedNodeName"] == "n1"
+            # The nomination and the eviction are written side by side.
+            victim = await place.until(
+                lambda: place.admin.get(PODS, "low", NS), lambda one: one["metadata"].get("deletionTimestamp")
+            )
+            reasons = [each.get("reason") for each in victim["status"]["conditions"]]
+            assert "PreemptionByScheduler" in reasons
+            await place.pod("sneaky", "3")
+            await place.admin.delete(PODS, "low", NS, grace=0)
+            assert await place.bound("high") == "n1"
+            assert len(process.world.nominations) == 0
+            assert (await place.admin.get(PODS, "sneaky", NS))["spec"].get("nodeName") is None
+
+    asyncio.run(story())
+
+
+def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
+    """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
+
+    async def story() -> None:
+        async with town() as place:
+            await furnish(place)
+            made = await place.pod(
+                "p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}], nodeSelector={"a": "2"}
+            )
+            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            await _allocate(place, "c", "n1", made)
+            await place.start()
+            assert await place.bound("p") == "n2"
+            status = (await place.admin.get(RESOURCE_CLAIMS, "c", NS))["status"]
+            assert [each["pool"] for each in status["allocation"]["devices"]["results"]] == ["n2"]
+
+    asyncio.run(story())
+
+
+async def _allocate(place: Town, name: str, machine: str, user: Tree) -> None:
+    result = {"request": "gpu", "driver": DRIVER, "pool": machine, "device": "gpu-0"}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
+    allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+    consumer = {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}
+    body = {"status": {"allocation": allocation, "reservedFor": [consumer]}}
+    await place.admin.patch(RESOURCE_CLAIMS, name, body, NS, subresource="status")
+
+
+def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
+    async def story() -> None:
+        async with town(controllers=False) as place:
+            await furnish(place)
+            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            await _allocate(place, "c", "n1", {"metadata": {"name": "ghost", "uid": "nobody"}})
+            await place.start()
+            await place.until(
+                lambda: place.admin.get(RESOURCE_CLAIMS, "c", NS),
+                lambda one: not one.get("status", {}).get("allocation"),
+            )
+
+    asyncio.run(story())
+
+
+def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = schedule_one
+
+    def fail_for_one(task: Any, *rest: Any) -> Any:
+        if task.pod.metadata.name == "bad":
+            raise ZeroDivisionError("a bug")
+        return decide(task, *rest)
+
+    monkeypatch.setattr(loop_module, "schedule_one", fail_for_one)
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            process = await place.start()
+            await place.pod("bad")
+            await place.pod("good")
+            assert await place.bound("good") == "n1"
+            condition = await place.told("bad")
+            assert condition["reason"] == "SchedulerError"
+            assert condition["message"] == "ZeroDivisionError: a bug"
+            assert process.world.queue.lengths()["backoff"] == 1
+            monkeypatch.setattr(loop_module, "schedule_one", decide)
+            assert await place.bound("bad") == "n1"
+
+    asyncio.run(story())
+
+
+def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            process = await place.start(replace(QUICK, stop_seconds=0.2))
+            gate, bind = asyncio.Event(), process.writer.bind
+
+            async def slowly(*arguments: Any) -> None:
+                await gate.wait()
+                await bind(*arguments)
+
+            monkeypatch.setattr(process.writer, "bind", slowly)
+            await place.pod("p")
+            await place.until(_constantly(None), lambda _: process.loop and process.loop.in_flight)
+            process.stop()
+            await asyncio.sleep(0.05)
+            gate.set()
+            await place.stop(process)
+            assert await place.bound("p") == "n1"
+
+            again = await place.start(replace(QUICK, stop_seconds=0.05))
+
+            async def never(*arguments: Any) -> None:
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(again.writer, "bind", never)
+            await place.pod("q")
+            await place.until(_constantly(None), lambda _: again.loop and again.loop.in_flight)
+            began = time.monotonic()
+            await place.stop(again)
+            assert time.monotonic() - began < 5
+            assert len(again.world.snapshot.assumed) == 1, "it may still land"
+            await place.start()
+            assert await place.bound("q") == "n1"
+
+    asyncio.run(story())
+
+
+def elected(seconds: float = 2.0) -> SchedulerSettings:
+    return replace(QUICK, election=LeaderElection(elect=True, timing=FAST_LEASE), stop_seconds=seconds)
+
+
+def test_one_of_two_works_and_the_other_takes_over() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="32")
+            first = await place.start(elected(), "first")
+            await place.until(_constantly(None), lambda _: first.leading)
+            second = await place.start(elected(), "second")
+            await place.pod("a")
+            await place.bound("a")
+            assert (first.leading, second.leading) == (True, False)
+            # an orderly end hands over at once
+            await place.stop(first)
+            await place.pod("b")
+            await place.bound("b")
+            assert second.leading
+            # a sudden one after the lease has run out
+            third = await place.start(elected(), "third")
+            await place.kill(second)
+            await place.pod("c")
+            await place.bound("c")
+            assert third.leading
+            snapshot = third.world.snapshot
+            await place.until(_constantly(None), lambda _: len(snapshot.booked_keys()) == 3)
+            assert verify(snapshot) == []
+
+    asyncio.run(story())
+
+
+def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            process = await place.start(elected(), "ours")
+            await place.until(_constantly(None), lambda _: process.leading)
+            begun = asyncio.Event()
+
+            async def hang(*arguments: Any) -> None:
+                begun.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(process.writer, "bind", hang)
+            await place.pod("p")
+            await begun.wait()
+            lease = await place.admin.get(LEASES, "plimsoll-scheduler", "kube-system")
+            lease["spec"] |= {"holderIdentity": "theirs", "leaseDurationSeconds": 1}
+            await _insist(place.admin, lease)
+            await place.until(_constantly(None), lambda _: not process.leading)
+            with pytest.raises(LeaseLostError):
+                await place.stop(process)
+            assert len(process.world.snapshot.assumed) == 1, "it may still land"
+            with pytest.raises(LeaseLostError):
+                process._check_lease()
+            await place.start(elected(), "next")
+            assert await place.bound("p") == "n1", "their lease runs out, and a new process takes over"
+
+    asyncio.run(story())
+
+
+async def _insist(client: Client, lease: Tree) -> None:
+    """Write a lease that another renews all the time."""
+    spec = lease["spec"]
+    await client.patch(LEASES, "plimsoll-scheduler", {"spec": spec}, "kube-system")
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
+    async def story() -> None:
+        async with town() as place:
+            allowed = False
+            client = place.server.client(SCHEDULER)
+            call = client.call
+
+            async def refuse(method: str, path: str, **rest: Any) -> Any:
+                if not allowed:
+                    raise UnreachableError("nobody answers", sent=False)
+                return await call(method, path, **rest)
+
+            client.call = refuse  # type: ignore[method-assign]
+            process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
+            task = asyncio.create_task(process.run())
+            await place.until(_constantly(None), lambda _: "nobody answers" in process.world.feed.missing())
+            allowed = True
+            await process.ready(SECONDS)
+            assert process.world.feed.missing() == ""
+            process.stop()
+            await task
+
+    asyncio.run(story())
+
+
+def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+            fabric = resource_slice("fabric", "n1")
+            fabric["spec"]["devices"][0] |= {
+                "bindingConditions": ["attached"],
+                "bindingFailureConditions": ["broken"],
+            }
+            await place.admin.create(RESOURCE_SLICES, fabric)
+            process = await place.start()
+            await place.admin.create(PODS, claiming_pod("g", "t"), NS)
+
+            async def claims() -> list[Tree]:
+                found = await place.admin.list(RESOURCE_CLAIMS, NS)
+                return [decode_tree(raw) for raw in found.items]
+
+            (held,) = await place.until(
+                claims, lambda all: [c for c in all if c.get("status", {}).get("allocation")]
+            )
+            events = await place.until(
+                lambda: place.admin.list(EVENTS, NS),
+                lambda found: [raw for raw in found.items if b"waiting for binding conditions" in raw],
+            )
+            assert len(events.items) == 1
+            waiting = await place.admin.get(PODS, "g", NS)
+            assert "nodeName" not in waiting["spec"]
+            (result,) = held["status"]["allocation"]["devices"]["results"]
+            ready = {"type": "attached", "status": "True", "reason": "Done", "message": ""}
+            ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+            device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [ready]}
+            name = held["metadata"]["name"]
+            patch = {"status": {"devices": [device]}}
+            await place.admin.patch(RESOURCE_CLAIMS, name, patch, NS, subresource="status")
+            assert await place.bound("g") == "n1"
+            assert verify(process.world.snapshot) == []
+
+    asyncio.run(story())
+
+
+def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1")
+            await place.node("n2")
+            await place.devices("n1", "n2")
+            await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+            await place.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
+            found = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+            term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+            allocation = {"devices": {"results": [found]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+            await place.admin.patch(
+                RESOURCE_CLAIMS, "c", {"status": {"allocation": allocation}}, NS, subresource="status"
+            )
+            process = await place.start()
+            calls: list[str] = []
+            gate = asyncio.Event()
+            unreserve = process.writer.unreserve
+
+            async def slowly(*arguments: Any, **named: Any) -> Any:
+                calls.append("unreserve")
+                await gate.wait()
+                return await unreserve(*arguments, **named)
+
+            monkeypatch.setattr(process.writer, "unreserve", slowly)
+            tree = pod("p")
+            tree["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
+            tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
+            await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
+            made = await place.admin.create(PODS, tree, NS)
+            key = made["metadata"]["uid"]
+            await place.until(_constantly(None), lambda _: calls)
+            for number in range(3):  # things that would wake it
+                await place.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
+                await asyncio.sleep(0.05)
+            assert process.world.queue.where(key) is Where.IN_FLIGHT
+            assert calls == ["unreserve"]
+            gate.set()
+            assert await place.bound("p") == "n2"
+            assert calls == ["unreserve"]
+
+    asyncio.run(story())

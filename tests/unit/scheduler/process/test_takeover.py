@@ -1,0 +1,208 @@
+"""A new leader and what its predecessor has left under way: writes that land late are refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.auth.users import SCHEDULER
+from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from plimsoll.errors import ApiError
+from plimsoll.scheduler.process.api_writer import FENCE_KEY
+from plimsoll.scheduler.process.run import SchedulerProcess
+from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.smoke.objects import DRIVER, claim_template, claiming_pod, device_class
+from tests.unit.scheduler.process.test_run import NS, QUICK, Town, _constantly, elected, town
+
+Late = list[Callable[[], Awaitable[Any]]]
+
+
+async def hold_back(process: SchedulerProcess, monkeypatch: pytest.MonkeyPatch, method: str) -> Late:
+    """Have the calls of a method sent, as far as the scheduler can tell, and delivered by the test."""
+    late: Late = []
+    real = getattr(process.writer, method)
+
+    async def delayed(*arguments: Any, **named: Any) -> None:
+        # Without the check of the lease: the request has left before the lease was lost.
+        late.append(lambda: real(*arguments, **named))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(process.writer, method, delayed)
+    return late
+
+
+async def deliver(process: SchedulerProcess, late: Late) -> list[int]:
+    """Deliver what was held back; returns the code of each answer."""
+    process._election = None
+    codes = []
+    for call in late:
+        try:
+            await call()
+            codes.append(200)
+        except ApiError as error:
+            codes.append(error.code)
+    return codes
+
+
+async def make_devices(place: Town, count: int) -> None:
+    await place.node("n1", cpu="8")
+    await place.admin.create(DEVICE_CLASSES, device_class(DRIVER))
+    await place.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+    await place.devices("n1", count=count)
+
+
+async def allocated(place: Town) -> list[str]:
+    """The devices in the statuses of all claims."""
+    listing = await place.admin.list(RESOURCE_CLAIMS, NS)
+    statuses = [decode_tree(raw).get("status") or {} for raw in listing.items]
+    found = [status["allocation"]["devices"]["results"] for status in statuses if status.get("allocation")]
+    return sorted(result["device"] for results in found for result in results)
+
+
+@pytest.mark.parametrize("elect", [True, False])
+@pytest.mark.parametrize("method", ["write_allocation", "bind", "unreserve"])
+def test_a_delayed_write_of_the_previous_leader_is_refused(
+    method: str, elect: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with town() as place:
+            await make_devices(place, 2)
+            settings = elected() if elect else QUICK
+            first = await place.start(settings, "first")
+            await place.until(_constantly(None), lambda _: first.leading)
+            late = await hold_back(first, monkeypatch, method)
+            if method == "unreserve":
+
+                async def refuse(*arguments: Any) -> None:
+                    raise ApiError(403, "Forbidden", "not now")
+
+                monkeypatch.setattr(first.writer, "bind", refuse)
+            for name in ("a", "b"):
+                await place.admin.create(PODS, claiming_pod(name, "t"), NS)
+            await place.until(_constantly(None), lambda _: len(late) == 2)
+            await place.kill(first)
+            # Others want the same devices.
+            for name in ("c", "d"):
+                await place.admin.create(PODS, claiming_pod(name, "t"), NS)
+            second = await place.start(settings, "second")
+            await place.until(_constantly(None), lambda _: len(second.world.snapshot.booked_keys()) == 2)
+            codes = await deliver(first, late)
+            assert codes == [409, 409]
+            await place.until(_constantly(None), lambda _: not second.world.snapshot.assumed)
+            assert await allocated(place) == ["gpu-0", "gpu-1"]
+            assert verify(second.world.snapshot) == []
+            assert find_overdrafts(second.world.snapshot) == []
+
+    asyncio.run(story())
+
+
+def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is full with a pod whose binding lands between the new leader's listing and its fence."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="2")
+            first = await place.start(elected(), "first")
+            await place.until(_constantly(None), lambda _: first.leading)
+            late = await hold_back(first, monkeypatch, "bind")
+            await place.pod("a", cpu="2")
+            await place.until(_constantly(None), lambda _: late)
+            await place.kill(first)
+            second = SchedulerProcess(place.server.client(), elected(), identity="second")
+            refresh = second.world.feed.refresh_allocations
+
+            async def land_then() -> None:
+                await refresh()
+                assert await deliver(first, late) == [200]
+
+            monkeypatch.setattr(second.world.feed, "refresh_allocations", land_then)
+            task = asyncio.create_task(second.run())
+            await place.pod("b", cpu="2")
+            await place.bound("a")
+            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            pods = [await place.admin.get(PODS, name, NS) for name in ("a", "b")]
+            assert [tree["spec"].get("nodeName") for tree in pods] == ["n1", None]
+            second.stop()
+            await task
+
+    asyncio.run(story())
+
+
+def test_a_released_lease_needs_no_fence() -> None:
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="2")
+            await place.pod("large", cpu="4")
+            first = await place.start(elected(), "first")
+            await place.until(_constantly(None), lambda _: first.world.queue.lengths()["unschedulable"])
+            fence = (await place.admin.get(PODS, "large", NS))["metadata"]["annotations"][FENCE_KEY]
+            await place.stop(first)
+            second = await place.start(elected(), "second")
+            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            assert second._election is not None
+            assert second._election.was_released
+            tree = await place.admin.get(PODS, "large", NS)
+            assert tree["metadata"]["annotations"][FENCE_KEY] == fence
+
+    asyncio.run(story())
+
+
+def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch of the standby hangs while the leader fills the node; then the leader is gone."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="2")
+            first = await place.start(elected(), "first")
+            await place.until(_constantly(None), lambda _: first.leading)
+            second = await place.start(elected(), "second")
+            (pods,) = [each for each in second.world.feed.informers if each.endpoint.plural == "pods"]
+
+            async def hang() -> None:
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(pods, "_watch", hang)
+            assert pods._interruptible is not None
+            pods._interruptible.cancel()
+            await asyncio.sleep(0)
+            await place.pod("a", cpu="2")
+            await place.bound("a")
+            assert not second.world.snapshot.booked_keys(), "it has not heard of it"
+            await place.stop(first)
+            await place.until(_constantly(None), lambda _: second._scheduling.is_set())
+            assert len(second.world.snapshot.booked_keys()) == 1
+
+    asyncio.run(story())
+
+
+def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked to stop before everything is fenced: the next leader has to do it."""
+
+    async def story() -> None:
+        async with town() as place:
+            await place.node("n1", cpu="2")
+            await place.pod("large", cpu="4")
+            first = SchedulerProcess(place.server.client(SCHEDULER), elected(0.1), identity="first")
+            fencing = asyncio.Event()
+
+            async def hang(pod: Any) -> None:
+                fencing.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(first.writer, "fence_pod", hang)
+            task = asyncio.create_task(first.run())
+            await fencing.wait()
+            first.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            second = await place.start(elected(), "second")
+            await place.until(_constantly(None), lambda _: second.world.queue.lengths()["unschedulable"])
+            assert second._election is not None
+            assert not second._election.was_released
+            assert FENCE_KEY in (await place.admin.get(PODS, "large", NS))["metadata"]["annotations"]
+
+    asyncio.run(story())

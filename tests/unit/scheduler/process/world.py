@@ -1,0 +1,236 @@
+"""A pod with three claims on an API in memory, and a writer that fails where a test wants it to.
+
+One claim is new, one has its finalizer from an attempt before, one has devices and another consumer. All of
+them carry things that nobody here knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, ResourceCharge, read_pod
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.ledger.claims import Bill
+from plimsoll.ledger.requests import Options
+from plimsoll.scheduler.binding.writes import FINALIZER
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.process.api_writer import ApiWriter, Charging
+from plimsoll.scheduler.result import Placement
+from tests.unit.apiserver.build import Bench
+
+NODE, DRIVER, KEEP = "node-1", "dra.example.com", "example.com/keep"
+NEW, BEGUN, SHARED = "new", "begun", "shared"
+CLAIMS = (NEW, BEGUN, SHARED)
+#: The writes of a binding of this pod, reservation and finalizer side by side.
+WRITES = ("add_finalizer", "write_allocation", "reserve", "write_charges", "bind")
+
+
+def results(device: str, **more: Any) -> dict[str, Any]:
+    found = {"request": "r", "driver": DRIVER, "pool": NODE, "device": device, **more}
+    return {"devices": {"results": [found]}}
+
+
+def claim_tree(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "annotations": {KEEP: name},
+            "finalizers": [KEEP],
+            **metadata,
+        },
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+    }
+
+
+def pod_tree(name: str = "p", claims: tuple[str, ...] = CLAIMS) -> dict[str, Any]:
+    uses = [{"name": each} for each in claims]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {KEEP: "pod"}},
+        "spec": {
+            "schedulerName": "plimsoll",
+            "containers": [{"name": "main", "image": "i", "resources": {"claims": uses}}],
+            "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+        },
+    }
+
+
+def charge(claim: str, cpu: str) -> ClaimCharge:
+    return ClaimCharge(claim, ("main",), {"cpu": ResourceCharge(Quantity.parse(cpu))})
+
+
+class World:
+    """The objects, read back from the API whenever they are asked for."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.client = bench.client
+        self.heard: dict[str, ResourceClaim] = {}
+
+    async def build(self) -> World:
+        create, patch = self.client.create, self.client.patch
+        await create(RESOURCE_CLAIMS, claim_tree(NEW), "default")
+        await create(RESOURCE_CLAIMS, claim_tree(BEGUN, finalizers=[KEEP, FINALIZER]), "default")
+        await create(RESOURCE_CLAIMS, claim_tree(SHARED, finalizers=[KEEP, FINALIZER]), "default")
+        other = {"resource": "pods", "name": "other", "uid": "uid-other"}
+        extra = {"driver": DRIVER, "pool": NODE, "device": "gpu-0", "data": {"driver": "says", "so": [1]}}
+        status = {"allocation": results("gpu-0"), "reservedFor": [other], "devices": [extra]}
+        await patch(RESOURCE_CLAIMS, SHARED, {"status": status}, "default", subresource="status")
+        await create(PODS, pod_tree(), "default")
+        return self
+
+    async def claim(self, name: str) -> ResourceClaim:
+        return convert(await self.client.get(RESOURCE_CLAIMS, name, "default"), ResourceClaim)
+
+    async def pod(self) -> Pod | None:
+        try:
+            return convert(await self.client.get(PODS, "p", "default"), Pod)
+        except ApiError:
+            return None
+
+    async def placement(self, *, charges: bool = True, **more: Any) -> Placement:
+        """What the scheduler would decide about the objects as they are."""
+        pod = await self.pod()
+        assert pod is not None
+        claims = tuple([await self.claim(name) for name in CLAIMS])
+        task = Task(pod, claims, Options())
+        allocations = {
+            each.metadata.name: convert(results(f"gpu-{each.metadata.name}", **more), AllocationResult)
+            for each in task.waiting
+        }
+        bills = (Bill(charge(NEW, "2")), Bill(charge(BEGUN, "3"))) if charges else ()
+        return Placement(task, 0, NODE, allocations, bills)
+
+    def hear(self, claim: ResourceClaim) -> None:
+        known = self.heard.get(claim.metadata.name)
+        if known is None or int(known.metadata.resource_version) <= int(claim.metadata.resource_version):
+            self.heard[claim.metadata.name] = claim
+
+    # -- what must hold
+
+    async def check_bound(self) -> None:
+        pod = await self.pod()
+        assert pod is not None
+        assert pod.spec.node_name == NODE
+        assert read_pod(pod) == (charge(BEGUN, "3"), charge(NEW, "2"))
+        for name in CLAIMS:
+            claim = await self.claim(name)
+            users = sorted(each.uid for each in claim.status.reserved_for)
+            assert users == sorted([*(["uid-other"] if name == SHARED else []), pod.metadata.uid])
+            assert FINALIZER in claim.metadata.finalizers
+            assert claim.status.allocation is not None
+            device = "gpu-0" if name == SHARED else f"gpu-{name}"
+            assert claim.status.allocation.devices.results[0].device == device
+        await self.check_kept()
+
+    async def check_undone(self) -> None:
+        """As before: no devices that were chosen here, nobody's consumer, no charges."""
+        pod = await self.pod()
+        if pod is not None:
+            assert read_pod(pod) == ()
+        for name in (NEW, BEGUN):
+            claim = await self.claim(name)
+            assert claim.status.allocation is None, name
+            assert claim.status.reserved_for == ()
+        claim = await self.claim(SHARED)
+        assert [each.uid for each in claim.status.reserved_for] == ["uid-other"]
+        assert claim.status.allocation is not None
+        await self.check_kept()
+
+    async def check_kept(self) -> None:
+        """What nobody here knows is still there; what was told of claims is how they are."""
+        for name in CLAIMS:
+            claim = await self.claim(name)
+            assert claim.metadata.annotations[KEEP] == name
+            assert KEEP in claim.metadata.finalizers
+            heard = self.heard.get(name)
+            assert heard is None or heard.status.allocation == claim.status.allocation
+        tree = await self.client.get(RESOURCE_CLAIMS, SHARED, "default")
+        assert tree["status"]["devices"][0]["data"] == {"driver": "says", "so": [1]}
+        pod = await self.pod()
+        assert pod is None or pod.metadata.annotations[KEEP] == "pod"
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+Act = Callable[[World], Awaitable[None]]
+
+
+@dataclass
+class Fault:
+    """What goes wrong at the nth call of a method: before it is carried out, or after."""
+
+    method: str
+    nth: int = 1
+    error: Callable[[], BaseException] | None = None
+    after: bool = False
+    times: int = 1
+    act: Act | None = None
+
+
+@dataclass
+class FaultyWriter:
+    """An `ApiWriter` with faults; keeps what was called."""
+
+    world: World
+    faults: list[Fault] = field(default_factory=list)
+    charging: Charging = Charging.V1_36
+    calls: list[str] = field(default_factory=list)
+    pauses: int = 0
+
+    def __post_init__(self) -> None:
+        self.inner = ApiWriter(self.world.client, self.charging)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.inner, name)
+        if name in ("gather", "wait_for"):
+            return method
+
+        async def call(*args: Any, **named: Any) -> Any:
+            self.calls.append(name)
+            count = self.calls.count(name)
+            fault = next(
+                (each for each in self.faults if each.method == name and 0 <= count - each.nth < each.times),
+                None,
+            )
+            if fault is None:
+                return await method(*args, **named)
+            if fault.act is not None:
+                await fault.act(self.world)
+            if fault.error is not None and not fault.after:
+                raise fault.error()
+            answer = await method(*args, **named)
+            if fault.error is not None:
+                raise fault.error()
+            return answer
+
+        return call
+
+    async def pause(self, attempt: int, error: ApiError) -> None:
+        self.pauses += 1
+        assert self.pauses < 100, f"no end to {error}"
+
+
+def lost() -> ApiError:
+    return UnreachableError("the connection broke", sent=True)
+
+
+def refusal(code: int, reason: str = "") -> Callable[[], ApiError]:
+    return lambda: ApiError(code, reason, f"refused with {code}")
+
+
+def show(tree: Any) -> str:
+    return json.dumps(tree, indent=1)

@@ -1,0 +1,131 @@
+"""Every scorer says the same in bulk and node by node, whatever has happened since it was last asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings, Strategy
+from plimsoll.scheduler.scores import SCORERS, score_nodes
+from plimsoll.scheduler.scores.node_affinity import AffinityScorer
+from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
+from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalise, normalise_one
+from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
+from plimsoll.scheduler.snapshot.node_answers import Answers
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.samples import AMOUNTS, RESOURCES, SEEDS, Draws
+
+#: Scorer -> whether its raw scores are compared with those of the other nodes, and which way round.
+KINDS: dict[type[Scorer], bool | None] = {
+    AllocatedScorer: None,
+    BalancedScorer: None,
+    AffinityScorer: False,
+    TaintsScorer: True,
+}
+
+
+def drawn_settings(draws: Draws) -> Settings:
+    return Settings(
+        strategy=draws.one(*Strategy),
+        resources={
+            name: draws.one(1, 1, 2, 7) for name in draws.random.sample(RESOURCES, draws.one(1, 2, 3))
+        },
+        balanced=tuple(draws.random.sample(RESOURCES, draws.one(0, 1, 2, 3))),
+    )
+
+
+def check(kind: type[Scorer], task: Task, snapshot: Snapshot, settings: Settings, draws: Draws) -> None:
+    scorer = kind.read(task, snapshot, settings)
+    if scorer is None:
+        return
+    feasible = snapshot.alive & np.array([draws.one(True, True, False) for _ in range(snapshot.size)])
+    places = np.flatnonzero(feasible).tolist()
+    raw = [scorer.score(place) for place in places]
+    reverse = KINDS[kind]
+    wanted = raw if reverse is None else [normalise_one(each, max(raw), reverse) for each in raw]
+    assert scorer.scores(feasible)[places].tolist() == wanted
+    assert all(0 <= each <= BEST for each in wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=SEEDS)
+def test_bulk_and_pointwise_agree(kind: type[Scorer], seed: int) -> None:
+    draws = Draws(seed)
+    snapshot, settings = draws.snapshot(), drawn_settings(draws)
+    wanting = [draws.pod(f"w{number}") for number in range(2)]
+    for _ in range(4):
+        for each in wanting:
+            check(kind, task_of(each, snapshot), snapshot, settings, draws)
+        draws.happen(snapshot, draws.one(1, 1, 3, 40))
+
+
+@given(seed=SEEDS)
+def test_the_sum_is_weighted(seed: int) -> None:
+    draws = Draws(seed)
+    snapshot = draws.snapshot()
+    weights = {kind.name: draws.one(0, 1, 2, 9) for kind in SCORERS}
+    settings = Settings(weights=weights)
+    task = task_of(draws.pod("w"), snapshot)
+    wanted = np.zeros(snapshot.size, dtype=np.int64)
+    for kind in SCORERS:
+        scorer = kind.read(task, snapshot, settings)
+        if scorer is not None:
+            wanted += weights[kind.name] * scorer.scores(snapshot.alive)
+    total = score_nodes(task, snapshot, settings, snapshot.alive)
+    assert total.dtype == np.int64
+    assert total[snapshot.alive].tolist() == wanted[snapshot.alive].tolist()
+
+
+def test_every_scorer_has_a_weight() -> None:
+    assert {kind.name for kind in SCORERS} < Settings.default().weights.keys()
+
+
+def test_scores_grow_with_the_cluster() -> None:
+    snapshot = snapshot_of(node("first", taints=["k:PreferNoSchedule"]))
+    wanting = pod("w", cpu="1", memory="1Gi")
+    for number in range(200):
+        for kind in KINDS:
+            check(kind, task_of(wanting, snapshot), snapshot, Settings.default(), Draws(number))
+        snapshot.set(node(f"n{number}", cpu=str(1 + number % 7)))
+
+
+def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answers, "kept", 3)
+    snapshot = snapshot_of(node("a"), node("b", cpu="3"))
+    for _ in range(2):
+        for amount in AMOUNTS[1:]:
+            task = task_of(pod("w", cpu=amount, memory="1"), snapshot)
+            check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
+    assert len(snapshot.index(Answers)._known) == 3
+
+
+def test_more_changes_than_the_journal_keeps() -> None:
+    snapshot = snapshot_of(node("a"), node("b"))
+    task = task_of(pod("w", cpu="1"), snapshot)
+    check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
+    for number in range(10_000):
+        snapshot.set(node("b", cpu=str(1 + number % 9)))
+    check(AllocatedScorer, task, snapshot, Settings.default(), Draws(0))
+
+
+def test_amounts_near_the_end_of_numbers() -> None:
+    """A node of exabytes beside a small one: nothing overflows, in either form."""
+    snapshot = snapshot_of(node("vast", cpu="9E", memory="7E"), node("small", memory="1Ki"))
+    for name in ("vast", "small"):
+        snapshot.set(pod(f"on-{name}", cpu="5E", memory="6E", node=name))
+    for strategy in Strategy:
+        settings = Settings(strategy=strategy)
+        for wanting in (pod("w", cpu="1", memory="1"), pod("w", cpu="4E", memory="6E")):
+            for kind in (AllocatedScorer, BalancedScorer):
+                check(kind, task_of(wanting, snapshot), snapshot, settings, Draws(1))
+
+
+def test_normalising() -> None:
+    raw, some = np.array([0, 3, 4, 99]), np.array([True, True, True, False])
+    assert normalise(raw, some)[:3].tolist() == [0, 75, 100]
+    assert normalise(raw, some, reverse=True)[:3].tolist() == [100, 25, 0]
+    assert normalise(raw, np.array([True, False, False, False]))[:1].tolist() == [0]
+    assert normalise(raw, np.array([True, False, False, False]), reverse=True)[:1].tolist() == [100]

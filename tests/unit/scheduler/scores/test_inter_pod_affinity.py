@@ -1,0 +1,90 @@
+"""Preferred affinity between pods, case by case; `topology/test_agreement.py` has random ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
+
+A = {"app": "a"}
+NODES = [node(f"n{number}", labels={"zone": f"z{number}", HOSTNAME: f"n{number}"}) for number in range(3)]
+
+
+def scores(snapshot: Snapshot, new: Pod, *feasible: int) -> list[int] | None:
+    scorer = InterPodScorer.read(task_of(new, snapshot), snapshot, Settings.default())
+    if scorer is None:
+        return None
+    mask = snapshot.alive.copy()
+    if feasible:
+        mask = np.zeros_like(mask)
+        mask[list(feasible)] = True
+    return [int(scorer.scores(mask)[place]) for place in np.flatnonzero(mask)]
+
+
+def raw(snapshot: Snapshot, new: Pod) -> list[int]:
+    scorer = InterPodScorer.read(task_of(new, snapshot), snapshot, Settings.default())
+    assert scorer is not None
+    return [scorer.score(place) for place in snapshot.places()]
+
+
+def test_what_the_pod_likes_and_dislikes() -> None:
+    objects = [pod("p", node="n0", labels=A), pod("q", node="n0", labels=A), pod("r", node="n1", labels=A)]
+    snapshot = snapshot_of(*NODES, *objects)
+    liking = pod("new", affinity=affinity(likes=((10, term()),)))
+    assert raw(snapshot, liking) == [20, 10, 0]
+    assert scores(snapshot, liking) == [100, 50, 0]
+    shy = pod("new", affinity=affinity(dislikes=((10, term()),)))
+    assert raw(snapshot, shy) == [-20, -10, 0]
+    assert scores(snapshot, shy) == [0, 50, 100]
+
+
+def test_what_pods_that_are_there_like_and_dislike() -> None:
+    snapshot = snapshot_of(
+        *NODES,
+        pod("p", node="n0", affinity=affinity(likes=((30, term()),))),
+        pod("q", node="n1", affinity=affinity(dislikes=((70, term()),))),
+    )
+    assert raw(snapshot, pod("new", labels=A)) == [30, -70, 0]
+    assert scores(snapshot, pod("new", labels=A)) == [100, 0, 70]
+    assert scores(snapshot, pod("new", labels={"app": "b"})) is None
+
+
+def test_what_they_require_counts_one() -> None:
+    snapshot = snapshot_of(*NODES, pod("p", node="n1", affinity=affinity(term())))
+    assert raw(snapshot, pod("new", labels=A)) == [0, 1, 0]
+
+
+def test_only_feasible_nodes_are_compared() -> None:
+    objects = [pod(f"p{n}", node="n0", labels=A) for n in range(4)] + [pod("q", node="n1", labels=A)]
+    new = pod("new", affinity=affinity(likes=((1, term()),)))
+    assert scores(snapshot_of(*NODES, *objects), new) == [100, 25, 0]
+    assert scores(snapshot_of(*NODES, *objects), new, 1, 2) == [100, 0]
+    assert scores(snapshot_of(*NODES, *objects), new, 1) == [0]
+
+
+def test_all_alike_is_nothing() -> None:
+    new = pod("new", affinity=affinity(likes=((1, term()),)))
+    assert scores(snapshot_of(*NODES), new) == [0, 0, 0]
+    assert scores(snapshot_of(*NODES), pod("new")) is None
+
+
+@pytest.mark.parametrize("part", range(1, 100))
+def test_a_share_is_exact(part: int) -> None:
+    """So many hundredths of the way from worst to best are so many; a double is one short for some."""
+    likes: Any = ((100, term("a")), (part, term("b")))
+    snapshot = snapshot_of(*NODES, pod("p", node="n0", labels=A), pod("q", node="n1", labels={"app": "b"}))
+    assert scores(snapshot, pod("new", affinity=affinity(likes=likes))) == [100, part, 0]
+
+
+def test_a_node_without_the_label_has_nothing() -> None:
+    bare: Node = node("bare")
+    new = pod("new", affinity=affinity(likes=((1, term()),)))
+    assert raw(snapshot_of(bare, pod("p", node="bare", labels=A)), new) == [0]

@@ -1,0 +1,155 @@
+"""Scores by room: the numbers kube-scheduler comes to, and where ours differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.scheduler.profile import Settings, Strategy
+from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
+from plimsoll.scheduler.scores.scorer import Scorer
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+    task_of,
+)
+
+LEAST = Settings.default()
+MOST = Settings(strategy=Strategy.MOST_ALLOCATED)
+
+
+def scores(
+    kind: type[Scorer], wanting: Any, snapshot: Snapshot, settings: Settings = LEAST
+) -> dict[str, int]:
+    scorer = kind.read(task_of(wanting, snapshot), snapshot, settings)
+    assert scorer is not None
+    found = scorer.scores(snapshot.alive)
+    return {snapshot.node(place).metadata.name: int(found[place]) for place in snapshot.places()}
+
+
+def test_least_and_most_allocated() -> None:
+    snapshot = snapshot_of(
+        node("empty", cpu="4", memory="10000"),
+        node("half", cpu="4", memory="10000"),
+        node("large", cpu="40", memory="100000"),
+        node("past", cpu="1", memory="1000"),
+    )
+    snapshot.set(pod("on-half", cpu="1", memory="3000", node="half"))
+    wanting = pod("w", cpu="1", memory="2000")
+    # cpu (4000-1000)*100/4000 = 75, memory (10000-2000)*100/10000 = 80; the mean is 77
+    least = {"empty": 77, "half": (50 + 50) // 2, "large": (97 + 98) // 2, "past": 0}
+    assert scores(AllocatedScorer, wanting, snapshot) == least
+    most = {"empty": (25 + 20) // 2, "half": 50, "large": (2 + 2) // 2, "past": 100}
+    assert scores(AllocatedScorer, wanting, snapshot, MOST) == most
+
+
+def test_containers_without_requests_count_for_a_little() -> None:
+    snapshot = snapshot_of(node("n", cpu="1", memory=str(2000 << 20)))
+    # 100m of 1000m and 200Mi of 2000Mi
+    assert scores(AllocatedScorer, pod("w"), snapshot) == {"n": 90}
+    snapshot.set(pod("other", node="n"))
+    assert scores(AllocatedScorer, pod("w"), snapshot) == {"n": 80}
+    assert scores(AllocatedScorer, pod("w", cpu="500m"), snapshot) == {"n": (40 + 80) // 2}
+    overall = pod("w", resources={"requests": {"cpu": "300m"}})
+    assert scores(AllocatedScorer, overall, snapshot) == {"n": (60 + 80) // 2}
+
+
+def test_scores_count_what_claims_charge() -> None:
+    result = {"request": "r", "driver": DRIVER, "pool": "charged", "device": "cpus"}
+    snapshot = snapshot_of(
+        node("charged", cpu="8"),
+        node("free", cpu="8"),
+        resource_slice("charged", [charging_device("cpus", cpu="6")]),
+        device_class("cpu"),
+        claim("c", exactly(device_class="cpu"), results=[result], on="charged"),
+        pod("holder", node="charged", claims=["c"]),
+        pod("other", node="free"),
+    )
+    found = scores(AllocatedScorer, pod("w", cpu="1", memory="1Mi"), snapshot)
+    assert found["free"] - found["charged"] == (87 - 11) // 2 - 1  # 7/8 less 100m against 1/8 less 100m
+
+
+def test_resources_and_weights_of_a_profile() -> None:
+    gpu = "example.com/gpu"
+    settings = Settings(resources={"cpu": 1, gpu: 3})
+    snapshot = snapshot_of(node("with", cpu="4", extended={gpu: "4"}), node("without", cpu="4"))
+    # pods that do not ask for an extended resource are not scored by it; nodes without it neither
+    assert scores(AllocatedScorer, pod("w", cpu="1"), snapshot, settings) == {"with": 75, "without": 75}
+    asking = pod("w", cpu="1", requests={gpu: "2"})
+    assert scores(AllocatedScorer, asking, snapshot, settings) == {"with": (75 + 3 * 50) // 4, "without": 75}
+    only_gpu = Settings(resources={gpu: 1})
+    task = task_of(pod("w", cpu="1"), snapshot)
+    assert AllocatedScorer.read(task, snapshot, only_gpu) is None
+
+
+# -- balance
+
+
+def test_balance_prefers_what_evens_out() -> None:
+    snapshot = snapshot_of(
+        *(node(name, cpu="10", memory="10000") for name in ("cpu-heavy", "memory-heavy", "even"))
+    )
+    snapshot.set(pod("a", cpu="6", memory="2000", node="cpu-heavy"))
+    snapshot.set(pod("b", cpu="2", memory="6000", node="memory-heavy"))
+    found = scores(BalancedScorer, pod("w", cpu="100m", memory="4000"), snapshot)
+    # the shares go from 0.6 and 0.2 to 0.61 and 0.6; from 0.2 and 0.6, or from nothing, further apart by 0.39
+    assert found == {"cpu-heavy": 85, "memory-heavy": 65, "even": 65}
+
+
+def test_pods_without_requests_do_not_balance() -> None:
+    snapshot = snapshot_of(node("n"))
+    assert BalancedScorer.read(task_of(pod("w"), snapshot), snapshot, LEAST) is None
+    alone = Settings(balanced=("cpu",))
+    assert BalancedScorer.read(task_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
+
+
+def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) -> int:
+    """Balanced allocation as kube-scheduler works it out."""
+
+    def balance(amounts: Sequence[int]) -> int:
+        shares = [min(a / line, 1.0) for a, line in zip(amounts, lines, strict=True) if line]
+        if len(shares) < 2:
+            return 100
+        mean = sum(shares) / len(shares)
+        return int((1 - math.sqrt(sum((s - mean) ** 2 for s in shares) / len(shares))) * 100)
+
+    after = balance([u + w for u, w in zip(used, wanted, strict=True)])
+    return 50 + (50 + after - balance(used)) // 2
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@given(data=st.data())
+def test_balance_is_what_doubles_make_of_it(count: int, data: st.DataObject) -> None:
+    """Within one, for the rounding; and exactly where nothing is rounded."""
+    names = ("memory", "ephemeral-storage", "example.com/gpu")[:count]
+    amounts = st.lists(st.integers(1, 5000), min_size=count, max_size=count)
+    lines, used, wanted = data.draw(amounts), data.draw(amounts), data.draw(amounts)
+    line = dict(zip(names, map(str, lines), strict=True))
+    held = dict(zip(names, map(str, used), strict=True))
+    asked = dict(zip(names, map(str, wanted), strict=True))
+    snapshot = snapshot_of(
+        node("n", extended=line),
+        pod("other", node="n", requests=held),
+    )
+    settings = Settings(balanced=names)
+    found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
+    assert abs(found - doubles(lines, used, wanted)) <= 1
+
+
+def test_balance_is_exact_where_nothing_is_rounded() -> None:
+    snapshot = snapshot_of(node("n", cpu="10", memory="10000"), pod("a", cpu="2", memory="6000", node="n"))
+    # shares 0.2 and 0.6 become 0.8 and 0.6: 80 before, 90 after
+    assert scores(BalancedScorer, pod("w", cpu="6"), snapshot) == {"n": 50 + (50 + 90 - 80) // 2}

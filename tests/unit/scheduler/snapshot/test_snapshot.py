@@ -1,0 +1,581 @@
+"""The snapshot: the same objects make the same one, whatever the order and whatever happened in between."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Namespace, Node, Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.node import pod_key
+from plimsoll.ledger.profile import Profile
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.build import (
+    CLASS,
+    DRIVER,
+    charging_device,
+    claim,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+)
+
+
+def result(device: str, pool: str) -> dict[str, Any]:
+    return {"request": "r", "driver": DRIVER, "pool": pool, "device": device}
+
+
+def charges(claim: str, cpu: str) -> dict[str, Any]:
+    """The status of a pod that was charged for a claim."""
+    entry = {"resourceClaimName": claim, "containers": ["main"], "resources": {"cpu": cpu}}
+    return {"nodeAllocatableResourceClaimStatuses": [entry]}
+
+
+def gpus(name: str, number: int = 2, cpu: str = "1") -> Any:
+    """A slice of devices on a node that charge it so many CPUs each."""
+    return resource_slice(name, [charging_device(f"gpu{n}", cpu=cpu) for n in range(number)])
+
+
+def picture(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything in a snapshot that does not depend on the order of events, nodes by name."""
+    assert verify(snapshot) == []
+    nodes = {}
+    for place in snapshot.places():
+        ledger, name = snapshot.ledger(place), snapshot.node(place).metadata.name
+        assert snapshot.place_of(name) == place
+        assert snapshot.alive[place]
+        nodes[name] = {
+            "node": snapshot.node(place),
+            "requested": {key: amount for key, amount in ledger.requested.items() if amount},
+            "entries": {
+                key: (entry.pod, entry.assumed, {b.claim: b.charge.resources for b in entry.bills})
+                for key, entry in ledger.entries.items()
+            },
+            "free": {key: int(snapshot.columns.free(key)[place]) for key in ledger.allocatable},
+            "line": {key: int(snapshot.columns.line(key)[place]) for key in ledger.allocatable},
+        }
+    assert int(snapshot.alive.sum()) == len(snapshot) == len(nodes)
+    return {
+        "nodes": nodes,
+        "booked": {key: pod for key, (_, pod) in snapshot._booked.items()},
+        "strays": {name: dict(pods) for name, pods in snapshot._strays.items() if pods},
+        "held": dict(snapshot._holdings._held),
+        "devices": dict(snapshot.state),
+        "pending": dict(snapshot._holdings._promised),
+        "users": {key: set(users) for key, users in snapshot._users._users.items() if users},
+        "objects": {kind: dict(objects) for kind, objects in snapshot._objects.items() if objects},
+        "assumed": set(snapshot.assumed),
+    }
+
+
+def cpu(snapshot: Snapshot, name: str = "n0") -> int:
+    """What is charged to a node, in thousandths of a CPU."""
+    place = snapshot.place_of(name)
+    assert place is not None
+    return snapshot.ledger(place).requested.get("cpu", 0)
+
+
+def placed(snapshot: Snapshot, new: Pod) -> Placement:
+    """Where a pod goes; it is not assumed yet."""
+    task = read_task(new, snapshot)
+    assert isinstance(task, Task)
+    numbers = itertools.count()
+    found = schedule_one(task, snapshot, Settings.default(), lambda: f"share-{next(numbers)}")
+    assert isinstance(found, Placement), found
+    return found
+
+
+def written(claim: ResourceClaim, placement: Placement, version: str = "9") -> ResourceClaim:
+    """A claim as it is when what it was promised has been written down."""
+    status = replace(claim.status, allocation=placement.allocations[claim.metadata.name])
+    return replace(claim, status=status, metadata=replace(claim.metadata, resource_version=version))
+
+
+def bound(pod: Pod, name: str) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=name))
+
+
+# -- objects in any order
+
+
+def objects(random: Random) -> list[Any]:
+    """A small cluster: devices that charge their nodes, claims with and without devices, pods bound by
+    schedulers that wrote charges down and by some that did not, pods that have ended, unknown nodes."""
+    names = [f"n{number}" for number in range(random.randint(1, 3))]
+    found: list[Any] = [device_class(CLASS), *(node(name) for name in names)]
+    found += [gpus(name, 3, random.choice(["1", "2"])) for name in names]
+    free = {name: [f"gpu{n}" for n in range(3)] for name in names}
+    for number in range(random.randint(0, 6)):
+        home = random.choice([*names, "unknown"])
+        uses: list[str] = []
+        for each in range(random.randint(0, 2)):
+            name = f"c{number}-{each}"
+            results = [result(free[home].pop(), home)] if free.get(home) and random.random() < 0.8 else []
+            uses.append(name)
+            if random.random() < 0.9:
+                found.append(claim(name, exactly("r"), results=results, on=home if results else ""))
+        status: dict[str, Any] = charges(uses[0], "3") if uses and random.random() < 0.3 else {}
+        if random.random() < 0.15:
+            status["phase"] = random.choice(["Succeeded", "Failed", "Running"])
+        where = home if random.random() < 0.8 else ""
+        found.append(pod(f"p{number}", "500m", node=where, claims=uses, status=status))
+    found.append(convert({"metadata": {"name": "default"}}, Namespace))
+    return found
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**64 - 1).map(Random))
+def test_objects_in_any_order(random: Random) -> None:
+    given_objects = objects(random)
+    expected = picture(snapshot_of(*given_objects))
+    shuffled = random.sample(given_objects, len(given_objects))
+    assert picture(snapshot_of(*shuffled)) == expected
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**64 - 1).map(Random))
+def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
+    """Objects of a larger cluster are heard of, in any order, and those too many removed, in any order."""
+    given_objects = objects(random)
+    stay = [each for each in given_objects if random.random() < 0.6]
+    snapshot = snapshot_of(*random.sample(given_objects, len(given_objects)))
+    gone = [each for each in given_objects if each not in stay]
+    for each in random.sample(gone, len(gone)):
+        snapshot.remove(each)
+    assert picture(snapshot) == picture(snapshot_of(*stay))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**64 - 1).map(Random))
+def test_hearing_of_it_again_changes_nothing(random: Random) -> None:
+    given_objects = objects(random)
+    snapshot = snapshot_of(*given_objects)
+    expected = picture(snapshot)
+    for each in random.choices(given_objects, k=10):
+        snapshot.set(each)
+        assert picture(snapshot) == expected
+
+
+# -- pods
+
+
+def test_a_pod_bound_without_charges_is_priced() -> None:
+    """Its status says nothing of charges; its claim holds a device that charges two CPUs."""
+    held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
+    around = [device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held]
+    silent = pod("p", "1", node="n0", claims=["c"])
+    assert cpu(snapshot_of(*around, silent)) == 3000
+    assert cpu(snapshot_of(*around, pod("p", "1", node="n0", claims=["c"], status=charges("c", "5")))) == 6000
+    off = Gates.of({"DRANodeAllocatableResources": False})
+    assert cpu(snapshot_of(*around, silent, gates=off)) == 1000
+    assert cpu(snapshot_of(*around, silent, profile=Profile.upstream_1_36())) == 1000
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
+def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
+    """Claim by claim, whichever of pod, claims and slice is heard of first."""
+    given_objects = [
+        pod("p", "1", node="n0", claims=["c", "d"]),
+        claim("c", exactly("r"), results=[result("gpu0", "n0")]),
+        claim("d", exactly("r"), results=[result("gpu1", "n0")]),
+        gpus("n0", cpu="2"),
+    ]
+    snapshot = snapshot_of(device_class(CLASS), node("n0"), *(given_objects[number] for number in order))
+    assert cpu(snapshot) == 5000
+    assert verify(snapshot) == []
+
+
+def test_prices_follow_what_changes() -> None:
+    held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
+    snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
+    snapshot.set(pod("p", "1", node="n0", claims=["c"]))
+    snapshot.set(gpus("n0", cpu="3"))
+    assert cpu(snapshot) == 4000
+    before = snapshot.stamp
+    snapshot.set(gpus("n0", cpu="1"))
+    assert cpu(snapshot) == 2000
+    assert snapshot.freed[0] > before
+    snapshot.remove(held)
+    assert cpu(snapshot) == 1000
+
+
+def test_charges_that_were_written_down_do_not_follow() -> None:
+    held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
+    snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
+    snapshot.set(pod("p", "1", node="n0", claims=["c"], status=charges("c", "2")))
+    snapshot.set(gpus("n0", cpu="7"))
+    assert cpu(snapshot) == 3000
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_off_the_books(phase: str) -> None:
+    snapshot = snapshot_of(node("n0"), pod("p", "1", node="n0"))
+    assert cpu(snapshot) == 1000
+    snapshot.set(pod("p", "1", node="n0", status={"phase": phase}))
+    assert cpu(snapshot) == 0
+    assert not snapshot.booked_keys()
+    assert picture(snapshot) == picture(snapshot_of(node("n0")))
+
+
+def test_a_pod_that_has_ended_is_not_waited_for() -> None:
+    """Nor does it come back with its node."""
+    ended = pod("p", "1", node="n0", status={"phase": "Failed"})
+    snapshot = snapshot_of(pod("p", "1", node="n0"), ended, node("n0"))
+    assert cpu(snapshot) == 0
+
+
+def test_a_pod_that_shrinks_makes_room() -> None:
+    snapshot = snapshot_of(node("n0"), node("n1"), pod("p", "2", node="n0"))
+    before = snapshot.stamp
+    snapshot.set(pod("p", "1", node="n0"))
+    assert cpu(snapshot) == 1000
+    assert snapshot.freed[0] > before >= snapshot.freed[1]
+    before = snapshot.stamp
+    snapshot.set(pod("p", "2", node="n0"))
+    assert snapshot.stamp == before
+
+
+def test_other_labels_may_make_room_anywhere() -> None:
+    """Pods that must be apart from it may be anywhere."""
+    snapshot = snapshot_of(node("n0"), node("n1"), pod("p", node="n0", labels={"app": "a"}))
+    before = snapshot.stamp
+    snapshot.set(pod("p", node="n0", labels={"app": "b"}))
+    assert snapshot.freed[1] > before
+
+
+def test_a_pod_without_a_node_is_nowhere() -> None:
+    snapshot = snapshot_of(node("n0"), pod("p", "1"))
+    assert not snapshot.booked_keys()
+    snapshot.remove(pod("p", "1"))
+    snapshot.remove(pod("q", "1", node="n7"))
+    assert picture(snapshot) == picture(snapshot_of(node("n0")))
+
+
+# -- nodes
+
+
+def test_a_node_gone_and_back() -> None:
+    around = [device_class(CLASS), gpus("n0", cpu="2")]
+    there = [pod("p", "1", node="n0"), pod("q", "2", node="n0", claims=["c"])]
+    held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
+    snapshot = snapshot_of(*around, node("n0"), node("n1"), held, *there)
+    expected = picture(snapshot)
+    snapshot.remove(node("n0"))
+    assert len(snapshot) == 1
+    assert not snapshot.booked_keys()
+    snapshot.remove(there[0])
+    snapshot.set(there[0])
+    snapshot.set(node("n0"))
+    assert picture(snapshot) == expected
+
+
+def test_pods_that_go_while_their_node_is_away_do_not_come_back() -> None:
+    snapshot = snapshot_of(node("n0"), pod("p", "1", node="n0"), pod("q", "2", node="n0"))
+    snapshot.remove(node("n0"))
+    snapshot.remove(pod("p", "1", node="n0"))
+    snapshot.set(pod("q", "2", node="n0", status={"phase": "Succeeded"}))
+    snapshot.set(node("n0"))
+    assert cpu(snapshot) == 0
+
+
+def test_places_are_used_again() -> None:
+    snapshot = Snapshot()
+    for number in range(1000):
+        snapshot.set(node(f"n{number}"))
+        snapshot.set(pod(f"p{number}", "1", node=f"n{number}"))
+        snapshot.remove(node(f"n{number}"))
+        snapshot.remove(pod(f"p{number}", "1", node=f"n{number}"))
+    assert snapshot.size == 64
+    assert picture(snapshot) == picture(Snapshot())
+
+
+def test_many_nodes() -> None:
+    many = [node(f"n{number}", cpu=str(number + 1)) for number in range(300)]
+    there = [pod(f"p{number}", "1", node=f"n{number}") for number in range(300)]
+    assert picture(snapshot_of(*many, *there)) == picture(snapshot_of(*there, *reversed(many)))
+
+
+def test_a_heartbeat_makes_no_room() -> None:
+    snapshot = snapshot_of(node("n0"))
+    before = snapshot.stamp
+    beat = node("n0")
+    beat = replace(beat, metadata=replace(beat.metadata, resource_version="8"))
+    snapshot.set(beat)
+    assert snapshot.stamp == before
+    snapshot.set(node("n0", cpu="9"))
+    assert snapshot.stamp > before
+
+
+def test_a_slice_makes_room_where_its_pool_is() -> None:
+    """On its node; on all of them if the pool has several, which may be whole now."""
+    snapshot = snapshot_of(node("n0"), node("n1"))
+    before = snapshot.stamp
+    snapshot.set(gpus("n0"))
+    assert snapshot.freed[0] > before >= snapshot.freed[1]
+    before = snapshot.stamp
+    snapshot.set(resource_slice("n1", [], name="more", pool="n0"))
+    assert snapshot.freed[0] > before
+    assert snapshot.freed[1] > before
+
+
+# -- assuming
+
+
+@pytest.fixture
+def cluster() -> Snapshot:
+    return snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), claim("c", exactly("r")))
+
+
+NEW = pod("new", "1", claims=["c"])
+
+
+def test_assume_and_forget_are_inverses(cluster: Snapshot) -> None:
+    expected = picture(cluster)
+    placement = placed(cluster, NEW)
+    assert picture(cluster) == expected
+    cluster.assume(placement)
+    assert cpu(cluster) == 3000
+    assert cluster.pending("uid-c") == cluster.held("uid-c") == placement.allocations["c"]
+    assert set(cluster.assumed) == {"uid-new"}
+    assert verify(cluster) == []
+    cluster.forget("uid-new")
+    assert picture(cluster) == expected
+    cluster.forget("uid-new")
+    assert picture(cluster) == expected
+
+
+def test_assumed_then_bound(cluster: Snapshot) -> None:
+    placement = placed(cluster, NEW)
+    cluster.assume(placement)
+    claimed = written(claim("c", exactly("r")), placement)
+    cluster.set(claimed)
+    assert cluster.pending("uid-c") is None
+    there = pod("new", "1", node="n0", claims=["c"], status=charges("c", "2"))
+    cluster.set(there)
+    assert not cluster.assumed
+    cluster.confirm("uid-new")
+    cluster.forget("uid-new")
+    assert picture(cluster) == picture(
+        snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), claimed, there)
+    )
+
+
+def test_bound_elsewhere(cluster: Snapshot) -> None:
+    """By someone else, while we were about to bind it."""
+    cluster.set(node("n1"))
+    placement = placed(cluster, NEW)
+    cluster.assume(placement)
+    cluster.set(bound(NEW, "n1"))
+    assert (cpu(cluster, "n0"), cpu(cluster, "n1")) == (0, 1000)
+    assert not cluster.assumed
+    assert cluster.held("uid-c") is not None  # a write of it may be under way
+    cluster.forget("uid-new")
+    assert cluster.held("uid-c") is None
+    assert verify(cluster) == []
+
+
+def test_bound_to_a_node_nobody_knows(cluster: Snapshot) -> None:
+    cluster.assume(placed(cluster, NEW))
+    cluster.set(bound(NEW, "n1"))
+    assert cpu(cluster) == 0
+    cluster.forget("uid-new")
+    cluster.set(node("n1"))
+    assert cpu(cluster, "n1") == 1000
+    assert verify(cluster) == []
+
+
+def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
+    before = picture(cluster)
+    cluster.assume(placed(cluster, NEW))
+    cluster.remove(node("n0"))
+    assert not cluster.assumed
+    assert cluster.held("uid-c") is not None
+    cluster.set(node("n0"))
+    assert cpu(cluster) == 0
+    cluster.forget("uid-new")
+    assert picture(cluster) == before
+
+
+def test_the_pod_goes_while_it_is_assumed(cluster: Snapshot) -> None:
+    before = picture(cluster)
+    cluster.assume(placed(cluster, NEW))
+    cluster.remove(NEW)
+    assert cpu(cluster) == 0
+    cluster.forget("uid-new")
+    assert picture(cluster) == before
+
+
+def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> None:
+    cluster.assume(placed(cluster, NEW))
+    expected = picture(cluster)
+    cluster.set(pod("new", "1", claims=["c"], labels={"more": "labels"}))
+    assert picture(cluster) == expected
+
+
+# -- claims
+
+
+def test_a_claim_that_others_write(cluster: Snapshot) -> None:
+    """They were quicker: what they wrote counts, and ours is not taken back from them."""
+    cluster.assume(placed(cluster, NEW))
+    promised = cluster.held("uid-c")
+    theirs = claim("c", exactly("r"), results=[result("gpu1", "n0")])
+    cluster.set(theirs)
+    assert cluster.held("uid-c") == theirs.status.allocation != promised
+    assert cluster.pending("uid-c") is None
+    cluster.forget("uid-new")
+    assert cluster.held("uid-c") == theirs.status.allocation
+    assert verify(cluster) == []
+
+
+def test_a_promise_outlasts_news_that_do_not_know_of_it(cluster: Snapshot) -> None:
+    """Our finalizer, say, or somebody's label."""
+    cluster.assume(placed(cluster, NEW))
+    promised = cluster.held("uid-c")
+    cluster.set(claim("c", exactly("r"), metadata={"finalizers": ["x"], "resourceVersion": "5"}))
+    assert cluster.held("uid-c") == cluster.pending("uid-c") == promised
+
+
+def test_a_claim_deleted_and_made_again(cluster: Snapshot) -> None:
+    placement = placed(cluster, NEW)
+    cluster.assume(placement)
+    cluster.set(written(claim("c", exactly("r")), placement))
+    again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
+    cluster.set(again)
+    assert cluster.held("uid-c") is None
+    assert cluster.held("another") is None
+    cluster.forget("uid-new")
+    assert verify(cluster) == []
+    assert dict(cluster.state) == {}
+
+
+def test_a_promise_is_not_passed_on_to_a_claim_of_the_same_name(cluster: Snapshot) -> None:
+    cluster.assume(placed(cluster, NEW))
+    cluster.remove(claim("c", exactly("r")))
+    cluster.set(claim("c", exactly("r"), uid="another"))
+    assert cluster.pending("another") is None
+    assert dict(cluster.state) == {}
+    cluster.forget("uid-new")
+    assert verify(cluster) == []
+
+
+def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
+    """The answer to a write outran the watch."""
+    new = claim("c", exactly("r"), results=[result("gpu0", "n0")], metadata={"resourceVersion": "10"})
+    cluster.set(new)
+    cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "9"}))
+    assert cluster.claim("default", "c") is new
+    assert cluster.held("uid-c") == new.status.allocation
+    cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "11"}))
+    assert cluster.held("uid-c") is None
+
+
+def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
+    """The answer to a write of the one that is gone comes last."""
+    again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
+    cluster.set(again)
+    old = claim("c", exactly("r"), results=[result("gpu0", "n0")], metadata={"resourceVersion": "9"})
+    cluster.set(old)
+    assert cluster.claim("default", "c") is again
+    assert dict(cluster.state) == {}
+    cluster.remove(old)
+    assert cluster.claim("default", "c") is again
+
+
+def test_who_uses_a_claim() -> None:
+    snapshot = snapshot_of(node("n0"), claim("c", exactly("r")), pod("p", node="n0", claims=["c"]))
+    snapshot.set(pod("q", node="n0", claims=["c"]))
+    assert snapshot.users("default", "c") == {"uid-p", "uid-q"}
+    snapshot.remove(pod("p", node="n0", claims=["c"]))
+    assert snapshot.users("default", "c") == {"uid-q"}
+    snapshot.set(pod("q", node="n0", claims=["c"], status={"phase": "Failed"}))
+    assert snapshot.users("default", "c") == set()
+
+
+# -- what indexes are told
+
+
+class Ear(Index):
+    """Remembers everything, to be compared."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.nodes: dict[int, Node] = {}
+        self.pods: dict[str, tuple[int, Pod]] = {}
+        self.objects: dict[tuple[str, str, str], Any] = {}
+
+    def grown(self, size: int) -> None:
+        assert size > self.size
+        self.size = size
+
+    def node_set(self, place: int, node: Node, old: Node | None) -> None:
+        assert self.nodes.get(place) is old
+        assert place < self.size
+        self.nodes[place] = node
+
+    def node_removed(self, place: int, node: Node) -> None:
+        assert self.nodes.pop(place) is node
+        assert all(at != place for at, _ in self.pods.values())
+
+    def pod_added(self, place: int, pod: Pod) -> None:
+        assert place in self.nodes
+        assert pod_key(pod) not in self.pods
+        self.pods[pod_key(pod)] = (place, pod)
+
+    def pod_removed(self, place: int, pod: Pod) -> None:
+        at, known = self.pods.pop(pod_key(pod))
+        assert at == place
+        assert known is pod
+
+    def object_set(self, new: Any, old: Any) -> None:
+        key = (type(new).__name__, new.metadata.namespace, new.metadata.name)
+        assert self.objects.get(key) is old
+        self.objects[key] = new
+
+    def object_removed(self, old: Any) -> None:
+        assert self.objects.pop((type(old).__name__, old.metadata.namespace, old.metadata.name)) is old
+
+
+class LateEar(Ear):
+    """One that is made at the end."""
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**64 - 1).map(Random))
+def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -> None:
+    snapshot = Snapshot()
+    early = snapshot.index(Ear)
+    given_objects = objects(random)
+    for each in random.choices(given_objects, k=3 * len(given_objects)):
+        if random.random() < 0.7:
+            snapshot.set(each)
+        else:
+            snapshot.remove(each)
+    late = snapshot.index(LateEar)
+    assert (early.nodes, early.pods, early.objects) == (late.nodes, late.pods, late.objects)
+    assert snapshot.index(Ear) is early
+
+
+def test_a_stray_that_turns_up_elsewhere_is_a_stray_no_longer() -> None:
+    snapshot = snapshot_of(node("b"), pod("p", node="a"), pod("p", node="b"))
+    snapshot.set(node("a"))
+    assert [each.metadata.name for each in snapshot.pods_at(snapshot.place_of("b") or 0)] == ["p"]
+    assert verify(snapshot) == []

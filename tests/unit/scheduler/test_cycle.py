@@ -1,0 +1,295 @@
+"""One pod's life: the choice among nodes, what is remembered, and what is said when there is none."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.api.meta import Condition
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler import cycle
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import Fit
+from plimsoll.scheduler.devices.waste import score_sizes
+from plimsoll.scheduler.filters import FILTERS
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, Rule, Sentence, render
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+)
+
+
+def place_pod(
+    pod: Pod, snapshot: Snapshot, settings: Settings | None = None, promises: Any = None
+) -> Placement | Unplaced:
+    task = read_task(pod, snapshot)
+    assert isinstance(task, Task), task
+    numbers = itertools.count()
+    ids = lambda: f"share-{next(numbers)}"  # noqa: E731
+    return schedule_one(task, snapshot, settings or Settings.default(), ids, promises)
+
+
+def assume(pod: Pod, snapshot: Snapshot, settings: Settings | None = None) -> str:
+    found = place_pod(pod, snapshot, settings)
+    assert isinstance(found, Placement), found
+    snapshot.assume(found)
+    return found.node
+
+
+def told(found: Placement | Unplaced) -> dict[str, int]:
+    assert isinstance(found, Unplaced), found
+    return {render(reason): count for reason, count in found.reasons}
+
+
+def kind(name: str) -> str:
+    return f'device.attributes["{DRIVER}"].kind == "{name}"'
+
+
+def test_every_node_is_accounted_for() -> None:
+    snapshot = snapshot_of(
+        node("full", cpu="1"), node("off", unschedulable=True), node("bare"), device_class(),
+        claim("c", exactly()),
+    )  # fmt: skip
+    found = place_pod(pod("p", cpu="2", claims=["c"]), snapshot)
+    assert told(found) == {
+        "Insufficient cpu": 1,
+        "node(s) were unschedulable": 1,
+        "cannot allocate all claims": 1,
+    }
+    assert isinstance(found, Unplaced)
+    assert found.resolvable is not None
+    assert found.rules == {Rule.RESOURCES, Rule.UNSCHEDULABLE, Rule.DEVICES}
+    names = {snapshot.node(place).metadata.name for place in np.flatnonzero(found.resolvable).tolist()}
+    assert names == {"bare"}
+
+
+def test_there_are_no_nodes() -> None:
+    found = place_pod(pod("p"), snapshot_of())
+    assert isinstance(found, Unplaced)
+    assert (found.nodes, found.reasons) == (0, ())
+
+
+def test_claims_count_where_room_is_compared() -> None:
+    """The unified ledger scores: a node whose CPUs are out as devices is no empty node."""
+    snapshot = snapshot_of(
+        node("a", cpu="16"), node("b", cpu="16"), device_class(), claim("c", exactly()),
+        resource_slice("a", [charging_device("d", cpu="8")]),
+    )  # fmt: skip
+    assert assume(pod("p", claims=["c"]), snapshot) == "a"
+    assert assume(pod("q", cpu="1"), snapshot) == "b"
+
+
+def test_the_node_with_the_first_alternative_is_found_wherever_it_is() -> None:
+    either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
+    nodes = [node(f"n{number}") for number in range(6)]
+    slices = [
+        resource_slice(f"n{number}", [device("d", kind="gpu" if number == 4 else "cpu")])
+        for number in range(6)
+    ]
+    claims = [claim(f"c{number}", either) for number in range(3)]
+    snapshot = snapshot_of(*nodes, *slices, *claims, device_class())
+    eager = Settings(explore=10)
+    assert assume(pod("p0", claims={"r": "c0"}), snapshot, eager) == "n4"
+    second = place_pod(pod("p1", claims={"r": "c1"}), snapshot, eager)
+    assert isinstance(second, Placement)
+    assert second.allocations["c1"].devices.results[0].request == "r/rest"
+
+
+def test_alternatives_that_were_seen_to_be_gone_are_not_searched_for_again() -> None:
+    either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
+    nodes = [node(f"n{number}") for number in range(4)]
+    slices = [
+        resource_slice(each.metadata.name, [device(f"d{i}", kind="cpu") for i in range(8)]) for each in nodes
+    ]
+    snapshot = snapshot_of(*nodes, *slices, *(claim(f"c{i}", either) for i in range(9)), device_class())
+    searched = []
+    for number in range(9):
+        found = place_pod(pod(f"p{number}", claims={"r": f"c{number}"}), snapshot, Settings(explore=10))
+        assert isinstance(found, Placement)
+        searched.append(found.searched)
+        snapshot.assume(found)
+    assert searched[0] == 4
+    assert searched[-1] == 1
+
+
+def test_small_devices_where_large_ones_would_do() -> None:
+    devices = {"a": "80Gi", "b": "20Gi", "c": "40Gi"}
+    snapshot = snapshot_of(
+        *(node(name) for name in devices), device_class(), claim("x", exactly()),
+        *(resource_slice(name, [device("d", capacity={"memory": size})]) for name, size in devices.items()),
+    )  # fmt: skip
+    thrifty = Settings(weights={"DeviceWaste": 10}, explore=10)
+    assert assume(pod("p", claims=["x"]), snapshot, thrifty) == "b"
+
+
+def test_sizes_are_compared_name_by_name() -> None:
+    def fit(**sizes: int) -> Fit:
+        return Fit(sizes=tuple(((DRIVER, name), size) for name, size in sizes.items()))
+
+    assert score_sizes([fit(memory=80), fit(memory=20)]) == [25, 100]
+    assert score_sizes([fit(memory=10, cores=4), fit(memory=20, cores=2)]) == [75, 75]
+    assert score_sizes([fit(), fit()]) == [100, 100]
+    assert score_sizes([fit(memory=0), fit(memory=5)]) == [100, 0]
+
+
+class Promise:
+    """Somebody was promised a node."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def why_not(self, task: Task, place: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
+        if snapshot.node(place).metadata.name != self.node:
+            return ()
+        return (NodeReason(Rule.RESOURCES, Sentence.INSUFFICIENT, Code.UNSCHEDULABLE, {"resource": "cpu"}),)
+
+
+def test_room_that_is_promised_to_others_is_left_alone() -> None:
+    snapshot = snapshot_of(node("a"), node("b"))
+    for number in range(4):
+        found = place_pod(pod(f"p{number}"), snapshot, promises=Promise("a"))
+        assert isinstance(found, Placement)
+        assert found.node == "b"
+    alone = snapshot_of(node("a"))
+    assert told(place_pod(pod("p"), alone, promises=Promise("a"))) == {"Insufficient cpu": 1}
+    assert isinstance(place_pod(pod("p"), alone), Placement)
+
+
+def test_pods_like_a_hopeless_one_are_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = snapshot_of(node("n", cpu="4"), pod("there", cpu="3", node="n"))
+    assert told(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
+    reads: list[str] = []
+    real = cycle.read_rules
+
+    def read(*all: Any) -> Any:
+        reads.append("read")
+        return real(*all)
+
+    monkeypatch.setattr(cycle, "read_rules", read)
+    second = place_pod(pod("p1", cpu="2"), snapshot)
+    assert told(second) == {"Insufficient cpu": 1}
+    assert isinstance(second, Unplaced)
+    assert second.task.pod.metadata.name == "p1"
+    assert not reads
+    assert isinstance(place_pod(pod("p2", cpu="1"), snapshot), Placement)
+    snapshot.remove(pod("there"))
+    assert isinstance(place_pod(pod("p3", cpu="2"), snapshot), Placement)
+
+
+def test_a_pod_that_waits_for_company_is_asked_again_when_somebody_comes() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "host"}
+    wish = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    snapshot = snapshot_of(node("n", labels={"host": "n"}))
+    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), Unplaced)
+    snapshot.set(pod("db", node="n", labels={"app": "db"}))
+    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), Placement)
+
+
+def test_without_the_gate_claims_charge_nothing() -> None:
+    objects = (
+        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="6")]), device_class(),
+        claim("c", exactly()),
+    )  # fmt: skip
+    off = Gates.parse("DRANodeAllocatableResources=false")
+    wish = pod("p", cpu="4", claims=["c"])
+    assert told(place_pod(wish, snapshot_of(*objects))) == {"Insufficient cpu": 1}
+    found = place_pod(wish, snapshot_of(*objects, gates=off))
+    assert isinstance(found, Placement)
+    assert found.bills == ()
+
+
+@given(st.permutations(range(len(FILTERS))), st.integers(0, 5))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], seed: int) -> None:
+    def world() -> Snapshot:
+        return snapshot_of(
+            node("a", cpu="4", labels={"zone": "x"}), node("b", cpu="8", taints=["k=v:NoSchedule"]),
+            node("c", cpu="2"), node("d", cpu="8"), device_class(), claim("c1", exactly()),
+            resource_slice("d", [charging_device("d", cpu="4")]), resource_slice("a", [device("e")]),
+        )  # fmt: skip
+
+    wishes = [
+        pod("p", cpu=str(1 + seed), claims=["c1"]),
+        pod("q", cpu="3", tolerations=[{"operator": "Exists"}]),
+        pod("r", cpu="1", node_selector={"zone": "x"}),
+        pod("s", host_ports=[80]),
+    ]
+    plain, mixed = world(), world()
+    usual = [place_pod(each, plain) for each in wishes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cycle, "FILTERS", tuple(FILTERS[number] for number in order))
+        other = [place_pod(each, mixed) for each in wishes]
+    for one, two in zip(usual, other, strict=True):
+        assert type(one) is type(two)
+        if isinstance(one, Placement) and isinstance(two, Placement):
+            assert (one.node, one.bills) == (two.node, two.bills)
+
+
+def test_verify_finds_what_does_not_add_up() -> None:
+    snapshot = snapshot_of(node("n", cpu="8"), pod("p", cpu="2", node="n"))
+    assert verify(snapshot) == []
+    snapshot.ledger(0).requested["cpu"] += 1
+    assert any("cpu" in each.where or "requested" in each.where for each in verify(snapshot))
+
+
+def test_overdrafts_are_found_whoever_made_them() -> None:
+    twice = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
+    snapshot = snapshot_of(
+        node("n", cpu="2"), pod("p", cpu="4", node="n"), resource_slice("n", [device("d")]),
+        claim("one", exactly(), results=twice), claim("two", exactly(), results=twice),
+    )  # fmt: skip
+    found = find_overdrafts(snapshot)
+    assert found[0] == "node n: cpu -2000"
+    assert "held 2 times" in found[1]
+
+
+def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
+    snapshot = snapshot_of(*(node(f"n{number}", cpu="64", memory="256Gi") for number in range(4)))
+    chosen = [assume(pod(f"p{number}", cpu="10m", memory="16Mi"), snapshot) for number in range(4)]
+    assert sorted(chosen) == ["n0", "n1", "n2", "n3"]
+
+
+def test_extended_resources_are_those_of_nodes() -> None:
+    served = device_class(extendedResourceName="example.com/gpu")
+    wish = pod("p", requests={"example.com/gpu": "1"})
+    bare = snapshot_of(node("n"), resource_slice("n", [device("d")]), served)
+    assert told(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
+    having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
+    assert isinstance(place_pod(wish, having), Placement)
+
+
+def test_a_hopeless_pod_is_asked_again_when_a_node_declares_other_features() -> None:
+    """Whatever a rule looks at, a change of it is a reason to ask again."""
+    before = node("n")
+    after = replace(before, status=replace(before.status, declared_features=("F",)))
+    snapshot = snapshot_of(before)
+    stamp = snapshot.stamp
+    snapshot.set(after)
+    assert snapshot.stamp > stamp
+    heartbeat = replace(after, status=replace(after.status, conditions=(Condition(type="Ready"),)))
+    stamp = snapshot.stamp
+    snapshot.set(heartbeat)
+    assert snapshot.stamp == stamp

@@ -1,0 +1,294 @@
+"""Devices and books as one question, and what is remembered of the answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Pod
+from plimsoll.ledger.verdict import Code
+from plimsoll.scheduler.devices import DevicesFilter, Fit, Memory, try_place
+from plimsoll.scheduler.devices import filter as devices_filter
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import DeviceOrder, Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+)
+
+
+def ids() -> Callable[[], str]:
+    numbers = itertools.count()
+    return lambda: f"share-{next(numbers)}"
+
+
+def task_for(pod: Pod, snapshot: Snapshot) -> Task:
+    task = read_task(pod, snapshot)
+    assert isinstance(task, Task), task
+    return task
+
+
+def place(snapshot: Snapshot, name: str) -> int:
+    found = snapshot.place_of(name)
+    assert found is not None
+    return found
+
+
+def told(found: Fit | tuple[NodeReason, ...]) -> list[str]:
+    assert not isinstance(found, Fit)
+    return [render(reason) for reason in found]
+
+
+def picked(found: Fit | tuple[NodeReason, ...]) -> list[str]:
+    assert isinstance(found, Fit), found
+    return [r.device for a in found.allocations.values() for r in a.devices.results]
+
+
+def test_a_device_and_what_it_charges() -> None:
+    offered = [charging_device("d", cpu="6")]
+    snapshot = snapshot_of(
+        node("n", cpu="8"), resource_slice("n", offered), device_class(), claim("c", exactly())
+    )
+    found = try_place(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
+    assert picked(found) == ["d"]
+    assert isinstance(found, Fit)
+    assert {name: str(c.quantity) for name, c in found.bills[0].charge.resources.items()} == {"cpu": "6"}
+
+
+def test_devices_first_refuses_what_joint_allocation_finds() -> None:
+    """kube-scheduler chooses the first device and asks the books about it; ours takes the one that fits."""
+    offered = [charging_device("a-dear", cpu="8"), charging_device("b-cheap", cpu="2")]
+    snapshot = snapshot_of(
+        node("n", cpu="4"), resource_slice("n", offered), device_class(), claim("c", exactly())
+    )
+    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    assert picked(try_place(task, 0, snapshot, ids())) == ["b-cheap"]
+    first = Settings(device_order=DeviceOrder.FIRST)
+    assert told(try_place(task, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
+    assert Settings.read({"deviceOrder": "devices-first"}).device_order is DeviceOrder.FIRST
+    # What was found out in one way is not believed in the other.
+    assert isinstance(DevicesFilter(task, snapshot, ids(), first).attempt(0), tuple)
+    assert isinstance(DevicesFilter(task, snapshot, ids()).attempt(0), Fit)
+
+
+def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
+    snapshot = snapshot_of(node("n"), resource_slice("n", []), device_class(), claim("c", exactly()))
+    task = task_for(pod("p", claims=["c"]), snapshot)
+    for order, resolvable in ((DeviceOrder.JOINT, True), (DeviceOrder.FIRST, False)):
+        answer = try_place(task, 0, snapshot, ids(), Settings(device_order=order))
+        assert not isinstance(answer, Fit)
+        assert [reason.resolvable for reason in answer] == [resolvable]
+
+
+def test_devices_that_cost_too_much_are_left_alone() -> None:
+    """Document 000, story 4: a GPU, or 8 CPUs; whichever fits below the line."""
+    offered = [charging_device("cpus", cpu="8", fields={"attributes": {"kind": {"string": "cpu"}}}),
+               device("gpu", kind="gpu")]  # fmt: skip
+    either = first_available(
+        "r",
+        exactly("cpus", select=f'device.attributes["{DRIVER}"].kind == "cpu"'),
+        exactly("gpu", select=f'device.attributes["{DRIVER}"].kind == "gpu"'),
+    )
+    objects = (resource_slice("n", offered), device_class(), claim("c", either))
+    roomy, tight = snapshot_of(node("n", cpu="16"), *objects), snapshot_of(node("n", cpu="4"), *objects)
+    wanted = pod("p", cpu="1", claims=["c"])
+    first = try_place(task_for(wanted, roomy), 0, roomy, ids())
+    second = try_place(task_for(wanted, tight), 0, tight, ids())
+    assert (picked(first), picked(second)) == (["cpus"], ["gpu"])
+    assert isinstance(first, Fit)
+    assert isinstance(second, Fit)
+    assert first.rank == 100
+    assert second.rank == 50
+
+
+def test_an_allocated_claim_goes_where_its_devices_are() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
+    snapshot = snapshot_of(
+        node("a"), node("b"), resource_slice("a", [device("d")]), resource_slice("b", [device("d")]),
+        claim("c", exactly(), results=results, on="a"),
+    )  # fmt: skip
+    task = task_for(pod("p", claims=["c"]), snapshot)
+    assert isinstance(try_place(task, place(snapshot, "a"), snapshot, ids()), Fit)
+    elsewhere = try_place(task, place(snapshot, "b"), snapshot, ids())
+    assert told(elsewhere) == ["resourceclaim not available on the node"]
+    rule = DevicesFilter(task, snapshot, ids())
+    assert np.flatnonzero(rule.candidates() & snapshot.alive).tolist() == [place(snapshot, "a")]
+
+
+def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
+    snapshot = snapshot_of(
+        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="6")]),
+        claim("c", exactly(), results=results, on="n"),
+    )  # fmt: skip
+    fits = try_place(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
+    assert isinstance(fits, Fit)
+    assert [bill.claim for bill in fits.bills] == ["c"]
+    assert told(try_place(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())) == [
+        "Insufficient cpu"
+    ]
+
+
+def test_a_shortage_of_devices_can_be_mended_by_preemption() -> None:
+    snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
+    found = try_place(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
+    assert told(found) == ["cannot allocate all claims"]
+    assert isinstance(found, tuple)
+    assert found[0].code is Code.UNSCHEDULABLE
+
+
+def test_a_broken_selector_is_an_error() -> None:
+    broken = claim("c", exactly(select='device.attributes["x"].y == 1'))
+    snapshot = snapshot_of(node("n"), resource_slice("n", [device("d")]), device_class(), broken)
+    found = try_place(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
+    assert isinstance(found, tuple)
+    assert found[0].code is Code.ERROR
+
+
+def test_refusals_are_remembered_until_something_is_given_back() -> None:
+    snapshot = snapshot_of(
+        node("n"), resource_slice("n", [device("d")]), device_class(),
+        *(claim(name, exactly()) for name in "abc"),
+    )  # fmt: skip
+    first = task_for(pod("a", claims={"r": "a"}), snapshot)
+    fit = try_place(first, 0, snapshot, ids())
+    assert isinstance(fit, Fit)
+    snapshot.assume(Placement(first, 0, "n", fit.allocations, fit.bills))
+    second = DevicesFilter(task_for(pod("b", claims={"r": "b"}), snapshot), snapshot, ids())
+    assert second.candidates()[0]
+    assert not isinstance(second.attempt(0), Fit)
+    third = DevicesFilter(task_for(pod("c", claims={"r": "c"}), snapshot), snapshot, ids())
+    assert not third.candidates()[0]
+    snapshot.forget("uid-a")
+    assert third.candidates()[0]
+    assert third.feasible()[0]
+
+
+def test_a_place_that_changes_hands_remembers_nothing() -> None:
+    snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
+    rule = DevicesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids())
+    assert not rule.feasible()[0]
+    snapshot.remove(node("n"))
+    snapshot.set(resource_slice("m", [device("d")]))
+    snapshot.set(node("m"))
+    assert place(snapshot, "m") == 0
+    assert DevicesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids()).feasible()[0]
+
+
+def test_shapes_beyond_what_is_kept_are_forgotten() -> None:
+    memory = Memory()
+    memory.grown(4)
+    first = memory.shape(b"0")
+    assert memory.shape(b"0") is first
+    for number in range(1, 300):
+        memory.shape(str(number).encode())
+    assert memory.shape(b"0") is not first
+
+
+AMOUNTS = st.sampled_from(["1", "2", "4"])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
+    """Bulk and pointwise form agree, and so do the counts, before and after devices are taken."""
+    nodes = [node(f"n{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(1, 5)))]
+    slices = [
+        resource_slice(
+            each.metadata.name,
+            [charging_device(f"d{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(0, 3)))],
+        )
+        for each in nodes
+    ]
+    claims = [claim(f"c{i}", exactly(count=data.draw(st.integers(1, 2)))) for i in range(4)]
+    snapshot = snapshot_of(*nodes, *slices, device_class(), *claims)
+    for number in range(4):
+        task = task_for(pod(f"p{number}", cpu=data.draw(AMOUNTS), claims={"r": f"c{number}"}), snapshot)
+        snapshot.index(Memory).clear()  # so that reasons are those of now
+        rule = DevicesFilter(task, snapshot, ids())
+        bulk = rule.feasible() & snapshot.alive
+        for each in snapshot.places():
+            assert bulk[each] == (not rule.why_not(each))
+        removed = snapshot.alive & ~bulk
+        assert _counts(rule.tally(removed)) == _counts(Filter.tally(rule, removed))
+        assert (rule.resolvable(removed) == Filter.resolvable(rule, removed)).all()
+        fits = np.flatnonzero(bulk).tolist()
+        if fits:
+            fit = rule.attempt(fits[0])
+            assert isinstance(fit, Fit)
+            snapshot.assume(Placement(task, fits[0], "", fit.allocations, fit.bills))
+
+
+def _counts(tally: object) -> dict[str, int]:
+    assert isinstance(tally, list)
+    return {render(reason): count for reason, count in tally}
+
+
+def test_nodes_in_the_same_state_fail_alike_and_are_asked_once() -> None:
+    nodes = [node(f"n{number}") for number in range(20)]
+    slices = [resource_slice(each.metadata.name, [charging_device("d", cpu="1")]) for each in nodes]
+    snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
+    task = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
+    asked: list[int] = []
+    real = try_place
+
+    def count(task: Task, place: int, *rest: Any, **more: Any) -> Any:
+        asked.append(place)
+        return real(task, place, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices_filter, "try_place", count)
+        rule = DevicesFilter(task, snapshot, ids())
+        assert not (rule.feasible() & snapshot.alive).any()
+    assert len(asked) == 1
+    assert _counts(rule.tally(snapshot.alive)) == {"cannot allocate all claims": 20}
+
+
+def test_nodes_that_differ_are_asked_each() -> None:
+    """Another device, another state of a device, less room: none of them answers for another."""
+    snapshot = snapshot_of(
+        node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"), node("d", cpu="1"),
+        resource_slice("a", [charging_device("d", cpu="2")]),
+        resource_slice("b", [charging_device("d", cpu="3")]),
+        resource_slice("c", [charging_device("d", cpu="2")]),
+        resource_slice("d", [charging_device("d", cpu="2")]),
+        device_class(), claim("x", exactly()),
+        claim("y", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "c", "device": "d"}]),
+    )  # fmt: skip
+    rule = DevicesFilter(task_for(pod("p", cpu="2", claims=["x"]), snapshot), snapshot, ids())
+    bulk = rule.feasible() & snapshot.alive
+    fits = {snapshot.node(each).metadata.name for each in np.flatnonzero(bulk).tolist()}
+    assert fits == {"a"}
+
+
+def test_who_gives_up_early_does_not_speak_for_others() -> None:
+    snapshot = snapshot_of(
+        node("n"), resource_slice("n", [device("d0"), device("d1")]), device_class(),
+        claim("c", exactly(count=2)),
+    )  # fmt: skip
+    task = task_for(pod("p", claims=["c"]), snapshot)
+    hasty = DevicesFilter(task, snapshot, ids(), Settings(search_steps=1)).attempt(0)
+    assert told(hasty) == ["gave up the search for devices after 2 steps"]
+    patient = DevicesFilter(task, snapshot, ids(), Settings())
+    assert patient.candidates()[0]
+    assert isinstance(patient.attempt(0), Fit)

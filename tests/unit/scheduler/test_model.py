@@ -1,0 +1,163 @@
+"""Random clusters and streams of pods: no line is crossed, and who waits really fits nowhere.
+
+The model is deliberately dull: it knows nothing of the scheduler but its answers, adds up charges by hand and
+tries every choice of devices on every node.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    pod,
+    resource_slice,
+)
+
+
+@dataclass
+class Machine:
+    """A node of the model: its line, and its devices by name with kind and charge."""
+
+    cpu: int
+    devices: dict[str, tuple[str, int]]
+    used: int = 0
+    taken: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A pod of the model: CPUs by itself, and devices as alternatives of (kind, count)."""
+
+    cpu: int
+    alternatives: tuple[tuple[str, int], ...] = ()
+
+
+def choices(machine: Machine, wish: Wish) -> Iterator[tuple[str, ...]]:
+    """Every choice of devices with which a wish fits on a machine."""
+    free = [name for name in machine.devices if name not in machine.taken]
+    for kind, count in wish.alternatives or (("", 0),):
+        fitting = [name for name in free if machine.devices[name][0] == kind]
+        for chosen in itertools.combinations(fitting, count):
+            charge = sum(machine.devices[name][1] for name in chosen)
+            if machine.used + wish.cpu + charge <= machine.cpu:
+                yield chosen
+
+
+KINDS = st.sampled_from(["small", "large"])
+MACHINES = st.builds(
+    Machine,
+    st.integers(1, 8),
+    st.dictionaries(st.sampled_from(["d0", "d1", "d2", "d3"]), st.tuples(KINDS, st.integers(0, 4))),
+)
+WISHES = st.builds(
+    Wish,
+    st.integers(0, 4),
+    st.lists(st.tuples(KINDS, st.integers(1, 2)), max_size=2).map(tuple),
+)
+
+
+def add_machine(snapshot: Snapshot, name: str, machine: Machine) -> None:
+    snapshot.set(node(name, cpu=str(machine.cpu)))
+    devices = []
+    for each, (kind, charge) in machine.devices.items():
+        charges: dict[str, Any] = {"cpu": str(charge)} if charge else {}
+        attributes = {"attributes": {"kind": {"string": kind}}}
+        devices.append(charging_device(each, fields=attributes, **charges))
+    snapshot.set(resource_slice(name, devices))
+
+
+def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> Task:
+    def select(label: str, kind: str, count: int) -> dict[str, object]:
+        return exactly(label, count=count, select=f'device.attributes["{DRIVER}"].kind == "{kind}"')
+
+    claims = []
+    if len(wish.alternatives) == 1:
+        claims = [claim(f"c-{name}", select("r", *wish.alternatives[0]))]
+    elif wish.alternatives:
+        several = [select(f"a{i}", *each) for i, each in enumerate(wish.alternatives)]
+        claims = [claim(f"c-{name}", first_available("r", *several))]
+    for each in claims:
+        snapshot.set(each)
+    made = pod(name, cpu=str(wish.cpu) if wish.cpu else None, claims={"r": f"c-{name}"} if claims else ())
+    task = read_task(made, snapshot)
+    assert isinstance(task, Task)
+    return task
+
+
+@given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
+@settings(max_examples=150, deadline=None)
+def test_nobody_waits_who_could_run(machines: list[Machine], wishes: list[Wish], data: st.DataObject) -> None:
+    snapshot = Snapshot()
+    snapshot.set(device_class())
+    model = {f"n{number}": machine for number, machine in enumerate(machines)}
+    for name, machine in model.items():
+        add_machine(snapshot, name, machine)
+    running: dict[str, tuple[str, int, tuple[str, ...]]] = {}
+    numbers = itertools.count()
+    for number, wish in enumerate(wishes):
+        name = f"p{number}"
+        task = add_wish(snapshot, name, wish)
+        found = schedule_one(task, snapshot, Settings.default(), lambda: f"id{next(numbers)}")
+        possible = {each: list(choices(machine, wish)) for each, machine in model.items()}
+        if isinstance(found, Placement):
+            devices = tuple(r.device for a in found.allocations.values() for r in a.devices.results)
+            assert tuple(sorted(devices)) in {tuple(sorted(each)) for each in possible[found.node]}
+            snapshot.assume(found)
+            machine = model[found.node]
+            charge = wish.cpu + sum(machine.devices[each][1] for each in devices)
+            machine.used += charge
+            machine.taken |= set(devices)
+            running[name] = (found.node, charge, devices)
+        else:
+            assert not any(possible.values()), (wish, possible)
+            counted = sum(count for _, count in found.reasons)
+            assert found.nodes <= counted or not found.nodes
+        assert not verify(snapshot)
+        assert not find_overdrafts(snapshot)
+        somebody_leaves: bool = data.draw(st.booleans())
+        if running and somebody_leaves:
+            gone = data.draw(st.sampled_from(sorted(running)))
+            where, charge, devices = running.pop(gone)
+            snapshot.forget(f"uid-{gone}")
+            model[where].used -= charge
+            model[where].taken -= set(devices)
+            left = {name: model[name].cpu * 1000 - model[name].used * 1000 for name in model}
+            for each in model:
+                place = snapshot.place_of(each)
+                assert place is not None
+                assert snapshot.ledger(place).headroom()["cpu"] == left[each]
+
+
+def test_equal_nodes_take_turns() -> None:
+    snapshot = Snapshot()
+    for number in range(4):
+        snapshot.set(node(f"n{number}"))
+    chosen = []
+    for number in range(8):
+        task = read_task(pod(f"p{number}"), snapshot)
+        assert isinstance(task, Task)
+        found = schedule_one(task, snapshot, Settings.default(), lambda: "")
+        assert isinstance(found, Placement)
+        snapshot.assume(found)
+        chosen.append(found.node)
+    assert sorted(chosen[:4]) == sorted(chosen[4:]) == ["n0", "n1", "n2", "n3"]

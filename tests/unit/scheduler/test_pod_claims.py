@@ -1,0 +1,123 @@
+"""Reading a pod's claims: what must be there before any node is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
+from plimsoll.scheduler.pod_claims import RESERVED_MAX, find_claims, read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.reasons import NodeReason, Sentence, render
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import claim, device_class, exactly, first_available, node, pod, snapshot_of
+
+
+def told(pod: Pod, snapshot: Snapshot) -> str:
+    found = read_task(pod, snapshot)
+    assert isinstance(found, NodeReason)
+    assert not found.resolvable
+    return render(found)
+
+
+def from_template(made: str | None, name: str = "p", status: bool = True) -> Pod:
+    statuses = [{"name": "r", "resourceClaimName": made} if made else {"name": "r"}]
+    return pod(
+        name,
+        resource_claims=[{"name": "r", "resourceClaimTemplateName": "t"}],
+        status={"resourceClaimStatuses": statuses} if status else {},
+    )
+
+
+def owned(name: str, uid: str = "uid-p", **fields: Any) -> Any:
+    owners = [{"kind": "Pod", "name": "p", "uid": uid, "controller": True}]
+    return claim(name, exactly(), metadata={"ownerReferences": owners, **fields})
+
+
+def test_a_pod_without_claims_needs_nothing() -> None:
+    found = read_task(pod("p"), snapshot_of())
+    assert isinstance(found, Task)
+    assert found.claims == ()
+
+
+def test_named_claims_are_found_once_each() -> None:
+    mine = claim("c", exactly())
+    snapshot = snapshot_of(mine, device_class())
+    found = read_task(pod("p", claims={"one": "c", "two": "c"}), snapshot)
+    assert isinstance(found, Task)
+    assert found.claims == (mine,)
+    assert found.waiting == (mine,)
+
+
+def test_a_missing_claim() -> None:
+    assert told(pod("p", claims=["c"]), snapshot_of()) == 'could not find ResourceClaim "c"'
+
+
+def test_a_claim_that_is_not_generated_yet() -> None:
+    found = read_task(from_template(None, status=False), snapshot_of())
+    assert isinstance(found, NodeReason)
+    assert found.sentence is Sentence.CLAIM_NOT_MADE
+
+
+def test_a_claim_that_is_not_needed_is_passed_over() -> None:
+    found = read_task(from_template(None), snapshot_of())
+    assert isinstance(found, Task)
+    assert found.claims == ()
+
+
+def test_a_generated_claim_must_belong_to_the_pod() -> None:
+    assert isinstance(read_task(from_template("c"), snapshot_of(owned("c"), device_class())), Task)
+    text = told(from_template("c"), snapshot_of(owned("c", uid="another"), device_class()))
+    assert text == "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)"
+
+
+def test_a_named_claim_may_belong_to_anyone() -> None:
+    snapshot = snapshot_of(owned("c", uid="another"), device_class())
+    assert isinstance(read_task(pod("p", claims=["c"]), snapshot), Task)
+
+
+def test_a_claim_on_its_way_out() -> None:
+    gone = claim("c", exactly(), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert told(pod("p", claims=["c"]), snapshot_of(gone)) == 'resourceclaim "c" is being deleted'
+
+
+@pytest.mark.parametrize(
+    ("request_", "where"),
+    [
+        (exactly("r", device_class="no-such"), "r"),
+        (first_available("r", exactly("a", device_class="no-such")), "r/a"),
+    ],
+)
+def test_an_unknown_class(request_: Any, where: str) -> None:
+    snapshot = snapshot_of(claim("c", request_))
+    text = f"request {where}: device class no-such does not exist"
+    assert told(pod("p", claims=["c"]), snapshot) == text
+
+
+def test_a_claim_in_the_hands_of_256_pods_has_no_room_for_another() -> None:
+    users = [f"user-{number}" for number in range(RESERVED_MAX)]
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    full = claim("c", exactly(), results=results, reserved=users)
+    assert told(pod("p", claims=["c"]), snapshot_of(full)) == "resourceclaim in use"
+    assert isinstance(read_task(pod("user-3", claims=["c"]), snapshot_of(full)), Task)
+
+
+def test_allocated_claims_need_no_class() -> None:
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    held = claim("c", exactly(), results=results)
+    found = read_task(pod("p", claims=["c"]), snapshot_of(held))
+    assert isinstance(found, Task)
+    assert found.waiting == ()
+
+
+def test_without_the_gate_claims_are_not_looked_at() -> None:
+    gates = Gates.parse("DynamicResourceAllocation=false")
+    found = read_task(pod("p", claims=["c"]), snapshot_of(node("n"), gates=gates))
+    assert isinstance(found, Task)
+    assert found.claims == ()
+
+
+def test_what_is_not_worth_an_attempt_is_told_before_it() -> None:
+    assert isinstance(find_claims(pod("p", claims=["c"]), snapshot_of()), NodeReason)

@@ -1,0 +1,138 @@
+"""Settings: kube-scheduler's defaults, what a file may say, and what is said about a file that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.allocator import Preference
+from plimsoll.errors import InputError
+from plimsoll.scheduler.profile import WEIGHTS, Settings, Strategy
+
+
+def test_the_defaults_are_those_of_kube_scheduler() -> None:
+    made = Settings.default()
+    assert made == Settings() == Settings.read(None) == Settings.read({})
+    assert dict(made.weights) == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "DevicePreference": 2,
+        "DeviceWaste": 0,
+    }
+    assert made.strategy is Strategy.LEAST_ALLOCATED
+    assert dict(made.resources) == {"cpu": 1, "memory": 1}
+    assert made.balanced == ("cpu", "memory")
+    assert (made.rank_weight, made.waste_weight) == (2, 0)
+
+
+def test_a_file_says_what_is_different() -> None:
+    made = Settings.read(
+        {
+            "schedulerName": "gpu-scheduler",
+            "weights": {"DeviceWaste": 4, "DynamicResources": 7, "NodeAffinity": 0},
+            "strategy": "MostAllocated",
+            "resources": {"cpu": 1, "example.com/gpu": 5},
+            "balanced": [],
+            "searchSteps": 1000,
+            "explore": 2,
+            "devicePreference": "least-waste",
+        }
+    )
+    assert made.name == "gpu-scheduler"
+    assert dict(made.weights) == {**WEIGHTS, "DeviceWaste": 4, "DevicePreference": 7, "NodeAffinity": 0}
+    assert made.strategy is Strategy.MOST_ALLOCATED
+    assert dict(made.resources) == {"cpu": 1, "example.com/gpu": 5}
+    assert (made.balanced, made.search_steps, made.explore) == ((), 1000, 2)
+    assert made.device_preference is Preference.LEAST_WASTE
+    assert (made.rank_weight, made.waste_weight) == (7, 4)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ([], "a profile is a mapping of settings, not a list"),
+        ("x", "a profile is a mapping of settings, not a text"),
+        ({"weigths": {}}, "weigths: unknown setting; known are schedulerName, weights"),
+        ({1: 2}, "1: unknown setting"),
+        ({"schedulerName": 3}, "schedulerName: must be a text, not a number"),
+        ({"schedulerName": ""}, "schedulerName: must not be empty"),
+        ({"weights": []}, "weights: must be a mapping of names to weights, not a list"),
+        (
+            {"weights": {"ImageLocality": 1}},
+            "weights.ImageLocality: no such scorer; known are Taint",
+        ),
+        (
+            {"weights": {"NodeAffinity": -1}},
+            "weights.NodeAffinity: must be a whole number from 0 to 1000",
+        ),
+        (
+            {"weights": {"NodeAffinity": "3"}},
+            "must be a whole number from 0 to 1000, not '3'",
+        ),
+        ({"weights": {"NodeAffinity": True}}, "not a boolean"),
+        ({"weights": {"NodeAffinity": 1.5}}, "not a number"),
+        ({"weights": {3: 1}}, "weights: the name 3: must be a text"),
+        (
+            {"weights": {"DynamicResources": 1, "DevicePreference": 2}},
+            "weights.DevicePreference: is given as DevicePreference too; keep one of them",
+        ),
+        ({"strategy": "Least"}, "strategy: must be LeastAllocated or MostAllocated, not 'Least'"),
+        ({"strategy": None}, "strategy: must be LeastAllocated or MostAllocated, not null"),
+        ({"resources": {"gpu": 1}}, "resources: 'gpu' is not a resource nodes are booked in: use cpu"),
+        ({"resources": {"cpu": 0}}, "resources: give at least one resource a weight above 0"),
+        ({"resources": {}}, "resources: give at least one resource a weight above 0"),
+        ({"balanced": "cpu"}, "balanced: must be a list of resource names, not a text"),
+        ({"balanced": ["cpu", 3]}, "balanced[1]: must be a text, not a number"),
+        ({"balanced": ["cpu", "cpu"]}, "balanced: name each resource once"),
+        ({"balanced": ["pods"]}, "balanced: 'pods' is not a resource nodes are booked in"),
+        (
+            {"balanced": [f"example.com/r{n}" for n in range(40)]},
+            "balanced: name at most 16 resources, not 40",
+        ),
+        ({"searchSteps": 0}, "searchSteps: must be a whole number from 1 to"),
+        ({"explore": "many"}, "explore: must be a whole number from 1 to 10000, not 'many'"),
+        ({"devicePreference": "big"}, "devicePreference: must be first or least-waste, not 'big'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_fix(tree: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Settings.read(tree)
+    assert message in str(caught.value)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.sampled_from(["schedulerName", "weights", "strategy", "resources", "balanced", "explore"])
+NAMED = st.dictionaries(st.sampled_from([*WEIGHTS, "cpu", "x"]) | st.integers(0, 3), TREES, max_size=3)
+
+
+@given(TREES | st.dictionaries(FIELDS | st.text(max_size=5), TREES | NAMED, max_size=4))
+def test_whatever_a_file_says_it_is_settings_or_an_error_of_ours(tree: Any) -> None:
+    try:
+        made = Settings.read(tree)
+    except InputError:
+        return
+    assert made.weights.keys() == WEIGHTS.keys()
+
+
+def test_settings_do_not_change() -> None:
+    made = Settings(weights={"NodeAffinity": 5})
+    with pytest.raises(TypeError):
+        made.weights["NodeAffinity"] = 6  # type: ignore[index]
+    assert Settings(weights=made.weights) == made
+
+
+def test_nodes_are_not_scored_by_their_images() -> None:
+    assert "ImageLocality" not in Settings.default().weights
+    with pytest.raises(InputError, match="no such scorer"):
+        Settings(weights={"ImageLocality": 1})

@@ -1,0 +1,182 @@
+"""Scheduling as kube-scheduler 1.36 does it, for predictions: what differs from ours, to the last bit."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.gates import Gates
+from plimsoll.ledger.profile import Profile
+from plimsoll.scheduler.binding.pod_conditions import render_unplaced
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import try_place
+from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
+from plimsoll.scheduler.pod_claims import read_task
+from plimsoll.scheduler.pod_info import Task
+from plimsoll.scheduler.preemption import Preemption, plan_preemption
+from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, Scoring, Settings
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement, Unplaced
+from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.unit.scheduler.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    first_available,
+    node,
+    pod,
+    resource_slice,
+    snapshot_of,
+)
+from tests.unit.scheduler.scores.test_node_resources import doubles, scores
+
+OURS = Settings.default()
+STOCK = Settings(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
+
+
+def world(*objects: Any) -> Snapshot:
+    return snapshot_of(*objects, gates=Gates.all_on(), profile=Profile.upstream_1_36())
+
+
+def decide(wanting: Any, snapshot: Snapshot, settings: Settings = STOCK) -> str:
+    """The node a pod gets, or what it is told."""
+    task = read_task(wanting, snapshot)
+    assert not isinstance(task, NodeReason)
+    ids = count()
+    found = schedule_one(task, snapshot, settings, lambda: f"share-{next(ids)}")
+    assert isinstance(found, (Placement, Unplaced))
+    return found.node if isinstance(found, Placement) else render_unplaced(found)
+
+
+def kinds(*names: str) -> str:
+    return f'device.attributes["{DRIVER}"].kind in {list(names)}'.replace("'", '"')
+
+
+# -- scores
+
+
+def test_what_a_pod_requests_as_a_whole_is_scored() -> None:
+    snapshot = snapshot_of(node("n", cpu="10", memory="10000"))
+    wanting = pod("w", cpu="1", memory="1000", resources={"requests": {"cpu": "5", "memory": "5000"}})
+    assert scores(AllocatedScorer, wanting, snapshot) == {"n": 50}
+    assert scores(AllocatedScorer, wanting, snapshot, STOCK) == {"n": 90}
+    assert Settings.read({"scoring": "as-kube-scheduler"}).scoring is Scoring.STOCK
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("number", [2, 3])
+def test_balance_is_kube_schedulers_to_the_last_bit(number: int, data: st.DataObject) -> None:
+    names = ("memory", "ephemeral-storage", "example.com/gpu")[:number]
+    amounts = st.lists(st.integers(1, 5000), min_size=number, max_size=number)
+    lines, used, wanted = data.draw(amounts), data.draw(amounts), data.draw(amounts)
+    line, held, asked = (dict(zip(names, map(str, each), strict=True)) for each in (lines, used, wanted))
+    snapshot = snapshot_of(node("n", extended=line), pod("other", node="n", requests=held))
+    settings = Settings(balanced=names, scoring=Scoring.STOCK)
+    found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
+    assert found == doubles(lines, used, wanted)
+
+
+def test_a_short_list_makes_more_of_a_place_down() -> None:
+    ways = first_available("r", exactly("dear", select=kinds("a")), exactly("cheap", select=kinds("b")))
+    snapshot = world(
+        *(node("a", cpu="1"), node("b", cpu="100"), device_class(), claim("c", ways)),
+        *(resource_slice("a", [device("d", kind="a")]), resource_slice("b", [device("d", kind="b")])),
+    )
+    task = read_task(pod("p", cpu="1", claims=["c"]), snapshot)
+    assert isinstance(task, Task)
+    fits = [try_place(task, place, snapshot, lambda: "") for place in (0, 1)]
+    assert [fit.rank for fit in fits] == [100, 50]  # type: ignore[union-attr]
+    points = [count_points(task.claims, fit.allocations) for fit in fits]  # type: ignore[union-attr]
+    assert (points, score_points(points)) == ([8, 7], [100, 87])
+    # 100 more for the better device, or 26; about 50 less for a node that is then full
+    wanting = pod("p", cpu="1", claims=["c"])
+    assert (decide(wanting, snapshot, OURS), decide(wanting, snapshot)) == ("a", "b")
+
+
+# -- what is asked of whom
+
+
+def test_an_error_on_one_node_ends_the_attempt() -> None:
+    everything = exactly("r", mode="All")
+    snapshot = world(
+        *(node("a"), node("b"), device_class(), claim("c", everything)),
+        resource_slice("a", [device("d")]),
+        resource_slice("b", [device("d")], count=2),
+    )
+    wanting = pod("p", claims=["c"])
+    assert decide(wanting, snapshot, OURS) == "a"
+    assert decide(wanting, snapshot).endswith(f"resource pool {DRIVER}/b is currently being updated")
+
+
+def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
+    """A refusal of the books is not remembered where devices are chosen first."""
+    offered = [charging_device("a-dear", cpu="3"), charging_device("b-cheap", cpu="1")]
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "a-dear"}]
+    snapshot = world(
+        *(node("n", cpu="4"), resource_slice("n", offered), device_class()),
+        *(claim("c", exactly()), claim("d", exactly())),
+    )
+    wanting = pod("p", cpu="2", claims=["c"])
+    assert decide(wanting, snapshot) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert decide(wanting, snapshot) == "0/1 nodes are available: 1 Insufficient cpu."
+    snapshot.set(claim("d", exactly(), results=results, on="n"))
+    assert decide(wanting, snapshot) == "n"
+
+
+def test_a_claim_that_is_elsewhere_is_told_of_last() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
+    snapshot = world(
+        *(node("a"), node("b"), device_class()),
+        *(resource_slice("a", [device("d")]), resource_slice("b", [])),
+        *(claim("there", exactly(), results=results, on="a"), claim("c", exactly())),
+    )
+    both = pod("p", claims=["there", "c"])
+    ours = "0/2 nodes are available: 1 cannot allocate all claims, 1 resourceclaim not available on the node."
+    assert decide(both, snapshot, OURS) == ours
+    assert decide(both, snapshot) == "0/2 nodes are available: 2 cannot allocate all claims."
+    assert decide(pod("q", claims=["there"]), snapshot) == "a"
+
+
+def test_a_claim_in_use_is_told_of_first() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
+    charges = [{"resourceClaimName": "there", "containers": ["main"], "resources": {"cpu": "1"}}]
+    snapshot = world(
+        *(node("n"), device_class(), resource_slice("n", [charging_device("d", cpu="1")])),
+        *(claim("there", exactly(), results=results, on="n"), claim("c", exactly())),
+        pod("holder", node="n", claims=["there"], status={"nodeAllocatableResourceClaimStatuses": charges}),
+    )
+    both = pod("p", claims=["there", "c"])
+    taken = "node allocatable resource claim there is already used by another pod"
+    assert decide(both, snapshot, OURS) == "0/1 nodes are available: 1 cannot allocate all claims."
+    assert decide(both, snapshot) == f"0/1 nodes are available: 1 {taken}."
+
+
+def test_devices_of_victims_stay_held_in_dry_runs() -> None:
+    results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
+    snapshot = world(
+        *(node("n", cpu="4"), device_class(), resource_slice("n", [device("d")])),
+        *(claim("held", exactly(), results=results, on="n", reserved=["low"]), claim("c", exactly())),
+        pod("low", node="n", cpu="4", claims=["held"]),
+    )
+    task = read_task(pod("p", cpu="4", claims=["c"], priority=1), snapshot)
+    assert isinstance(task, Task)
+    for settings, helps in ((OURS, True), (STOCK, False)):
+        found = schedule_one(task, snapshot, settings, lambda: "")
+        assert isinstance(found, Unplaced)
+        plan = plan_preemption(found, snapshot, settings)
+        assert isinstance(plan, Preemption) is helps
+
+
+def test_many_nodes_are_asked_in_the_order_of_their_scores() -> None:
+    """From 100 nodes on nobody knows which of them kube-scheduler looks at."""
+    assert STOCK.asks_all(SAMPLED_FROM - 1)
+    assert not STOCK.asks_all(SAMPLED_FROM)
+    assert not OURS.asks_all(1)

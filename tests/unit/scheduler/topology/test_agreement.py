@@ -1,0 +1,152 @@
+"""Rules about other pods in bulk, node by node and from their definitions: all the same."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
+from plimsoll.scheduler.filters.pod_topology_spread import SpreadFilter
+from plimsoll.scheduler.profile import Settings
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
+from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.topology.affinity_index import Holders
+from plimsoll.scheduler.topology.match_counts import Tallies
+from tests.unit.scheduler.build import snapshot_of, task_of
+from tests.unit.scheduler.topology import clusters, naive
+
+DEFAULT = Settings.default()
+
+
+def agree(snapshot: Snapshot, pod: Pod, rule: type[Filter], why: Any) -> None:
+    found = rule.read(task_of(pod, snapshot), snapshot)
+    assert not isinstance(found, NodeReason)
+    expected = {place: why(pod, snapshot, place) for place in snapshot.places()}
+    if found is None:
+        assert not any(expected.values())
+        return
+    told = {place: "".join(map(render, found.why_not(place))) for place in snapshot.places()}
+    assert told == expected
+    feasible = found.feasible()
+    assert {place: bool(feasible[place]) for place in snapshot.places()} == {
+        place: not text for place, text in expected.items()
+    }
+    removed = snapshot.alive & ~feasible
+    assert sorted((render(r), n) for r, n in found.tally(removed)) == sorted(
+        (render(r), n) for r, n in Filter.tally(found, removed)
+    )
+    assert (found.resolvable(removed) == Filter.resolvable(found, removed)).all()
+
+
+def all_agree(snapshot: Snapshot, pod: Pod) -> None:
+    agree(snapshot, pod, InterPodFilter, naive.why_apart)
+    agree(snapshot, pod, SpreadFilter, naive.why_skewed)
+
+
+def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
+    feasible = np.zeros(snapshot.size, dtype=np.bool_)
+    feasible[among] = True
+    raw = {place: naive.affinity_score(pod, snapshot, place) for place in snapshot.places()}
+    liking = InterPodScorer.read(task_of(pod, snapshot), snapshot, DEFAULT)
+    if liking is None:
+        assert not any(raw.values())
+    else:
+        assert {place: liking.score(place) for place in raw} == raw
+        scores = liking.scores(feasible)
+        best, worst = max(raw[place] for place in among), min(raw[place] for place in among)
+        for place in among:
+            share = 100 * (raw[place] - worst) // (best - worst) if best > worst else 0
+            assert scores[place] == share
+    spread = SpreadScorer.read(task_of(pod, snapshot), snapshot, DEFAULT)
+    if spread is None:
+        assert not naive.constraints_of(pod, "ScheduleAnyway")
+    else:
+        scores = spread.scores(feasible)
+        assert {place: int(scores[place]) for place in among} == naive.spread_scores(pod, snapshot, among)
+        most = max((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
+        least = min((spread.score(place) for place in among if spread._spread.labelled[place]), default=0)
+        for place in among:
+            if spread._spread.labelled[place] and most:
+                assert scores[place] == 100 * (most + least - spread.score(place)) // most
+
+
+@settings(max_examples=300)
+@given(clusters.seeds)
+def test_filters(random: Random) -> None:
+    all_agree(snapshot_of(*clusters.cluster(random)), clusters.pod(random, "new"))
+
+
+@settings(max_examples=200)
+@given(clusters.seeds)
+def test_scores(random: Random) -> None:
+    snapshot = snapshot_of(*clusters.cluster(random))
+    places = list(snapshot.places())
+    scores_agree(snapshot, clusters.pod(random, "new"), random.sample(places, random.randint(1, len(places))))
+
+
+@settings(max_examples=100)
+@given(clusters.seeds)
+def test_as_things_come_and_go(random: Random) -> None:
+    """What was asked for before is still right after nodes, namespaces and pods have come, changed, gone."""
+    objects, newcomers = clusters.cluster(random), [clusters.pod(random, f"new{each}") for each in range(2)]
+    snapshot = snapshot_of(*objects)
+    known = {(type(each), each.metadata.name): each for each in objects}
+    for _ in range(6):
+        for pod in newcomers:
+            all_agree(snapshot, pod)
+        if known and random.random() < 0.4:
+            snapshot.remove(known.pop(random.choice([*known])))
+            continue
+        number = random.randint(0, 7)
+        new: Any = random.choice(
+            [
+                clusters.pod(random, f"p{number}", clusters.NODES),
+                clusters.node(random, f"n{number}"),
+                clusters.namespace(random, random.choice(clusters.NAMESPACES)),
+            ]
+        )
+        old = known.get((type(new), new.metadata.name))
+        if old is not None and old.metadata.namespace != new.metadata.namespace:
+            snapshot.remove(old)
+        known[type(new), new.metadata.name] = new
+        snapshot.set(new)
+    fresh = snapshot_of(*known.values())
+    for pod in newcomers:
+        all_agree(snapshot, pod)
+        for rule in (InterPodFilter, SpreadFilter):
+            assert answers(snapshot, pod, rule) == answers(fresh, pod, rule)
+    assert_alike(snapshot, fresh)
+
+
+def assert_alike(snapshot: Snapshot, fresh: Snapshot) -> None:
+    """The indexes that have been kept up to date are those that are made anew."""
+    names = {place: snapshot.node(place).metadata.name for place in snapshot.places()}
+    others = {place: fresh.node(place).metadata.name for place in fresh.places()}
+    kept, anew = snapshot.index(Tallies), fresh.index(Tallies)
+    assert kept.namespaces == anew.namespaces
+    for census in [*kept.kept()]:
+        counts, again = kept.count(census).as_dict(), anew.count(census).as_dict()
+        assert {names[place]: count for place, count in counts.items()} == {
+            others[place]: count for place, count in again.items()
+        }
+    for book in ("affinity", "anti_affinity", "preferred"):
+        held = getattr(snapshot.index(Holders), book).as_dict()
+        made = getattr(fresh.index(Holders), book).as_dict()
+        assert {term: {names[place]: n for place, n in counts.items()} for term, counts in held.items()} == {
+            term: {others[place]: n for place, n in counts.items()} for term, counts in made.items()
+        }
+
+
+def answers(snapshot: Snapshot, pod: Pod, rule: type[Filter]) -> dict[str, bool]:
+    found = rule.read(task_of(pod, snapshot), snapshot)
+    assert not isinstance(found, NodeReason)
+    nodes: list[Node] = [snapshot.node(place) for place in snapshot.places()]
+    mask = snapshot.alive if found is None else found.feasible()
+    return {node.metadata.name: bool(mask[snapshot.place_of(node.metadata.name)]) for node in nodes}

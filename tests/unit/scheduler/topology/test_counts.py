@@ -1,0 +1,118 @@
+"""Counts by place and by domain, few and many; what is kept between pods is bounded."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+
+from plimsoll.api.label_selection import Requirement, Selector
+from plimsoll.scheduler.filters.inter_pod_affinity import InterPodFilter
+from plimsoll.scheduler.snapshot.index import Index
+from plimsoll.scheduler.topology import match_counts as tallies
+from plimsoll.scheduler.topology.affinity_index import Holders
+from plimsoll.scheduler.topology.affinity_terms import Crowd
+from plimsoll.scheduler.topology.counts import NOWHERE, DomainColumn, PlaceCounts
+from plimsoll.scheduler.topology.domains import Domains
+from plimsoll.scheduler.topology.match_counts import Census, Tallies
+from tests.unit.scheduler.build import node, pod, snapshot_of, task_of
+from tests.unit.scheduler.topology.clusters import seeds
+from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
+
+
+@settings(max_examples=50)
+@given(seeds)
+def test_counts_and_sums(random: Random) -> None:
+    """Counts are those of a dictionary, and sums those of counting, while nodes move between domains."""
+    size = random.choice([5, 100])
+    zones = {place: random.choice(["a", "b", None]) for place in range(size)}
+
+    def labelled(place: int) -> dict[str, str]:
+        zone = zones[place]
+        return {} if zone is None else {"zone": zone}
+
+    column = DomainColumn("zone", size, {p: node(f"n{p}", labels=labelled(p)) for p in zones})
+    counts, expected = PlaceCounts(), dict.fromkeys(range(size), 0)
+    for _ in range(200):
+        place, amount = random.randrange(size), random.randint(-3, 5)
+        counts.add(place, amount)
+        expected[place] += amount
+        if random.random() < 0.1:
+            zones[place] = random.choice(["a", "b", "c", None])
+            column.note(place, node(f"n{place}", labels=labelled(place)))
+        if random.random() < 0.2:
+            sums = counts.sums(column)
+            for each in range(size):
+                same = [p for p in expected if zones[p] == zones[each]] if zones[each] is not None else []
+                assert counts.sum_at(column, each) == sums[column.ids[each]] == sum(expected[p] for p in same)
+            assert sums[NOWHERE] == 0
+            assert (sums == counts.sums_among(column, np.ones(size, dtype=np.bool_))).all()
+    assert counts.as_dict() == {place: amount for place, amount in expected.items() if amount}
+    assert [counts.at(place) for place in range(size + 5)] == [*expected.values(), 0, 0, 0, 0, 0]
+    assert counts.spread_over(size).tolist() == [*expected.values()]
+
+
+def test_values_of_nodes_long_gone_are_forgotten() -> None:
+    snapshot = snapshot_of(node("stays", labels={HOSTNAME: "stays"}))
+    domains = snapshot.index(Domains)
+    domains.column(HOSTNAME)
+    for number in range(1000):
+        gone = node("comes", labels={HOSTNAME: f"value-{number}"})
+        snapshot.set(gone)
+        snapshot.remove(gone)
+        assert len(domains.column(HOSTNAME)) < 300
+
+
+def test_the_places_grow() -> None:
+    snapshot = snapshot_of(node("n", labels={"zone": "a"}), pod("p", node="n", labels={"app": "a"}))
+    counts = snapshot.index(Tallies).count(census("a"))
+    column = snapshot.index(Domains).column("zone")
+    assert counts.sums(column).tolist() == [1, 0]
+    for number in range(200):
+        snapshot.set(node(f"n{number}", labels={"zone": "b"}))
+        snapshot.set(pod(f"p{number}", node=f"n{number}", labels={"app": "a"}))
+    assert len(column.ids) == len(column.known) == snapshot.size
+    assert counts.sums(column).tolist() == [1, 200, 0]
+
+
+def census(app: str) -> Census:
+    return Census((Crowd(frozenset(["default"]), Selector((Requirement("app", "In", (app,)),))),))
+
+
+def test_a_census_not_asked_for_is_dropped() -> None:
+    snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
+    index = snapshot.index(Tallies)
+    for number in range(2 * tallies._MOST):
+        assert index.count(census("a")).as_dict() == {0: 1}
+        index.count(census(f"b{number}"))
+    assert len(index.kept()) == tallies._MOST
+    assert census("a") in index.kept()
+    snapshot.set(pod("q", node="n", labels={"app": "a"}))
+    snapshot.set(pod("r", node="n", labels={"app": "b0"}))
+    assert index.count(census("a")).as_dict() == {0: 2}
+    assert index.count(census("b0")).as_dict() == {0: 1}
+
+
+def test_nothing_is_left_of_pods_that_are_gone() -> None:
+    rule = affinity(term(), apart=(term(),), likes=((5, term()),), dislikes=((5, term()),))
+    there = pod("p", node="n", labels={"app": "a", "tier": "x"}, affinity=rule)
+    snapshot = snapshot_of(node("n"), there)
+    index, holders = snapshot.index(Tallies), snapshot.index(Holders)
+    assert index.count(census("a")).as_dict() == {0: 1}
+    snapshot.remove(there)
+    assert index.count(census("a")).as_dict() == {}
+    assert not index._kinds
+    assert not index._alike
+    for book in (holders.affinity, holders.anti_affinity, holders.preferred):
+        assert book.as_dict() == {}
+        assert not book._anchored
+
+
+def test_pods_without_rules_make_no_tallies() -> None:
+    """Who asks for nothing costs nothing: the counts are not even begun."""
+    snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
+    assert InterPodFilter.read(task_of(pod("new"), snapshot), snapshot) is None
+    kinds: dict[type[Index], Index] = snapshot._indexes
+    assert Holders in kinds
+    assert Tallies not in kinds

@@ -1,0 +1,315 @@
+"""A cluster from files: the forms in which dumps come, and one clear line for what is none."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.cluster_state import Objects, Source, read_picture
+from plimsoll.tools.cluster_state.files import read_files
+from tests.dumps import USECASES, big_cluster, usecase_dump, write_dump
+from tests.unit.tools.cluster_state.test_versions import to_beta
+
+Tree = dict[str, Any]
+
+
+def read(*paths: Path | str) -> Objects:
+    return read_picture(Source(tuple(map(str, paths)))).objects
+
+
+def bodies(objects: Objects) -> list[str]:
+    return sorted(map(repr, objects))
+
+
+def as_documents(trees: list[Tree], path: Path) -> Path:
+    path.write_text(yaml.safe_dump_all(trees))
+    return path
+
+
+def as_folder(trees: list[Tree], path: Path) -> Path:
+    path.mkdir()
+    for number, tree in enumerate(trees):
+        (path / f"{number}.json").write_text(json.dumps(tree))
+    (path / "README.md").write_text("junk: [")
+    (path / "image.png").write_bytes(b"\x89PNG\0\0")
+    return path
+
+
+def as_raw_lists(trees: list[Tree], path: Path) -> Path:
+    """As `kubectl get --raw /api/v1/nodes` gives them: a list for each kind, items without kinds."""
+    kinds: dict[tuple[str, str], list[Tree]] = {}
+    for tree in trees:
+        bare = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
+        kinds.setdefault((tree["apiVersion"], tree["kind"]), []).append(bare)
+    lists = [
+        {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": items}
+        for (version, kind), items in kinds.items()
+    ]
+    path.write_text("\n".join(json.dumps(each) for each in lists))
+    return path
+
+
+def as_packed(trees: list[Tree], path: Path) -> Path:
+    plain = write_dump(trees, path.with_suffix(".plain"), "json")
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    return path
+
+
+def as_utf16(trees: list[Tree], path: Path) -> Path:
+    path.write_bytes(write_dump(trees, path).read_text().encode("utf-16"))
+    return path
+
+
+def as_marked(trees: list[Tree], path: Path) -> Path:
+    path.write_bytes(b"\xef\xbb\xbf" + write_dump(trees, path, "json").read_bytes())
+    return path
+
+
+def as_windows(trees: list[Tree], path: Path) -> Path:
+    path.write_bytes(write_dump(trees, path).read_bytes().replace(b"\n", b"\r\n"))
+    return path
+
+
+@pytest.mark.parametrize(
+    "form", [as_documents, as_folder, as_raw_lists, as_packed, as_utf16, as_marked, as_windows]
+)
+def test_all_forms_are_the_same(form: Callable[[list[Tree], Path], Path], tmp_path: Path) -> None:
+    trees = big_cluster(2)
+    wanted = bodies(read(write_dump(trees, tmp_path / "plain.json", "json")))
+    assert bodies(read(write_dump(trees, tmp_path / "plain.yaml"))) == wanted
+    assert bodies(read(form(trees, tmp_path / "form"))) == wanted
+    assert len(wanted) == len(trees)
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_dump(big_cluster(1), tmp_path / "dump.yaml")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    picture = read_picture(Source(("-",)))
+    assert picture.origin == "standard input"
+    assert len(picture.nodes) == 1
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(InputError, match=r"^standard input: is empty$"):
+        read("-")
+
+
+@pytest.mark.parametrize("name", USECASES)
+def test_observed_use_cases_are_read_whole(name: str) -> None:
+    path = usecase_dump(name)
+    known = {"Event", "ResourceQuota", "PriorityClass"}
+    wanted = [item for item in yaml.safe_load(path.read_text())["items"] if item["kind"] not in known]
+    assert len(read(path)) == len(wanted)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1alpha3"])
+def test_older_versions(version: str, form: str, tmp_path: Path) -> None:
+    trees = big_cluster(2)
+    new = read(write_dump(trees, tmp_path / "new", form))
+    old = read(write_dump([to_beta(tree, version) for tree in trees], tmp_path / "old", form))
+    kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
+    for kind in kinds:
+        assert [each.spec for each in old.all(kind)] == [each.spec for each in new.all(kind)]
+    assert old.gaps == []
+
+
+def test_what_cannot_be_converted_is_left_out_and_told(tmp_path: Path) -> None:
+    trees = big_cluster(1)
+    trees[-1]["apiVersion"] = "v1"
+    for tree in trees:
+        if tree["kind"] == "ResourceSlice":
+            tree["apiVersion"] = "resource.k8s.io/v1alpha2"
+    for form in ("json", "yaml"):
+        found = read(write_dump(trees, tmp_path / form, form))
+        assert not found.all(ResourceSlice)
+        assert any(
+            str(gap).startswith("resourceslices: 2 left out: version v1alpha2 of resource.k8s.io")
+            for gap in found.gaps
+        )
+
+
+def test_manifests_by_hand_get_defaults_and_a_namespace(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n")
+    rule = {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {}, "taint": {"key": "k", "effect": "NoSchedule"}},
+    }
+    (tmp_path / "rule.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [rule]}))
+    found = read(tmp_path)
+    (pod,) = found.all(Pod)
+    assert pod.metadata.namespace == "default"
+    assert pod.spec.scheduler_name == "default-scheduler"
+    assert len(found.all(DeviceTaintRule)) == 1
+
+
+def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
+    trees = big_cluster(1)
+    first = write_dump(trees, tmp_path / "a.json", "json")
+    assert read(first, first).gaps == []
+    node = next(tree for tree in trees if tree["kind"] == "Node")
+    node["status"]["allocatable"]["cpu"] = "7"
+    found = read(first, write_dump(trees, tmp_path / "b.yaml"))
+    assert [str(gap) for gap in found.gaps] == [
+        "nodes: node-0000 is given more than once, and differently; the last counts"
+    ]
+    assert str(found.all(Node)[0].status.allocatable["cpu"]) == "7"
+
+
+# -- what a dump lacks
+
+
+@pytest.mark.parametrize(
+    ("kind", "gap"),
+    [
+        ("Node", "nodes: there are none in .*; take all with: kubectl get nodes,pods,"),
+        ("ResourceClaim", "resourceclaims: there are none in .*, and pods with a node use some"),
+        ("ResourceSlice", "resourceslices: there are none in .*, and claims have devices of some"),
+        ("DeviceClass", "deviceclasses: there are none in .*, and claims name some"),
+    ],
+)
+def test_a_dump_without_a_kind_is_told(kind: str, gap: str, tmp_path: Path) -> None:
+    trees = [tree for tree in big_cluster(1) if tree["kind"] != kind]
+    (found,) = read(write_dump(trees, tmp_path / "dump.json", "json")).gaps
+    assert re.match(gap, str(found))
+
+
+# -- one clear line
+
+
+def spoil(trees: list[Tree]) -> list[Tree]:
+    pod = next(tree for tree in trees if tree["kind"] == "Pod")
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "many"
+    return trees
+
+
+def test_an_object_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> None:
+    trees = spoil(big_cluster(2))
+    number = next(place for place, tree in enumerate(trees) if tree["kind"] == "Pod")
+    for form in ("json", "yaml"):
+        path = write_dump(trees, tmp_path / f"dump.{form}", form)
+        lines = path.read_text().splitlines()
+        item = [place for place, line in enumerate(lines, 1) if line in ("        {", "- apiVersion: v1")]
+        item += [place for place, line in enumerate(lines, 1) if line.startswith("- apiVersion: resource")]
+        line = sorted(item)[number]
+        with pytest.raises(InputError) as caught:
+            read(path)
+        where = f"{path}, document 1, line {line}, items[{number}]: Pod plain-0000-0"
+        field = "spec.containers[0].resources.requests[cpu]"
+        assert str(caught.value).startswith(f"{where}: {field}: 'many' ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"  \n\n", "is empty"),
+        (b"\0\x01\x02binary", "is no text; YAML and JSON are read"),
+        (b"\x7fELF\x02\x01\0\0", "is no text"),
+        (b"# nothing\n", "there are no objects in"),
+        (b"---\n---\n", "there are no objects in"),
+        (b"hello", "an object must be a mapping"),
+        (b"[1, 2]", "an object must be a mapping"),
+        (b'{"kind": "List", "items": [{"kind": "Pod"', "not JSON"),
+        (b"kind: Pod\nspec: [", "line 2.*: not YAML"),
+        (b"kind: List\nitems:\n- kind: Pod\n  spec: {\n- kind: Pod\n", "not YAML"),
+        (b"apiVersion: v1\nitems:\n- kind: Pod\n", "kind is missing; has the end of the list been cut off"),
+        (b"\xff\xfe\x41", "begins like UTF-16 and is not"),
+        (b"kind: \xff\xfa\n", "not"),
+        (b'{"apiVersion": "v1", "kind": "List", "items": "x"}', "no Node, Pod or other kind"),
+        (b"\x1f\x8b\x08broken", "cannot be unpacked"),
+        (b"kind: Pod\napiVersion: v1\nmetadata: 7\n", "metadata: must be an object"),
+        (b'{"kind":"List","items":[{"kind":7}]}', "kind is missing"),
+    ],
+)
+def test_what_is_no_dump_gets_one_clear_line(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_kinds_only(tmp_path: Path) -> None:
+    maps = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{n}"}} for n in range(3)]
+    maps.append({"apiVersion": "metrics.k8s.io/v1", "kind": "Pod", "metadata": {"name": "p"}})
+    for form in ("json", "yaml"):
+        path = write_dump(maps, tmp_path / form, form)
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert str(caught.value) == (
+            f"there is no Node, Pod or other kind that is read among the 4 objects of {path}"
+        )
+
+
+def test_folders_without_anything(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no .yaml, .yml, .json file in this folder"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="no such file or folder"):
+        read(tmp_path / "nope")
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_wherever_a_dump_is_cut_it_is_one_line_or_whole_objects(
+    form: str, share: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    path = folder / f"whole.{form}"
+    if not path.exists():
+        write_dump(big_cluster(1), path, form)
+    content = path.read_bytes()
+    cut = folder / f"cut.{form}"
+    cut.write_bytes(content[: int(len(content) * share)])
+    said = ""
+    found = Objects()
+    try:
+        found = read(cut)
+    except InputError as error:
+        said = str(error)
+    if said:
+        assert str(cut) in said
+        assert "\n" not in said
+    else:
+        assert len(found) == len(big_cluster(1))  # only what comes after the items was cut off
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    trees = big_cluster(600, pods_per_node=1)
+    ticks: list[tuple[str, int, int]] = []
+    read_files([str(write_dump(trees, tmp_path / "d.json", "json"))], lambda *tick: ticks.append(tick))
+    assert ticks[0] == ("reading objects", 500, 0)
+    ticks.clear()
+    path = write_dump(trees[:700], tmp_path / "d.yaml")
+    read_files([str(path)], lambda *tick: ticks.append(tick))
+    assert ticks[0][1:] == (0, -(-path.stat().st_size // 1_000_000))
+
+
+def test_the_heads_of_a_list_are_not_kept(tmp_path: Path) -> None:
+    """Of many small items they would be most of the memory."""
+    many = 50_000
+    path = tmp_path / "list.json"
+    path.write_bytes(b'{"kind":"PodList","apiVersion":"v1","items":[' + b"{}," * (many - 1) + b"{}]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match=r"items\[0\]: Pod: metadata.name: must not be empty"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 150 * many
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,250 @@
+"""A cluster over its API: what is read, what is a gap, what is an error, and how changes come in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.errors import ConfigError, InputError, UnreachableError
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state.live import follow_live, read_live
+from plimsoll.tools.cluster_state.missing_kinds import sum_up
+from tests.dumps import big_cluster, objects_of
+from tests.unit.tools.cluster_state.test_versions import to_beta
+from tests.unit.tools.cluster_state.world import World
+
+Tree = dict[str, Any]
+
+
+def read(world: World, **options: Any) -> Objects:
+    return asyncio.run(read_live(world.client(), **options))
+
+
+def bodies(objects: Objects) -> list[Any]:
+    return sorted(map(repr, objects))
+
+
+def requested(objects: Objects) -> list[dict[str, int]]:
+    snapshot = Picture(objects).snapshot
+    return [snapshot.ledger(place).requested for place in snapshot.places()]
+
+
+def test_everything_is_read_and_nothing_is_missing() -> None:
+    trees = big_cluster(3)
+    found = read(World(trees))
+    assert bodies(found) == bodies(objects_of(trees))
+    assert found.gaps == []
+
+
+def test_big_collections_come_in_pages() -> None:
+    trees = big_cluster(600, pods_per_node=1)
+    world = World(trees)
+    ticks: list[tuple[str, int, int]] = []
+    found = read(world, tick=lambda *tick: ticks.append(tick))
+    assert len(found.all(Node)) == 600
+    assert world.requests.count("/api/v1/nodes") == 2
+    assert ("reading nodes", 500, 0) in ticks
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1alpha3"])
+def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
+    trees = big_cluster(2)
+    old = [to_beta(tree, version) for tree in trees]
+    found = read(World(old, {"resource.k8s.io": version}))
+    assert found.gaps == []
+    wanted = objects_of(trees)
+    kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
+    for kind in kinds:
+        assert [each.spec for each in found.all(kind)] == [each.spec for each in wanted.all(kind)]
+    # And the books come out the same.
+    assert requested(found) == requested(wanted)
+    assert requested(found)[0]["cpu"] == 9_000  # two plain pods of 2, 500m + 4 by claim, 500m
+
+
+def test_a_kind_that_is_not_served_is_told_and_not_missed() -> None:
+    world = World(big_cluster(1))
+    world.unserved = {"devicetaintrules"}
+    (gap,) = read(world).gaps
+    assert (gap.kind, gap.served) == ("devicetaintrules", False)
+    assert sum_up([gap]) == []
+
+
+def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
+    world = World(big_cluster(1))
+    world.refused["/api/v1/persistentvolumes"] = 403
+    (gap,) = read(world).gaps
+    assert str(gap) == "persistentvolumes: Forbidden here"
+    assert gap.served
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "namespace", "message"),
+    [
+        ("nodes", 403, "", "nodes cannot be read: Forbidden here; ask with a user who may list them"),
+        ("pods", 401, "", "pods cannot be read: .*credentials of the kubeconfig"),
+        ("pods", 403, "", "in all namespaces, or for one namespace with -n"),
+        ("pods", 403, "elsewhere", "pods cannot be read"),
+    ],
+)
+def test_a_needed_kind_that_may_not_be_seen_is_one_line(
+    path: str, status: int, namespace: str, message: str
+) -> None:
+    world = World(big_cluster(1))
+    world.refused[f"/api/v1/{path}"] = status
+    with pytest.raises(InputError, match=message) as caught:
+        read(world, namespace=namespace)
+    assert "\n" not in str(caught.value)
+
+
+def test_rights_in_one_namespace_only() -> None:
+    trees = big_cluster(2)
+    other = next(tree for tree in trees if tree["kind"] == "Pod")
+    trees.append({**other, "metadata": {**other["metadata"], "namespace": "secret", "uid": "x"}})
+    world = World(trees)
+    for path in ("/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"):
+        world.refused[path] = 403
+    found = read(world, namespace="work")
+    assert {pod.metadata.namespace for pod in found.all(Pod)} == {"work"}
+    assert found.all(ResourceClaim)
+    assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
+    assert "only those of namespace work are counted" in found.gaps[0].why
+    assert sum_up(found.gaps) == ["resourceclaims, pods: only those of namespace work may be seen"]
+
+
+def test_without_discovery_the_usual_versions_are_asked_for() -> None:
+    trees = big_cluster(2)
+    world = World(trees)
+    world.refused = {"/api": 403, "/apis": 403}
+    assert bodies(read(world)) == bodies(objects_of(trees))
+
+
+def test_one_unreadable_object_is_a_gap_of_its_kind() -> None:
+    trees = big_cluster(2)
+    next(tree for tree in trees if tree["kind"] == "ResourceSlice")["spec"]["devices"] = "none"
+    found = read(World(trees))
+    (gap,) = found.gaps
+    assert str(gap).startswith("resourceslices: 1 cannot be read; the first: spec.devices: must be a list")
+    assert not gap.whole
+    assert len(found.all(ResourceSlice)) == 3
+
+
+def test_no_answer_is_one_error() -> None:
+    world = World([])
+    world.dead = True
+    with pytest.raises(UnreachableError, match="connection refused"):
+        read(world)
+
+
+# -- following
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def follow(world: World, picture: Picture, story: Callable[[list[int]], Any]) -> None:
+    async def run() -> None:
+        changes: list[int] = []
+        task = asyncio.create_task(follow_live(world.client(), picture, lambda: changes.append(1)))
+        try:
+            await story(changes)
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(run())
+
+
+def test_trouble_is_told_and_so_is_its_end() -> None:
+    """Also of kinds of which nothing changes: whoever is followed again is well."""
+
+    async def run() -> None:
+        world = World(big_cluster(2, pending=1))
+        picture = Picture(await read_live(world.client()))
+        told: list[str] = []
+        following = follow_live(world.client(), picture, lambda: None, trouble=told.append)
+        task = asyncio.create_task(following)
+        await asyncio.sleep(0.1)
+        world.dead = True
+        world.cut()
+        await until(lambda: len(told) == 1)
+        assert "connection refused" in told[0]
+        world.dead = False
+        await until(lambda: told[-1] == "")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+def test_changes_come_in_and_reconnect_by_themselves() -> None:
+    trees = big_cluster(2, pending=1)
+    world = World(trees)
+    picture = Picture(read(world))
+    node = next(tree for tree in trees if tree["kind"] == "Node")
+    fresh = {**node, "metadata": {**node["metadata"], "name": "fresh", "uid": "fresh"}}
+
+    async def story(changes: list[int]) -> None:
+        await until(lambda: bool(changes))
+        assert changes == [1]  # what was read before is not news; everything listed is
+        world.tell("ADDED", fresh)
+        await until(lambda: picture.objects.find(Node, "", "fresh") is not None)
+        assert picture.snapshot.place_of("fresh") is not None
+        before = world.streams
+        world.cut()
+        await until(lambda: world.streams > before)
+        world.tell("DELETED", fresh)
+        await until(lambda: picture.objects.find(Node, "", "fresh") is None)
+        assert picture.snapshot.place_of("fresh") is None
+
+    follow(world, picture, story)
+
+
+def test_what_went_away_between_reading_and_following_is_taken_out() -> None:
+    trees = big_cluster(2, pending=1)
+    world = World(trees)
+    picture = Picture(read(world))
+    gone = next(pod for pod in picture.pods if pod.spec.node_name)
+    world.trees = [tree for tree in trees if tree["metadata"]["name"] != gone.metadata.name]
+
+    async def story(changes: list[int]) -> None:
+        await until(lambda: picture.objects.find(Pod, "work", gone.metadata.name) is None)
+        await until(lambda: len(changes) >= 2)
+
+    follow(world, picture, story)
+
+
+def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
+    world = World(big_cluster(1))
+    picture = Picture(read(world))
+
+    async def run() -> None:
+        task = asyncio.create_task(follow_live(world.client(), picture, lambda: None))
+        await asyncio.sleep(0)
+        world.broken = True
+        async with asyncio.timeout(10):
+            await task
+
+    with pytest.raises(ConfigError, match="no such file"):
+        asyncio.run(run())
+
+
+def test_what_may_not_be_seen_is_not_followed() -> None:
+    world = World(big_cluster(1))
+    world.refused["/api/v1/persistentvolumes"] = 403
+    picture = Picture(Objects())
+
+    async def story(changes: list[int]) -> None:
+        await until(lambda: bool(picture.objects.all(Pod)))
+
+    follow(world, picture, story)
+    assert [gap.kind for gap in picture.objects.gaps] == ["persistentvolumes"]

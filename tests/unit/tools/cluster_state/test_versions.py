@@ -1,0 +1,126 @@
+"""Older versions of resource.k8s.io in the shape of v1."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.tools.cluster_state.versions import VERSIONS, Loss, to_v1
+from tests.dumps import big_cluster
+
+Tree = dict[str, Any]
+EXACTLY = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+)
+
+
+def to_beta(tree: Tree, version: str) -> Tree:
+    """The way back, as the API server goes it, one field after the other."""
+    if not tree["apiVersion"].startswith("resource.k8s.io/"):
+        return tree
+    made = copy.deepcopy(tree)
+    made["apiVersion"] = f"resource.k8s.io/{version}"
+    if version in ("v1", "v1beta2"):
+        return made
+    spec = made["spec"]["spec"] if made["kind"] == "ResourceClaimTemplate" else made.get("spec", {})
+    if made["kind"] in ("ResourceClaim", "ResourceClaimTemplate"):
+        for request in spec["devices"]["requests"]:
+            request |= request.pop("exactly", {})
+    if made["kind"] == "ResourceSlice":
+        for device in spec.get("devices", []):
+            device["basic"] = {key: device.pop(key) for key in list(device) if key != "name"}
+            if version == "v1alpha3":
+                capacity = device["basic"].get("capacity", {})
+                for name in capacity:
+                    capacity[name] = capacity[name]["value"]
+    return made
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_there_and_back(version: str) -> None:
+    for tree in big_cluster(1):
+        old = to_beta(tree, version)
+        before = copy.deepcopy(old)
+        new = to_v1(old)
+        assert not isinstance(new, Loss)
+        assert {**new, "apiVersion": tree["apiVersion"]} == tree
+        assert old == before  # the given tree is left as it is
+
+
+def test_a_request_of_v1beta1() -> None:
+    request = {
+        "name": "gpu",
+        "deviceClassName": "gpu",
+        "count": 2,
+        "adminAccess": True,
+        "selectors": [{"cel": {"expression": "true"}}],
+    }
+    alternatives = {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": "gpu", "count": 1}]}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1beta1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [request, alternatives]}},
+    }
+    changed = to_v1(claim)
+    assert not isinstance(changed, Loss)
+    assert changed["apiVersion"] == "resource.k8s.io/v1"
+    first, second = changed["spec"]["devices"]["requests"]
+    assert first == {"name": "gpu", "exactly": {key: request[key] for key in request if key != "name"}}
+    assert second == alternatives
+    template = to_v1({**claim, "kind": "ResourceClaimTemplate", "spec": {"spec": claim["spec"]}})
+    assert not isinstance(template, Loss)
+    assert template["spec"]["spec"] == changed["spec"]
+
+
+def test_versions_that_are_too_old_or_too_new_are_told() -> None:
+    for version in ("v1alpha2", "v2"):
+        loss = to_v1({"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim"})
+        assert isinstance(loss, Loss)
+        assert version in loss.why
+
+
+def test_a_rule_that_selects_by_class_is_left_out() -> None:
+    rule = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"}}
+    spec: Tree = {"deviceSelector": {"driver": "d"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    kept = to_v1({**rule, "spec": spec})
+    assert kept == {**rule, "spec": spec, "apiVersion": "resource.k8s.io/v1beta2"}
+    spec["deviceSelector"]["deviceClassName"] = "gpu"
+    assert isinstance(to_v1({**rule, "spec": spec}), Loss)
+
+
+SHAPES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("spec", "devices", "requests", "basic", "capacity", "name", "count")),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.sampled_from(["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceTaintRule"]),
+    SHAPES,
+)
+def test_no_shape_is_too_odd(version: str, kind: str, spec: Any) -> None:
+    """What is wrong is for the decoder to tell; the converter only passes it on."""
+    tree = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "spec": spec}
+    before = copy.deepcopy(tree)
+    to_v1(tree)
+    assert tree == before

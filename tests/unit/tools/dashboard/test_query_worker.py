@@ -1,0 +1,286 @@
+"""Questions about one moment while the cluster goes on, and what is kept from one to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.errors import ApiError, InputError
+from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.dashboard import lists, nodes
+from plimsoll.tools.dashboard.changes import Change, Touched, enter
+from plimsoll.tools.dashboard.devices import DeviceBooks
+from plimsoll.tools.dashboard.lists import Wish
+from plimsoll.tools.dashboard.metrics import show_metrics
+from plimsoll.tools.dashboard.query_worker import MOST_WAITING, Desk
+from plimsoll.tools.dashboard.question import Deadline, read_plan
+from plimsoll.tools.dashboard.service import Board
+from plimsoll.tools.top import device_rows, pool_rows
+from tests.dumps import big_cluster, objects_of
+from tests.unit.tools.dashboard.test_routes import WANTED, small
+
+THINGS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, pending=3)))
+
+
+# -- changes
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[Change]:
+    """Things come, change and go, in any order."""
+    made = []
+    for _ in range(draw(st.integers(1, 8))):
+        thing = draw(st.sampled_from(THINGS))
+        if isinstance(thing, Pod) and draw(st.booleans()):  # nothing moves a pod: it is another of this name
+            node = draw(st.sampled_from(["", "node-0000", "node-0001", "nowhere"]))
+            meta = replace(thing.metadata, uid=f"{thing.metadata.name}-{node}")
+            thing = replace(thing, metadata=meta, spec=replace(thing.spec, node_name=node))
+        elif isinstance(thing, Node) and draw(st.booleans()):
+            allocatable = {**thing.status.allocatable}
+            allocatable.pop(draw(st.sampled_from(["cpu", "memory"])), None)
+            thing = replace(thing, status=replace(thing.status, allocatable=allocatable))
+        elif isinstance(thing, ResourceClaim) and draw(st.booleans()):
+            thing = replace(thing, status=replace(thing.status, allocation=None, reserved_for=()))
+        elif isinstance(thing, ResourceSlice) and draw(st.booleans()):
+            thing = replace(thing, spec=replace(thing.spec, devices=()))
+        made.append(Change(thing, gone=draw(st.booleans())))
+    return made
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(changes(), min_size=1, max_size=4))
+def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[Change]]) -> None:
+    picture = Picture(Objects(THINGS))
+    kept = Kept()
+    revision = 1
+    for pile in rounds:
+        kept.answers(picture)
+        touched = Touched()
+        for change in pile:
+            revision += 1
+            meta = replace(change.thing.metadata, resource_version=str(revision))
+            enter(picture, Change(replace(change.thing, metadata=meta), change.gone), touched)
+        if touched:
+            kept.touch(touched)
+    told = kept.answers(picture)
+    assert told == Kept().answers(picture), "computed again"
+    assert told == Kept().answers(Picture(Objects(picture.objects))), "read anew"
+    assert told["pools"] == [row.as_json() for row in pool_rows(picture)]
+    assert told["devices"] == [row.as_json() for row in device_rows(picture)]
+
+
+class Kept:
+    """Everything that is kept from one question to the next."""
+
+    def __init__(self) -> None:
+        self.books, self.devices, self.namespaces = nodes.NodeBooks(), DeviceBooks(), lists.Namespaces()
+
+    def touch(self, touched: Touched) -> None:
+        for each in (self.books, self.devices, self.namespaces):
+            each.touch(touched)
+
+    def answers(self, picture: Picture) -> dict[str, Any]:
+        return {
+            "nodes": nodes.all_nodes(picture, self.books, self.devices),
+            "overview": nodes.overview(picture, self.books, self.devices),
+            "devices": lists.list_devices(picture, Wish(), self.devices)["items"],
+            "pools": lists.list_pools(picture, Wish(), self.devices)["items"],
+            "namespaces": lists.list_namespaces(picture, Wish(), self.namespaces),
+            "metrics": show_metrics(picture, self.books, self.devices),
+        }
+
+
+# -- desks
+
+
+def test_changes_wait_for_the_question() -> None:
+    async def story() -> None:
+        desk = Desk(Picture(Objects(THINGS)))
+        go_on, began = threading.Event(), threading.Event()
+
+        def slow() -> dict[str, Any]:
+            before = len(desk.picture.objects)
+            began.set()
+            assert go_on.wait(10)
+            return {"same": before == len(desk.picture.objects)}
+
+        asked = asyncio.create_task(desk.ask("slow", slow))
+        assert await asyncio.to_thread(began.wait, 10)
+        desk.hear(Change(THINGS[-1], gone=True))
+        entering = asyncio.create_task(desk.catch_up(lambda touched: 2))
+        await asyncio.sleep(0.01)
+        assert desk.behind == 1
+        go_on.set()
+        answer = await asked
+        assert codec.decode_tree(answer.body) == {"revision": 1, "same": True}
+        await entering
+        assert (desk.behind, desk.revision) == (0, 2)
+
+    asyncio.run(story())
+
+
+def test_known_answers_wait_for_nobody() -> None:
+    async def story() -> None:
+        desk = Desk(Picture(Objects()))
+        first = await desk.ask("a", lambda: {"x": 1})
+        go_on = threading.Event()
+        slow = asyncio.create_task(desk.ask("b", lambda: {"y": go_on.wait(10)}))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            assert await desk.ask("a", lambda: {"x": 2}) is first
+        go_on.set()
+        await slow
+        await desk.catch_up(lambda _: 2)
+        assert (await desk.ask("a", lambda: {"x": 2})).revision == 2
+
+    asyncio.run(story())
+
+
+def test_the_same_question_is_answered_once() -> None:
+    async def story() -> None:
+        desk = Desk(Picture(Objects()))
+        asked: list[int] = []
+
+        def question() -> dict[str, Any]:
+            asked.append(1)
+            return {}
+
+        answers = await asyncio.gather(*(desk.ask("a", question) for _ in range(10)))
+        assert len(asked) == 1
+        assert all(answer is answers[0] for answer in answers)
+
+    asyncio.run(story())
+
+
+def test_too_many_at_once_are_asked_to_come_again() -> None:
+    async def story() -> None:
+        desk = Desk(Picture(Objects()))
+        go_on = threading.Event()
+        waiting = [
+            asyncio.create_task(desk.ask(number, lambda: {"x": go_on.wait(10)}))
+            for number in range(MOST_WAITING)
+        ]
+        await asyncio.sleep(0.01)
+        with pytest.raises(ApiError, match="too many questions") as refused:
+            await desk.ask("one more", dict)
+        assert refused.value.code == 503
+        go_on.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(story())
+
+
+def test_a_question_that_breaks_holds_up_nobody() -> None:
+    async def story() -> None:
+        desk = Desk(Picture(Objects()))
+
+        def broken() -> None:
+            raise InputError("no")
+
+        for _ in range(MOST_WAITING + 1):
+            with pytest.raises(InputError):
+                await desk.ask("a", broken)
+        assert (await desk.ask("a", dict)).body == b'{"revision":1}'
+
+    asyncio.run(story())
+
+
+# -- long questions
+
+
+def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
+    """What a page was told of before it asked is in the answer, whatever was being answered then."""
+
+    async def story() -> None:
+        board = Board(Picture(Objects(THINGS)))
+        key = ("work", "waiting-0000")
+        first = codec.decode_tree((await board.explain_pod(*key)).body)
+        assert first["verdict"] == "pending"
+        began, go_on = threading.Event(), threading.Event()
+
+        def slow(desk: Desk) -> dict[str, Any]:
+            began.set()
+            return {"x": go_on.wait(10)}
+
+        running = asyncio.create_task(board._ask_long("slow", slow))
+        assert await asyncio.to_thread(began.wait, 10)
+        pod = next(thing for thing in THINGS if isinstance(thing, Pod) and thing.metadata.name == key[1])
+        meta = replace(pod.metadata, resource_version="2")
+        board.hear(Change(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001"))))
+        await board.catch_up()  # pages are told now
+        assert board.revision == 2
+        asked = asyncio.create_task(board.explain_pod(*key))
+        await asyncio.sleep(0)
+        go_on.set()
+        await running
+        answer = await asked
+        assert answer.revision == 2
+        assert codec.decode_tree(answer.body)["verdict"] == "placed"
+
+    asyncio.run(story())
+
+
+def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
+    async def story() -> None:
+        now = [1]
+        desk = Desk(Picture(Objects(THINGS)), follows=lambda: now[0])
+        first = await desk.ask("a", lambda: {"x": 1})
+        assert await desk.ask("a", lambda: {"x": 2}) is first
+        desk.hear(Change(THINGS[-1], gone=True))
+        # Heard of, and not yet counted: the answer is new, and so is the next one when it is.
+        assert (await desk.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
+        now[0] = 2
+        assert (await desk.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'
+
+    asyncio.run(story())
+
+
+def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
+    async def story() -> None:
+        board = Board(small(), patience=0.05)
+        go_on = threading.Event()
+        with pytest.raises(ApiError, match=r"no answer within 0.05 s") as refused:
+            await board._ask_long("slow", lambda _: {"x": go_on.wait(10)})
+        assert refused.value.code == 503
+        async with asyncio.timeout(5):
+            assert (await board.nodes()).revision == 1
+        go_on.set()
+
+    asyncio.run(story())
+
+
+def test_a_what_if_ends_when_its_time_is_over() -> None:
+    tick = Deadline(0.0)
+    with pytest.raises(ApiError, match="ask about less"):
+        tick("placing pods", 100, 0)
+    Deadline(60.0)("placing pods", 100, 0)
+
+
+@pytest.mark.parametrize("again", range(2))
+def test_a_what_if_leaves_the_picture_as_it_was(again: int) -> None:
+    async def story() -> None:
+        board = Board(Picture(Objects(THINGS)))
+        before = (await board.nodes()).body
+        plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
+        first = (await board.whatif(plan)).body
+        assert (await board.whatif(plan)).body == first
+        assert board._back is not None
+        fresh = Kept().answers(board._back.picture)["nodes"]
+        assert codec.encode({"revision": 1, **fresh}) == before
+
+    asyncio.run(story())
+
+
+def test_plans() -> None:
+    plan = read_plan({"add": "x", "remove": [" Pod/a/b ", ""], "taints": ["n k=v:NoSchedule"], "as": None})
+    assert (plan.add, plan.remove, plan.taints) == (("x\n",), ("Pod/a/b",), (("n", "k=v:NoSchedule"),))
+    assert read_plan({}) == read_plan({"add": "  ", "remove": [], "preempt": True})

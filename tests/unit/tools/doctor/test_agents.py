@@ -1,0 +1,329 @@
+"""The doctor and agents that run, that were killed, and drivers beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plimsoll.client import Client
+from plimsoll.client.kubeconfig import find_config
+from plimsoll.node.cgroups import open_cgroups
+from plimsoll.node.cgroups.ownership import default_root, owner_of
+from plimsoll.node.layout import Layout
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.runtime import shims
+from plimsoll.tools.doctor.findings import Level
+from plimsoll.tools.doctor.processes import read_processes
+from plimsoll.up.local_cluster import LocalCluster
+from tests.unit.node.plugins.peers import Peer
+
+from .ward import CLAIM, DRIVER, GONE, NODE, POD, Ward, a_ward, bad, of
+
+SOURCE = Path(__file__).parents[4] / "src"
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+    return found
+
+
+def pod(name: str, node: str = NODE) -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "command": ["sleep", "1000"]}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def is_running(tree: dict[str, Any]) -> bool:
+    return bool(tree["status"]["phase"] == "Running")
+
+
+@pytest.fixture
+def ward() -> Iterator[Ward]:
+    with a_ward() as found:
+        yield found
+
+
+# -- an agent that runs
+
+
+def test_an_agent_that_runs_is_well(ward: Ward) -> None:
+    own = NodeSettings(name=NODE, runtime="none", root=ward.layout.root, cdi=(ward.cdi,))
+    with LocalCluster(nodes=own) as cluster:
+        cluster.apply(pod("one"), pod("two"))
+        for name in ("one", "two"):
+            cluster.wait_for("pods", name, condition=is_running)
+
+        async def ask(**changes: Any) -> Any:
+            async with Client.connect(find_config(cluster.kubeconfig)) as client:
+                return await ward.ask(client=client, runtime="", **changes)
+
+        report = asyncio.run(ask())
+        assert bad(report) == []
+        assert report.exit_code == 0
+        assert report.running
+        assert of(report, "sockets.list")[0].evidence == "List answers: 2 pods"
+        assert of(report, "cluster.pods")[0].evidence == "2 pods bound, 2 let in"
+        assert of(report, "cluster.ready")[0].evidence == "Ready is True"
+        assert of(report, "cluster.clock")[0].level is Level.OK
+        # What it would mind is not done while it runs, what it does not mind is.
+        ward.put_socket(ward.layout.registry / "gone-reg.sock")
+        os.utime(ward.put(ward.layout.root / ".old.json.tmp"), (1, 1))
+        ward.layout.pod_resources.chmod(0o666)
+        report = asyncio.run(ask(repair=True))
+        assert sorted((type(o.repair).__name__, o.problem) for o in report.outcomes) == [
+            ("RemoveFile", "not while the agent runs: stop it first"),
+            ("RemoveSocket", ""),
+            ("SetMode", ""),
+        ]
+        assert bad(report) == []
+        assert ward.layout.pod_resources.stat().st_mode & 0o777 == 0o600
+        # A pod that is gone from the books is told of, and left to the agent.
+        cluster.stop_node(NODE)
+        report = asyncio.run(ask())
+        assert not report.running
+        assert ("cluster.ready", "warning") in bad(report)
+
+
+# -- drivers
+
+
+def test_drivers_are_asked_who_they_are(ward: Ward) -> None:
+    async def story() -> None:
+        ward.furnish()
+        peer = await Peer(ward.layout, DRIVER).start()
+        other = Peer(ward.layout, "half.example.com")
+        await other.register()
+        strange = Peer(ward.layout, "csi.example.com", type="CSIPlugin")
+        await strange.register()
+        report = await ward.ask()
+        found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
+        assert found[peer.socket.name].level is Level.OK
+        assert found[other.socket.name].level is Level.ERROR
+        assert found[strange.socket.name].level is Level.WARNING
+        assert "CSIPlugin" in found[strange.socket.name].evidence
+        assert of(report, "records.driver") == []  # it can be asked to release its claim
+        assert peer.notified == []
+        assert peer.calls == []
+        for each in (peer, other, strange):
+            await each.stop()
+        report = await ward.ask()
+        assert of(report, "records.driver")[0].subject == DRIVER
+
+    asyncio.run(story())
+
+
+# -- an agent that was killed
+
+
+def can_run_processes() -> str:
+    if not hasattr(os, "pidfd_open"):
+        return "needs Linux with pidfd"
+    if os.geteuid() != 0:
+        return "needs root"
+    return "" if open_cgroups("plimsoll-doctor").version else "needs cgroups that can be written"
+
+
+@pytest.mark.skipif(can_run_processes() != "", reason=can_run_processes() or "it can")
+def test_exactly_what_a_killed_agent_leaves_is_mended(ward: Ward) -> None:
+    name = f"doctor-{os.getpid()}"
+    layout = ward.layout
+    tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))
+    runs: dict[str, dict[str, Any]] = {}
+    with LocalCluster(controllers=False) as cluster:
+        log = open(ward.folder / "log", "wb")  # noqa: SIM115
+        arguments = ["node", "--kubeconfig", str(cluster.kubeconfig), "--name", name, "--listen", ""]
+        arguments += ["--root", str(layout.root), "--cdi", str(ward.cdi)]
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "plimsoll.cli.main", *arguments],
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            cluster.wait_for("nodes", name, timeout=30)
+            cluster.apply(pod("kept", name), pod("lost", name))
+            uids = {}
+            for each in ("kept", "lost"):
+                tree_of = cluster.wait_for("pods", each, condition=is_running, timeout=30)
+                uids[each] = tree_of["metadata"]["uid"]
+            runs = {each: read_run(layout, uid) for each, uid in uids.items()}
+            asked: dict[str, Any] = {"name": name, "runtime": "", "cgroups": "auto"}
+            ward.mount = Path("/sys/fs/cgroup")
+            report = ward.examine(**asked)
+            assert leftovers(report) == []
+            assert report.running
+            agent.send_signal(signal.SIGKILL)
+            agent.wait()
+            # The pods are on the books: only the sockets are left behind.
+            report = ward.examine(**asked)
+            assert leftovers(report) == [("sockets.stale", "kubelet.sock"), ("sockets.stale", "nri.sock")]
+            # A pod that nobody has on the books any more.
+            body = json.loads(layout.admitted.read_bytes())["body"]["pods"]
+            assert {row["uid"] for row in body} == set(uids.values())
+            ward.put_admitted(uids["kept"])
+            report = ward.examine(**asked)
+            (found,) = of(report, "pods.unknown")
+            assert found.subject.endswith(f"({uids['lost']})")
+            report = ward.examine(repair=True, **asked)
+            assert [outcome.problem for outcome in report.outcomes] == ["", "", ""]
+            assert leftovers(report) == []
+            assert not lives(runs["lost"])
+            assert lives(runs["kept"])
+            assert [path.name for path in layout.pods.iterdir()] == [uids["kept"]]
+            assert tree.pods() == (uids["kept"],)
+            # A container whose end nobody saw, and a shim whose folder is gone.
+            report = ward.examine(repair=True, **asked)
+            assert report.outcomes == ()
+            (layout.pods / uids["kept"]).rename(ward.folder / "away")
+            report = ward.examine(**asked)
+            assert {id for id, _ in leftovers(report)} == {"pods.process"}
+            report = ward.examine(repair=True, **asked)
+            assert leftovers(report) == []
+            assert not lives(runs["kept"])
+        finally:
+            agent.kill()
+            agent.wait()
+            log.close()
+            for run in runs.values():
+                for pid, start in ((run["pid"], run["pid_start"]), (run["shim"], run["shim_start"])):
+                    shims.send(pid, start, signal.SIGKILL)
+            assert until(tree.tear_down)
+
+
+def read_run(layout: Layout, uid: str) -> dict[str, Any]:
+    (path,) = (layout.pod(uid) / "containers").glob("*/0/run.json")
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+def lives(run: dict[str, Any]) -> bool:
+    now = read_processes()
+    return now.is_there(run["pid"], run["pid_start"]) or now.is_there(run["shim"], run["shim_start"])
+
+
+def leftovers(report: Any) -> list[tuple[str, str]]:
+    """What can be mended, apart from what this machine lacks."""
+    return sorted(
+        (each.id, Path(each.subject).name)
+        for each in report.findings
+        if each.repair is not None
+        or (each.level.is_bad and each.area in ("sockets", "records", "pods", "cdi"))
+    )
+
+
+# -- whatever lies there
+
+
+ATTEMPT = f"pods/{GONE}/containers/a/0"
+NAMES = st.sampled_from(
+    [
+        "claims.json",
+        "admitted.json",
+        "lock",
+        "pods",
+        "cdi",
+        "quarantine",
+        "plugins",
+        "plugins_registry",
+        "dra_manager_state",
+        "shim.pyc",
+        "pod-resources",
+        "pod-resources/kubelet.sock",
+        "nri",
+        "nri/nri.sock",
+        "cdi/x.json",
+        "cdi/y.yaml",
+        "cdi/spec.1.tmp",
+        ".claims.json.tmp",
+        "pods/..x",
+        "pods/\x1b[2J",
+        "plugins_registry/a.sock",
+    ]
+) | st.sampled_from(
+    [
+        f"pods/{GONE}",
+        f"pods/{GONE}/sandbox.json",
+        f"pods/{GONE}/containers",
+        f"pods/{POD}/containers/a\n/0/exit.json",
+        ATTEMPT,
+        f"{ATTEMPT}/run.json",
+    ]
+)
+THINGS = st.one_of(
+    st.sampled_from(
+        [
+            "folder",
+            "pipe",
+            "socket",
+            "loop",
+            "nowhere",
+            "root",
+            "sparse",
+            *(["closed"] if os.geteuid() == 0 else []),
+        ]
+    ),
+    st.binary(max_size=50),
+    st.sampled_from([b"{}", b"[]", b"null", b'{"pid":1}', b"1", b"[" * 20_000, b'{"a":' * 5_000]),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(NAMES, THINGS), max_size=12), st.booleans(), st.sampled_from(["none", "process"]))
+def test_nothing_that_lies_there_is_too_much(
+    things: list[tuple[str, str | bytes]], repair: bool, runtime: str
+) -> None:
+    with a_ward() as ward:
+        ward.layout.root.mkdir()
+        for name, thing in things:
+            path = ward.layout.root / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not os.path.lexists(path):  # else it would be written through a link, or into a pipe
+                    put(ward, path, thing)
+            except OSError:
+                continue
+        precious = ward.put(ward.folder / "precious", b"precious")
+        report = ward.examine(repair=repair, runtime=runtime)
+        assert report.findings
+        if repair:
+            again = ward.examine(repair=True, runtime=runtime)
+            assert not [o for o in again.outcomes if not o.problem]
+        assert precious.read_bytes() == b"precious"
+
+
+def put(ward: Ward, path: Path, thing: str | bytes) -> None:
+    if isinstance(thing, bytes):
+        path.write_bytes(thing)
+    elif thing == "folder":
+        path.mkdir()
+    elif thing == "pipe":
+        os.mkfifo(path)
+    elif thing == "socket":
+        ward.put_socket(path)
+    elif thing == "loop":
+        path.symlink_to(path)
+    elif thing == "nowhere":
+        path.symlink_to("/nowhere")
+    elif thing == "root":
+        path.symlink_to(ward.folder)
+    elif thing == "sparse":
+        with open(path, "wb") as file:
+            file.truncate(200 << 20)
+    else:
+        path.write_bytes(CLAIM.encode())
+        path.chmod(0)

@@ -1,0 +1,457 @@
+"""Judgements are functions of facts: each with facts that show the fault, and with facts that do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.api.core import Node, NodeStatus
+from plimsoll.api.meta import Condition, ObjectMeta
+from plimsoll.api.quantity import Quantity
+from plimsoll.node.layout import Layout
+from plimsoll.node.machine.machine import Machine
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, sockets
+from plimsoll.tools.doctor import root_dir as root
+from plimsoll.tools.doctor.cluster import clock_skew, moment
+from plimsoll.tools.doctor.doctor import judge
+from plimsoll.tools.doctor.facts import (
+    BoundPod,
+    CgroupFacts,
+    ClusterFacts,
+    ContainerFolder,
+    DriverFact,
+    Facts,
+    MachineFacts,
+    OtherRoot,
+    PodFacts,
+    PodFolder,
+    PrivilegeFacts,
+    RecordFact,
+    RecordFacts,
+    ReservedClaim,
+    RootFacts,
+    Shim,
+    SocketFact,
+    SocketFacts,
+    Space,
+)
+from plimsoll.tools.doctor.files import Entry, age_text, size_text
+from plimsoll.tools.doctor.findings import AREAS, Level
+from plimsoll.tools.doctor.processes import Process, Processes
+from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveCgroupRoot
+
+from .ward import CLAIM, DRIVER, GONE, POD, a_claim
+
+NOW = 1_800_000_000.0
+ALL = (1 << 41) - 1
+PLAIN = Facts(layout=Layout(Path("/n")), now=NOW, node="a")
+RUNS = replace(PLAIN, running=True, pid=7)
+
+
+def told(found: Any) -> dict[str, Level]:
+    """Findings by check; the worst of each."""
+    worst: dict[str, Level] = {}
+    levels = list(Level)
+    for each in found:
+        if levels.index(each.level) >= levels.index(worst.get(each.id, Level.OK)):
+            worst[each.id] = each.level
+    return worst
+
+
+# -- privileges and machine
+
+
+def test_capabilities_that_are_missing() -> None:
+    fine = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=0, capabilities=ALL))
+    assert set(told(privileges.judge(fine)).values()) == {Level.OK}
+    less = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=1000, capabilities=ALL & ~(1 << 24)))
+    found = list(privileges.judge(less))
+    assert [(f.id, f.level, f.subject) for f in found] == [
+        ("privileges.user", Level.WARNING, "process 7"),
+        ("privileges.capability", Level.WARNING, "CAP_SYS_RESOURCE"),
+    ]
+    states = replace(less, runtime="none")
+    assert not any(f.level.is_bad for f in privileges.judge(states))
+    assert told(privileges.judge(PLAIN)) == {
+        "privileges.user": Level.OK,
+        "privileges.capability": Level.INFO,
+    }
+
+
+def test_the_processes_own_status_is_read(tmp_path: Path) -> None:
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12/status").write_text("Name:\tx\nUid:\t5\t6\t7\t8\nCapEff:\t0000000001000021\n")
+    assert privileges.gather(12, tmp_path) == PrivilegeFacts(pid=12, uid=6, capabilities=0x1000021)
+    assert privileges.gather(None).capabilities is not None
+
+
+def a_machine(cpu: int = 4, memory: str = "8Gi", **changes: Any) -> Machine:
+    amounts = {"cpu": Quantity.of(cpu), "memory": Quantity.parse(memory)}
+    return Machine(capacity=amounts, cpus=tuple(range(cpu)), pids=32768, **changes)
+
+
+def test_machines() -> None:
+    fine = MachineFacts(real=a_machine(), memory_available=4 << 30, processes=100)
+    assert set(told(machine.judge(replace(PLAIN, machine=fine))).values()) == {Level.OK}
+    short = MachineFacts(real=a_machine(swap=1 << 30), memory_available=50 << 20, processes=32000)
+    found = told(machine.judge(replace(PLAIN, machine=short)))
+    assert found["machine.memory"] is found["machine.pids"] is Level.WARNING
+    assert found["machine.swap"] is Level.INFO
+    said = replace(PLAIN, machine=replace(fine, said=a_machine(8, "1Gi")))
+    promise = [f for f in machine.judge(said) if f.id == "machine.promise"]
+    assert [f.subject for f in promise] == ["cpu", "cpus"]
+    assert promise[0].evidence == "the machine file says 8, the machine has 4"
+    assert not any(f.level.is_bad for f in machine.judge(replace(said, runtime="none")))
+    honest = replace(PLAIN, machine=replace(fine, said=a_machine(2, "1Gi")))
+    assert told(machine.judge(honest))["machine.promise"] is Level.OK
+    assert told(machine.judge(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
+        "machine.unknown": Level.ERROR
+    }
+
+
+def test_machine_files_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "machine.yaml"
+    path.write_bytes(b"\0\xff")
+    facts = machine.gather(NodeSettings(machine_file=path, root=tmp_path))
+    assert facts.said_error
+    assert told(machine.judge(replace(PLAIN, machine=facts)))["machine.file"] is Level.ERROR
+
+
+# -- space, sockets, cgroups
+
+
+@pytest.mark.parametrize(
+    ("free", "inodes", "level"),
+    [
+        (50 << 30, 500, Level.OK),
+        (1 << 30, 500, Level.WARNING),
+        (50 << 30, 10, Level.WARNING),
+        (1000, 500, Level.ERROR),
+        (50 << 30, 0, Level.ERROR),
+    ],
+)
+def test_space(free: int, inodes: int, level: Level) -> None:
+    space = Space(total=100 << 30, free=free, inodes=1000, inodes_free=inodes)
+    facts = replace(PLAIN, root=RootFacts(space=space))
+    assert told(root.judge(facts))["root.space"] is level
+
+
+def a_socket(role: Any, answer: str = "", **changes: Any) -> SocketFact:
+    fields: dict[str, Any] = {"path": Path(f"/n/{role}"), "kind": "socket", "mode": 0o600, **changes}
+    return SocketFact(role=role, answer=answer, entry=Entry(**fields))
+
+
+def test_sockets_of_an_agent_that_runs() -> None:
+    registry = Entry(path=Path("/n/r"), kind="folder", mode=0o755)
+    driver = DriverFact(socket=Path("/n/x"), name=DRIVER, endpoint="/n/y")
+    fine = SocketFacts(
+        registry=registry,
+        sockets=(a_socket("pod-resources"), a_socket("nri"), a_socket("registration")),
+        drivers=(driver,),
+        listed=3,
+    )
+    assert set(told(sockets.judge(replace(RUNS, sockets=fine))).values()) == {Level.OK}
+    ill = SocketFacts(
+        sockets=(
+            a_socket("pod-resources", kind="absent"),
+            a_socket("nri", "refused"),
+            a_socket("registration", "refused"),
+        ),
+        drivers=(
+            replace(driver, problem="no"),
+            replace(driver, endpoint_answer="refused"),
+        ),
+        list_error="broken",
+    )
+    assert told(sockets.judge(replace(RUNS, sockets=ill))) == {
+        "sockets.pod-resources": Level.ERROR,
+        "sockets.nri": Level.ERROR,
+        "sockets.list": Level.ERROR,
+        "sockets.registry": Level.ERROR,
+        "sockets.stale": Level.WARNING,
+        "sockets.driver": Level.ERROR,
+    }
+    assert fine.served == {DRIVER}
+    assert ill.served == frozenset()
+
+
+def test_who_may_use_a_socket() -> None:
+    for each, id in (
+        (a_socket("pod-resources", mode=0o755), "sockets.mode"),
+        (a_socket("pod-resources", uid=77), "sockets.owner"),
+    ):
+        facts = replace(RUNS, sockets=SocketFacts(sockets=(each,)))
+        assert told(sockets.judge(facts))[id] is Level.ERROR
+    kubelets = replace(
+        RUNS, owner="kubelet", sockets=SocketFacts(sockets=(a_socket("pod-resources", mode=0o755),))
+    )
+    assert told(sockets.judge(kubelets))["sockets.pod-resources"] is Level.OK
+    denied = replace(RUNS, sockets=SocketFacts(sockets=(a_socket("pod-resources", "Permission denied"),)))
+    assert told(sockets.judge(denied))["sockets.pod-resources"] is Level.WARNING
+
+
+def test_cgroups_of_an_agent_that_runs() -> None:
+    there = CgroupFacts(
+        version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",), owner="a"
+    )
+    assert set(told(cgroups.judge(replace(RUNS, cgroups=there))).values()) == {Level.OK}
+    half = replace(there, missing_tiers=("/sys/fs/cgroup/plimsoll-a/burstable",))
+    assert told(cgroups.judge(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Level.ERROR
+    gone = replace(there, exists=False, owners=(), others=(OtherRoot(name="plimsoll-b", alive=True),))
+    assert told(cgroups.judge(replace(RUNS, cgroups=gone))) == {
+        "cgroups.version": Level.OK,
+        "cgroups.root": Level.WARNING,
+        "cgroups.others": Level.INFO,
+        "cgroups.leftover": Level.OK,
+    }
+
+
+@pytest.mark.parametrize(
+    ("other", "leftover"),
+    [
+        (OtherRoot(name="b", owner="b", data="/gone", gone=True, processes=2), True),
+        (OtherRoot(name="b", owner="b", data="/gone", gone=True, alive=True), False),
+        (OtherRoot(name="b", owner="b", data="/there"), False),
+        (OtherRoot(name="b", owner="b"), False),
+    ],
+)
+def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_removed(
+    other: OtherRoot, leftover: bool
+) -> None:
+    found = CgroupFacts(version=2, controllers=tuple(cgroups.NEEDED), root="a", owner="a", others=(other,))
+    findings = list(cgroups.judge(replace(RUNS, cgroups=found)))
+    repairs = [each.repair for each in findings if each.repair is not None]
+    assert repairs == ([RemoveCgroupRoot("b", "b", 2)] if leftover else [])
+    assert told(findings).get("cgroups.orphan") is (Level.WARNING if leftover else None)
+    assert told(findings).get("cgroups.others") is (None if leftover else Level.INFO)
+
+
+# -- pods
+
+
+def a_folder(uid: str = GONE, **changes: Any) -> PodFolder:
+    path = Path("/n/pods") / uid
+    fields = {"path": path / "containers/main/0", "name": "main", "attempt": "0", "started": True, **changes}
+    return PodFolder(entry=Entry(path=path), uid=uid, name="ns/p", containers=(ContainerFolder(**fields),))
+
+
+ALIVE: dict[str, Any] = {"alive": True, "processes": 2}
+KNOWN = RecordFacts(pods={POD: "ns/p"})
+
+
+def judge_pod(facts: Facts, pod: PodFolder, **changes: Any) -> dict[str, Any]:
+    judged = pods.judge(replace(facts, records=KNOWN, pods=PodFacts(pods=(pod,)), **changes))
+    return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.folders"}
+
+
+def test_processes_of_pods_nobody_knows() -> None:
+    assert judge_pod(PLAIN, a_folder(POD, **ALIVE)) == {}
+    repair = EndPod(GONE, 2)
+    assert judge_pod(PLAIN, a_folder(**ALIVE)) == {"pods.unknown": (Level.WARNING, repair)}
+    assert judge_pod(RUNS, a_folder(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
+    unsure = replace(KNOWN, admitted=RecordFact(problem="damaged"))
+    facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_folder(**ALIVE),)))
+    assert told(pods.judge(facts)) == {"pods.folders": Level.OK}
+
+
+def test_pods_that_have_ended_keep_their_folders_until_the_api_forgets_them() -> None:
+    ended = a_folder(exited=True)
+    assert judge_pod(PLAIN, ended) == {"pods.ended": (Level.INFO, None)}
+    api = ClusterFacts(node=Node(), pods=(BoundPod(uid=GONE, name="ns/p", ended=True),))
+    assert judge_pod(PLAIN, ended, cluster=api) == {"pods.ended": (Level.INFO, None)}
+    forgotten = ClusterFacts(node=Node(), pods=())
+    assert judge_pod(PLAIN, ended, cluster=forgotten) == {"pods.leftover": (Level.WARNING, EndPod(GONE, 0))}
+    # A cluster that does not know the node may be the wrong one.
+    stranger = ClusterFacts(node_missing=True, pods=())
+    assert judge_pod(PLAIN, ended, cluster=stranger) == {"pods.ended": (Level.INFO, None)}
+    # What was admitted is the agent's to end.
+    held = judge_pod(PLAIN, a_folder(POD, **ALIVE), cluster=forgotten)
+    assert held == {"pods.deleted": (Level.INFO, None)}
+
+
+def test_containers_whose_processes_are_gone() -> None:
+    assert judge_pod(PLAIN, a_folder(POD, exited=True)) == {}
+    assert judge_pod(PLAIN, a_folder(POD)) == {"pods.lost": (Level.INFO, None)}
+    assert judge_pod(RUNS, a_folder(POD)) == {"pods.lost": (Level.WARNING, None)}
+    assert judge_pod(PLAIN, a_folder(POD, problem="x")) == {"pods.record": (Level.WARNING, None)}
+
+
+def test_processes_without_a_folder() -> None:
+    shim = Shim(pid=5, start=9, spec="/n/pods/x/containers/y/0/spec.json")
+    facts = replace(PLAIN, pods=PodFacts(orphans=(shim,)))
+    (found,) = [f for f in pods.judge(facts) if f.id == "pods.process"]
+    assert (found.level, found.repair) == (Level.WARNING, EndShim(5, 9))
+
+
+@given(
+    st.dictionaries(
+        st.integers(1, 30),
+        st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(0, 9)),
+        max_size=20,
+    ),
+    st.sets(st.integers(1, 30)),
+)
+def test_families_of_processes(table: dict[int, tuple[int, int, int]], roots: set[int]) -> None:
+    processes = Processes({pid: Process(pid, *row) for pid, row in table.items()})
+
+    def is_below(pid: int, seen: frozenset[int] = frozenset()) -> bool:
+        if pid in roots:
+            return True
+        parent = table[pid][0]
+        return parent in table and parent not in seen and is_below(parent, seen | {pid})
+
+    assert processes.family(roots) == {pid for pid in table if is_below(pid)}
+
+
+def test_what_is_left_of_a_session() -> None:
+    processes = Processes({pid: Process(pid, 1, session, 10) for pid, session in ((5, 5), (6, 5), (7, 7))})
+    assert processes.family((), (5, 10)) == {5, 6}
+    assert processes.family((), (5, 9)) == set()  # the number is another's by now
+    assert processes.family((), (7, 10)) == {7}
+
+
+# -- CDI names
+
+
+@pytest.mark.parametrize(
+    ("stem", "device", "uids"),
+    [
+        (f"example.com-gpu_{CLAIM}", "gpu-0", (CLAIM, None)),
+        (f"k8s.test-driver-{CLAIM}", f"claim-{CLAIM}-a", (CLAIM, CLAIM)),
+        ("vendor", f"{CLAIM}-gpu-0", (None, CLAIM)),
+        ("vendor", CLAIM, (None, CLAIM)),
+        ("vendor", f"GPU-{CLAIM}", (None, None)),
+        (CLAIM, f"x{CLAIM}", (None, None)),
+        (f"{CLAIM}-x", f"{CLAIM}x", (None, None)),
+    ],
+)
+def test_which_names_carry_claims(stem: str, device: str, uids: tuple[str | None, str | None]) -> None:
+    assert (cdi.uid_in_file(stem), cdi.uid_in_device(device)) == uids
+
+
+# -- the cluster
+
+
+def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:
+    status = NodeStatus(
+        capacity={"cpu": Quantity.parse(cpu)},
+        allocatable={"cpu": Quantity.parse(allocatable)},
+        conditions=(Condition(type="Ready", status=ready),),
+    )
+    return Node(metadata=ObjectMeta(name="a"), status=status)
+
+
+def in_cluster(facts: Facts, **changes: Any) -> dict[str, Level]:
+    fields: dict[str, Any] = {"node": a_node(), "lease_age": 3.0, "skew": 0.0, "pods": (), **changes}
+    return told(cluster.judge(replace(facts, cluster=ClusterFacts(**fields))))
+
+
+def test_a_node_that_is_well_in_its_cluster() -> None:
+    found = in_cluster(RUNS)
+    assert set(found.values()) == {Level.OK}
+    assert {"cluster.ready", "cluster.lease", "cluster.clock", "cluster.pods"} <= set(found)
+    assert told(cluster.judge(RUNS)) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "id", "level"),
+    [
+        (RUNS, {"node": None, "node_missing": True}, "cluster.node", Level.ERROR),
+        (PLAIN, {"node": None, "node_missing": True}, "cluster.node", Level.INFO),
+        (RUNS, {"node": a_node("Unknown")}, "cluster.ready", Level.ERROR),
+        (PLAIN, {"node": a_node("True")}, "cluster.ready", Level.WARNING),
+        (PLAIN, {"node": a_node("Unknown")}, "cluster.ready", Level.OK),
+        (RUNS, {"lease_age": 41.0}, "cluster.lease", Level.ERROR),
+        (PLAIN, {"lease_age": 3.0}, "cluster.lease", Level.INFO),
+        (PLAIN, {"lease_age": 500.0}, "cluster.lease", Level.OK),
+        (RUNS, {"lease_age": None, "lease_missing": True}, "cluster.lease", Level.ERROR),
+        (RUNS, {"skew": -6.0}, "cluster.clock", Level.WARNING),
+        (RUNS, {"skew": 600.0}, "cluster.clock", Level.ERROR),
+        (RUNS, {"node": a_node(allocatable="5")}, "cluster.amounts", Level.ERROR),
+        (RUNS, {"slices": {DRIVER: 2}}, "cluster.slices", Level.WARNING),
+        (PLAIN, {"slices": {DRIVER: 2}}, "cluster.slices", Level.INFO),
+        (RUNS, {"refused": (("slices", "forbidden"),)}, "cluster.refused", Level.WARNING),
+        (RUNS, {"error": "refused"}, "cluster.reach", Level.ERROR),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=1.0),)}, "cluster.pods", Level.WARNING),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=NOW - 5),)}, "cluster.pods", Level.OK),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", ended=True),)}, "cluster.pods", Level.OK),
+        (PLAIN, {"pods": (BoundPod(uid="x", name="n/x"),)}, "cluster.pods", Level.INFO),
+        (replace(RUNS, records=KNOWN), {}, "cluster.pods", Level.INFO),
+    ],
+)
+def test_what_the_api_says(facts: Facts, changes: dict[str, Any], id: str, level: Level) -> None:
+    assert in_cluster(facts, **changes)[id] is level
+
+
+def test_claims_that_are_reserved_and_not_prepared() -> None:
+    claim = ReservedClaim(name="default/gpu", uid=CLAIM, pod=POD, drivers=(DRIVER,))
+    bound = (BoundPod(uid=POD, name="ns/p"),)
+    record = replace(KNOWN, claims=RecordFact(entry=Entry(path=Path("/n/c"), kind="file")))
+    facts = replace(RUNS, records=replace(record, prepared=(a_claim(),)))
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.OK
+    facts = replace(RUNS, records=replace(record, prepared=(a_claim(ready=False),)))
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.WARNING
+    facts = replace(PLAIN, records=record)
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.INFO
+
+
+def test_amounts_of_the_machine() -> None:
+    facts = replace(RUNS, machine=MachineFacts(real=a_machine(8)))
+    assert in_cluster(facts)["cluster.amounts"] is Level.WARNING
+    assert "cluster.amounts" not in in_cluster(replace(facts, runtime="none"))
+    assert in_cluster(replace(RUNS, machine=MachineFacts(real=a_machine(4))))["cluster.amounts"] is Level.OK
+
+
+def test_clocks() -> None:
+    date = "Fri, 15 Jan 2027 08:00:00 GMT"  # NOW
+    assert clock_skew(date, NOW, NOW + 0.5) == 0
+    assert clock_skew(date, NOW + 0.9, NOW + 0.95) == 0
+    assert clock_skew(date, NOW - 11, NOW - 10) == 10
+    assert clock_skew(date, NOW + 11, NOW + 12) == -10
+    for text in ("", "soon", "Fri, 99 Jan 2027 08:00:00 GMT"):
+        assert clock_skew(text, NOW, NOW) is None
+    assert moment("2027-01-15T08:00:00.000000Z") == NOW
+    assert moment("never") is moment(None) is moment(7) is None
+
+
+@given(st.floats(0, NOW), st.floats(-10_000, 10_000), st.floats(0, 5), st.floats(0, 1))
+def test_a_skew_is_never_made_up(now: float, ahead: float, took: float, when: float) -> None:
+    """What is told is never more than the truth, and not far from it."""
+    from email.utils import formatdate  # noqa: PLC0415
+
+    if now + ahead < 0:
+        return
+    date = formatdate(int(now + took * when + ahead), usegmt=True)
+    found = clock_skew(date, now, now + took)
+    assert found is not None
+    assert abs(found) <= abs(ahead) + 1e-3
+    assert abs(found - ahead) <= took + 1 + 1e-3
+
+
+# -- all together
+
+
+def test_nothing_known_is_judged_without_a_fault() -> None:
+    for facts in (PLAIN, RUNS, replace(PLAIN, owner="kubelet"), replace(PLAIN, cluster=ClusterFacts())):
+        found = judge(facts)
+        assert [AREAS.index(each.area) for each in found] == sorted(AREAS.index(each.area) for each in found)
+
+
+def test_texts() -> None:
+    assert [size_text(n) for n in (0, 1, 1023, 1536, 100 << 20, 5 << 50)] == [
+        "0B", "1B", "1023B", "1.5Ki", "100Mi", "5.0Pi",
+    ]  # fmt: skip
+    assert [age_text(n) for n in (0.4, 59, 119, 120, 7200, 200_000)] == [
+        "0s",
+        "59s",
+        "119s",
+        "2m",
+        "2h",
+        "2d",
+    ]

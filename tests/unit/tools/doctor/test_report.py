@@ -1,0 +1,198 @@
+"""What the doctor prints, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cli.main import main
+from plimsoll.tools.doctor.findings import AREAS, Level, error, note, ok, warning
+from plimsoll.tools.doctor.repair_executor import Outcome
+from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, SetMode
+from plimsoll.tools.doctor.report import Report, as_json, lines
+
+from .ward import NODE, Ward, a_ward
+
+MODE = SetMode(Path("/n"), (1, 2), 0o755)
+FILE = RemoveFile(Path("/n/.x.tmp"), (1, 3))
+FINDINGS = (
+    ok("root.agent", "/n/lock", "no agent runs"),
+    error("root.mode", "/n", "its mode is 0777", "chmod go-w: others can put sockets there", MODE),
+    warning("sockets.stale", "/n/a\nb\x1b[31m.sock", "nobody serves it", "remove it"),
+    note("pods.temporary", "/n/.x.tmp", "a save that did not come to its end", "it can be removed", FILE),
+)
+
+
+def a_report(running: bool = False, outcomes: tuple[Outcome, ...] = ()) -> Report:
+    return Report(root="/n", node="a", owner="agent", running=running, findings=FINDINGS, outcomes=outcomes)
+
+
+def test_the_table() -> None:
+    assert list(lines(a_report())) == [
+        "AREA      LEVEL     CHECK       SUBJECT            FOUND",
+        "root      ok        agent       /n/lock            no agent runs",
+        "          error     mode        /n                 its mode is 0777",
+        "                                                     fix: chmod go-w: others can put sockets there",
+        "                                                     repair: set the mode of /n to 0755",
+        "sockets   warning   stale       /n/a?b?[31m.sock   nobody serves it",
+        "                                                     fix: remove it",
+        "pods      info      temporary   /n/.x.tmp          a save that did not come to its end",
+        "                                                     fix: it can be removed",
+        "                                                     repair: remove /n/.x.tmp",
+        "4 checks: 1 error, 1 warning, 1 note; --repair mends 2",
+    ]
+
+
+def test_the_table_after_repairs() -> None:
+    outcomes = (Outcome(MODE), Outcome(FILE, "not while the agent runs: stop it first"))
+    found = list(lines(a_report(True, outcomes)))
+    assert found[:3] == [
+        "repaired: set the mode of /n to 0755",
+        "not repaired: remove /n/.x.tmp: not while the agent runs: stop it first",
+        "",
+    ]
+    assert found[-1].endswith("; --repair mends 1; 1 can be mended once the agent is stopped")
+    assert any("repair, once it is stopped: remove /n/.x.tmp" in line for line in found)
+
+
+def test_what_may_be_repaired_while_somebody_runs() -> None:
+    stale = RemoveSocket(Path("/n/s"), (1, 4), alone=False)
+    runs = a_report(running=True)
+    assert [runs.may(each) for each in (MODE, FILE, stale)] == [True, False, True]
+    kubelet = Report(root="/n", node="a", owner="kubelet", running=True, findings=())
+    assert not any(kubelet.may(each) for each in (MODE, FILE, stale))
+
+
+def test_exit_codes() -> None:
+    def code(*levels: Level, problem: str = "") -> int:
+        found = tuple(each for each in FINDINGS if each.level in levels)
+        outcomes = (Outcome(MODE, problem),) if problem else ()
+        return Report(
+            root="", node="", owner="agent", running=False, findings=found, outcomes=outcomes
+        ).exit_code
+
+    assert code(Level.OK, Level.INFO) == 0
+    assert code(Level.WARNING) == code(Level.ERROR) == 1
+    assert code(Level.OK, problem="no") == 1
+
+
+def test_json() -> None:
+    tree = json.loads(json.dumps(as_json(a_report(outcomes=(Outcome(MODE, "no"),)))))
+    assert tree["summary"] == {"ok": 1, "info": 1, "warning": 1, "error": 1}
+    assert tree["findings"][1] == {
+        "id": "root.mode",
+        "level": "error",
+        "subject": "/n",
+        "evidence": "its mode is 0777",
+        "fix": "chmod go-w: others can put sockets there",
+        "repair": "set the mode of /n to 0755",
+        "repairable": True,
+    }
+    assert tree["repairs"] == [{"what": "set the mode of /n to 0755", "done": False, "problem": "no"}]
+
+
+# -- the command
+
+
+@pytest.fixture
+def ward() -> Iterator[Ward]:
+    with a_ward() as found:
+        yield found.furnish()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", *arguments])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_the_command(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
+    node = ["--root", str(ward.layout.root), "--name", NODE, "--runtime", "none", "--cdi", str(ward.cdi)]
+    code, out, err = run(capsys, *node)
+    assert (code, err) == (0, ""), out
+    assert " checks: 0 errors, 0 warnings, " in out.splitlines()[-1]
+    ward.layout.root.chmod(0o777)
+    code, out, _ = run(capsys, *node, "-o", "json")
+    assert code == 1
+    assert [f["id"] for f in json.loads(out)["findings"] if f["level"] == "error"] == ["root.mode"]
+    code, out, _ = run(capsys, *node, "--repair")
+    assert code == 0
+    assert out.startswith(f"repaired: set the mode of {ward.layout.root} to 0755\n")
+
+
+def test_the_settings_of_the_agent_count(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ward.folder / "node.yaml"
+    config.write_text(
+        f"kind: NodeConfiguration\nname: {NODE}\nroot: {ward.layout.root}\nruntime: none\n"
+        f"cdiFolders: [{ward.cdi}]\n"
+    )
+    code, out, _ = run(capsys, "--config", str(config), "-o", "json")
+    assert code == 0
+    assert json.loads(out)["node"] == NODE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--name", "No_Name"], "is no name of a node"),
+        (["--config", "/nowhere.yaml"], "/nowhere.yaml: No such file"),
+        (["--kubeconfig", "/nowhere"], "/nowhere"),
+        (["--runtime", "docker"], "docker"),
+        (["--strange"], "--strange"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert word in err
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_looked_into(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--root", str(ward.layout.root))  # imports what the command needs
+    ward.folder.chmod(0o755)
+    ward.layout.root.chmod(0)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)  # root may look everywhere
+    try:
+        code, out, err = run(capsys, "--root", str(ward.layout.root))
+    finally:
+        os.seteuid(before)
+        ward.layout.root.chmod(0o755)
+    assert (code, out) == (2, "")
+    why = "cannot be examined: Permission denied; run the doctor as root"
+    assert err == f"plimsoll: {ward.layout.root}: {why}\n"
+
+
+def test_an_api_server_that_does_not_answer(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ward.folder / "kubeconfig"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+        "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n"
+    )
+    node = ["--root", str(ward.layout.root), "--name", NODE, "--runtime", "none", "--cdi", str(ward.cdi)]
+    code, out, err = run(capsys, *node, "--kubeconfig", str(config), "-o", "json")
+    assert (code, err) == (1, "")
+    (found,) = [f for f in json.loads(out)["findings"] if f["id"].startswith("cluster")]
+    assert (found["id"], found["level"]) == ("cluster.reach", "error")
+
+
+# -- the document
+
+
+def test_every_finding_is_in_the_document() -> None:
+    root = Path(__file__).parents[4]
+    source = "".join(path.read_text() for path in (root / "src/plimsoll/tools/doctor").glob("*.py"))
+    used = set(re.findall(rf'"((?:{"|".join(AREAS)})\.[a-z-]+)"', source))
+    used |= {"sockets.pod-resources", "sockets.nri"}
+    table = (root / "docs/doctor.md").read_text().partition("## Findings")[2]
+    told = set(re.findall(r"`([a-z]+\.[a-z-]+)`", table))
+    assert used == told

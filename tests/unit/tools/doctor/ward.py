@@ -1,0 +1,167 @@
+"""Nodes to examine: a folder that is in order, and ways to spoil it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from plimsoll.common.checkpoint import render
+from plimsoll.node.admission.admit import KIND as ADMITTED
+from plimsoll.node.cgroups.ownership import default_root, owner_of
+from plimsoll.node.claims.checkpoint import KIND as CLAIMS
+from plimsoll.node.claims.checkpoint import encode_body, encode_claim
+from plimsoll.node.layout import Layout
+from plimsoll.node.prepared import ClaimRef, PreparedClaim, PreparedDevice
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.protocols.cdi import Device, Edits, Spec, write_spec
+from plimsoll.tools.doctor.doctor import Examination, run_doctor
+from plimsoll.tools.doctor.findings import Finding, Level
+from plimsoll.tools.doctor.report import Report
+
+NODE = "node-a"
+POD = "11111111-2222-4333-8444-555555555555"
+CLAIM = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+GONE = "99999999-9999-4999-8999-999999999999"
+DRIVER = "gpu.example.com"
+
+
+class Ward:
+    """A node's folder, beside folders that stand in for cgroups and the machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.layout = Layout(folder / "node")
+        self.mount = folder / "cgroup"
+        self.cdi = self.layout.cdi
+
+    def furnish(self) -> Ward:
+        """A node with one pod and one claim, all in order, whose agent was stopped."""
+        self.layout.root.mkdir(mode=0o755)
+        self.put_claims(a_claim())
+        self.put_admitted(POD)
+        self.put_cdi(CLAIM)
+        return self
+
+    def put_claims(self, *claims: PreparedClaim) -> None:
+        self.put(self.layout.claims, render(CLAIMS, 1, encode_body(map(encode_claim, claims))))
+
+    def put_admitted(self, *uids: str) -> None:
+        rows = [{"uid": uid, "namespace": "default", "name": f"pod-{uid[:4]}"} for uid in uids]
+        self.put(self.layout.admitted, render(ADMITTED, 1, {"pods": rows}))
+
+    def put(self, path: Path, data: bytes = b"", mode: int = 0o600) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(mode)
+        return path
+
+    def put_cdi(self, uid: str, folder: Path | None = None, device: str = "") -> Path:
+        edits = Edits(env=("GPU=1",))
+        spec = Spec(
+            version="0.6.0",
+            kind="example.com/gpu",
+            devices=(Device(name=device or f"{uid}-gpu-0", edits=edits),),
+        )
+        path = write_spec(folder or self.cdi, f"example.com-gpu_{uid}", spec)
+        assert isinstance(path, Path), path
+        return path
+
+    def put_socket(self, path: Path, mode: int = 0o600) -> Path:
+        """A socket that nobody serves, an hour old."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+        path.chmod(mode)
+        os.utime(path, (os.stat(path).st_atime, os.stat(path).st_mtime - 3600))
+        return path
+
+    @property
+    def cgroups(self) -> Path:
+        """The root of the node's cgroups."""
+        return self.mount / default_root(NODE, self.layout.root)
+
+    def put_cgroups(self, *pods: str, owner: str = "", controllers: str = "cpu cpuset memory pids") -> None:
+        self.put(self.mount / "cgroup.controllers", controllers.encode())
+        root, owner = self.cgroups, owner or owner_of(NODE, self.layout.root)
+        for name in (f"owner.{owner}", "burstable", "besteffort", *(f"burstable/pod{uid}" for uid in pods)):
+            (root / name).mkdir(parents=True, exist_ok=True)
+
+    def examine(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> Report:
+        return asyncio.run(self.ask(repair=repair, runtime=runtime, **changes))
+
+    async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> Report:
+        client = changes.pop("client", None)
+        settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
+        examination = Examination(
+            settings=NodeSettings(**settings),
+            runtime=runtime,
+            mount=self.mount,
+            client=client,
+        )
+        return await run_doctor(examination, repair=repair)
+
+    def snapshot(self) -> dict[str, tuple[int, bytes]]:
+        """All that is there: modes and contents."""
+        found = {}
+        for path in sorted(self.folder.rglob("*")):
+            info = path.lstat()
+            data = path.read_bytes() if stat.S_ISREG(info.st_mode) else b""
+            found[os.fspath(path)] = (info.st_mode, data)
+        return found
+
+
+@contextmanager
+def a_ward() -> Iterator[Ward]:
+    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    try:
+        yield Ward(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **changes: Any) -> PreparedClaim:
+    device = PreparedDevice("pool", "gpu-0", ("gpu",), (cdi or f"example.com/gpu={uid}-gpu-0",))
+    fields: dict[str, Any] = {
+        "ref": ClaimRef("default", name, uid),
+        "pods": frozenset(pods or (POD,)),
+        "drivers": {DRIVER: (device,)},
+        "ready": True,
+        **changes,
+    }
+    return PreparedClaim(**fields)
+
+
+def of(report: Report, id: str) -> list[Finding]:
+    return [each for each in report.findings if each.id == id]
+
+
+def bad(report: Report) -> list[tuple[str, str]]:
+    return [(each.id, each.level.value) for each in report.findings if each.level.is_bad]
+
+
+def mended(ward: Ward, id: str, level: Level, **asked: Any) -> Finding:
+    """A fault that is found, and gone after the repair; looking changes nothing, nor does a second repair."""
+    before = ward.snapshot()
+    first = ward.examine(**asked)
+    assert ward.snapshot() == before
+    (found,) = of(first, id)
+    assert found.level is level
+    assert found.repair is not None
+    second = ward.examine(repair=True, **asked)
+    assert [outcome.problem for outcome in second.outcomes] == [""] * len(second.outcomes)
+    assert found.repair in [outcome.repair for outcome in second.outcomes]
+    assert bad(second) == []
+    after = ward.snapshot()
+    third = ward.examine(repair=True, **asked)
+    assert third.outcomes == ()
+    assert third.exit_code == 0
+    assert ward.snapshot() == after
+    return found

@@ -1,0 +1,134 @@
+"""The story of the demo, told in a cluster that runs: what it says and what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.client.endpoints import PODS
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.up import Up, UpSettings
+from plimsoll.up.console import Console
+from plimsoll.up.demo.play import Play, play_demo, stand_of
+from plimsoll.up.demo.story import Stand
+from tests.outputs import check_output
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def settings() -> Iterator[UpSettings]:
+    """A machine with one CPU only."""
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
+        folder = Path(name)
+        write_sysfs(make_machine(cores=1, threads=1), folder / "host")
+        cpu = CpuSettings(node="", host_root=folder / "host")
+        yield UpSettings(
+            data=folder / "data", port=0, name="here", runtime="none", cpu=cpu, demo=True, once=True
+        )
+
+
+def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
+    """Whether it went well, what was said, and where pods are at the end."""
+    told = StringIO()
+    fine: list[bool] = []
+    places: list[tuple[str, str]] = []
+
+    async def story() -> None:
+        async def ready(cluster: Up) -> None:
+            fine.append(await play_demo(cluster, Console(told)))
+            assert cluster.server is not None
+            for raw in (await cluster.server.client().list(PODS)).items:
+                pod = codec.decode_tree(raw)
+                places.append((pod["metadata"]["name"], pod["spec"].get("nodeName", "")))
+            cluster.stop()
+
+        async with asyncio.timeout(SECONDS):
+            await Up(settings).run(ready)
+
+    asyncio.run(story())
+    return fine == [True], told.getvalue(), places
+
+
+def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
+    fine, text, places = tell(settings)
+    assert fine
+    check_output("up/story.txt", text)
+    assert len(text.splitlines()) <= 40
+    assert all(len(line) <= 100 for line in text.splitlines())
+    left = [
+        ("batch", "large-1"),
+        ("database", ""),
+        ("inference", "train-1"),
+        ("trainer", "train-1"),
+        ("web", "small-1"),
+    ]
+    assert places == left  # a machine with a single CPU has none to give away
+    fine, text, places = tell(settings)
+    assert fine
+    check_output("up/again.txt", text)
+    assert places == left
+
+
+def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
+    told = StringIO()
+
+    async def interrupt() -> None:
+        async def ready(cluster: Up) -> None:
+            assert cluster.server is not None
+            play = Play(cluster.server.client(), Console(told), pause=0.5)
+            task = asyncio.create_task(play.run())
+            while "2. One book" not in told.getvalue():
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            cluster.stop()
+
+        async with asyncio.timeout(SECONDS):
+            await Up(settings).run(ready)
+
+    asyncio.run(interrupt())
+    fine, text, _ = tell(replace(settings, nodes=1))
+    assert fine
+    assert "4. database comes back" in text
+    assert re.search(r"web +waits: 0/5 nodes are available: 1 Insufficient cpu", text)
+
+
+def test_what_does_not_happen_is_said() -> None:
+    """A cluster without the demo's nodes: nothing finds a place, and the telling ends."""
+    from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415
+
+    told = StringIO()
+
+    async def story(cluster: LocalCluster) -> bool:
+        async with cluster.connect() as client:
+            return await Play(client, Console(told), seconds=0.1).run()
+
+    with LocalCluster(scheduler=True) as cluster:
+        cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: demo}}")
+        cluster.apply(
+            "{apiVersion: v1, kind: Node, metadata: {name: small-1},"
+            " status: {allocatable: {cpu: '1', memory: 1Gi, pods: '9'}}}"
+        )
+        assert asyncio.run(story(cluster)) is False
+    assert "this went wrong: pod database has no node after 0.1 s; plimsoll explain" in told.getvalue()
+    assert "2. One book" not in told.getvalue()
+
+
+def test_how_it_stands_with_a_pod() -> None:
+    waiting = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: a, b. preemption: c."}
+    pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"conditions": [waiting]}}
+    assert stand_of(pod) == Stand("p", why="0/1 nodes: a, b")
+    assert stand_of({**pod, "spec": {"nodeName": "n"}}) == Stand("p", "n")
+    assert stand_of({"metadata": {"name": "p"}, "spec": {}}) == Stand("p")

@@ -1,0 +1,178 @@
+"""Files brought into a cluster that runs: dumps come back with the same books, and again without harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+import pytest
+
+from plimsoll.client import Client
+from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state.live import read_live
+from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
+from plimsoll.tools.top.books import node_books
+from plimsoll.up.local_cluster import LocalCluster
+from plimsoll.up.manifests import Loaded, load
+from tests.dumps import big_cluster, usecase_dump, write_dump
+
+MANIFESTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: a, image: a, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: "4", memory: 4Gi, pods: "10"}, allocatable: {cpu: "3", memory: 4Gi, pods: "10"}}
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as running:
+        yield running
+
+
+def bring(cluster: LocalCluster, found: list[Found], own: tuple[str, ...] = ()) -> Loaded:
+    async def work() -> Loaded:
+        async with cluster.connect() as client:
+            return await load(client, found, own)
+
+    return asyncio.run(work())
+
+
+def picture(cluster: LocalCluster) -> Picture:
+    async def read(client: Client) -> Any:
+        async with client:
+            return await read_live(client)
+
+    return Picture(asyncio.run(read(cluster.connect())))
+
+
+def test_manifests_in_any_order_and_again(cluster: LocalCluster) -> None:
+    found = list(parse_objects(MANIFESTS, "file.yaml"))
+    first = bring(cluster, found)
+    assert (first.new, first.known, first.problems) == (2, 0, [])
+    pod, node = cluster.client.get("pods", "web", "shop"), cluster.client.get("nodes", "n1")
+    assert node["status"]["allocatable"]["cpu"] == "3"
+    assert node["metadata"]["annotations"] == {"plimsoll.dev/simulated": "true"}
+    again = bring(cluster, list(reversed(found)))
+    assert (again.new, again.known, again.problems) == (0, 2, [])
+    assert cluster.client.get("pods", "web", "shop")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert cluster.client.get("nodes", "n1")["status"] == node["status"]
+
+
+def test_what_is_refused_is_a_line_each(cluster: LocalCluster) -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+metadata: {name: No-Name, namespace: shop}
+spec: {containers: [{name: a, image: a}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {generateName: some-}
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fine}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: 7
+"""
+    loaded = bring(cluster, list(parse_objects(text, "file.yaml")))
+    assert loaded.new == 1
+    assert sorted(problem.split(":")[0] for problem in loaded.problems) == [
+        "file.yaml, document 1, line 2",
+        "file.yaml, document 2, line 6",
+        "file.yaml, document 3, line 10",
+        "file.yaml, document 5, line 18",
+    ]
+    assert 'Pod shop/No-Name: Pod "No-Name" is invalid: metadata.name' in "\n".join(loaded.problems)
+    assert "example.com/v1 Widget: the cluster serves no such kind" in "\n".join(loaded.problems)
+    assert "ConfigMap without a name: metadata.name: it needs one" in "\n".join(loaded.problems)
+    assert all("\n" not in problem for problem in loaded.problems)
+    assert len(loaded.lines(most=2)) == 3
+    assert loaded.lines(most=2)[-1] == "and 2 more that were refused: see the log"
+
+
+def test_what_a_dump_has_for_its_own_cluster_only(cluster: LocalCluster) -> None:
+    text = """
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w, uid: "1"}
+---
+apiVersion: v1
+kind: Event
+metadata: {name: e, namespace: default, uid: "2"}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s, uid: "3"}
+spec: {driver: d.example.com, nodeName: own, pool: {name: own, generation: 1, resourceSliceCount: 1}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: own, uid: "4", labels: {a: b}}
+status: {capacity: {cpu: "4", memory: 4Gi, pods: "10"}}
+"""
+    loaded = bring(cluster, list(parse_objects(text, "dump")), own=("own",))
+    assert loaded.problems == []
+    assert loaded.lines() == [
+        "passed over: 1 Event, 1 ResourceSlice of nodes that publish their own, "
+        "1 example.com/v1 Widget (not served)"
+    ]
+    node = cluster.client.get("nodes", "own")
+    assert node["metadata"]["labels"] == {"a": "b"}
+    assert "annotations" not in node["metadata"]
+    assert "capacity" not in node.get("status", {})
+
+
+def test_a_claim_from_a_template_comes_back_with_its_pod(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Devices, reservation and owner are those of the new pod; no second claim is made."""
+    path = usecase_dump("overcommit")
+    found = list(read_objects([path]))
+    assert bring(cluster, found).problems == []
+    pod = cluster.client.get("pods", "dra-two-plus-one", "uc-overcommit")
+    (entry,) = pod["spec"]["resourceClaims"]
+    claim = cluster.client.get("resourceclaims", entry["resourceClaimName"], "uc-overcommit")
+    assert [each["uid"] for each in claim["status"]["reservedFor"]] == [pod["metadata"]["uid"]]
+    assert [each["uid"] for each in claim["metadata"]["ownerReferences"]] == [pod["metadata"]["uid"]]
+    assert claim["status"]["allocation"]["devices"]["results"]
+    claims = cluster.client.list("resourceclaims", "uc-overcommit")
+    assert len(claims) == sum(each.kind == "ResourceClaim" for each in found)
+    # What has changed since stays as it is.
+    cluster.client.delete("pods", "dra-two-plus-one", "uc-overcommit", grace=0)
+    cluster.wait_for("resourceclaims", entry["resourceClaimName"], "uc-overcommit", gone=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["overcommit", "uc1", "uc3", "uc4", "hugepages-ephemeral", "individual-devices", "admin-access"]
+)
+def test_the_books_of_a_dump_come_back(cluster: LocalCluster, name: str) -> None:
+    path = usecase_dump(name)
+    loaded = bring(cluster, list(read_objects([path])))
+    assert loaded.problems == []
+    assert node_books(picture(cluster)) == node_books(read_picture(Source((str(path),))))
+
+
+def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    trees = big_cluster(5)
+    for tree in trees:
+        for result in tree.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
+            if "shareID" in result:
+                result["shareID"] = str(uuid5(NAMESPACE_OID, result["shareID"]))
+    path = write_dump(trees, tmp_path / "dump.json", "json")
+    loaded = bring(cluster, list(read_objects([path])))
+    assert loaded.problems == []
+    assert node_books(picture(cluster)) == node_books(read_picture(Source((str(path),))))

@@ -1,0 +1,99 @@
+"""What comes first, whichever order files have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.tools.cluster_state.manifests import Found
+from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
+
+KINDS = (
+    "Pod", "Namespace", "Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate",
+    "Deployment", "ReplicaSet", "Widget", "CustomResourceDefinition", "ResourceQuota", "PriorityClass",
+)  # fmt: skip
+#: Who must be there before whom.
+BEFORE = (
+    ("Namespace", "ResourceClaim"),
+    ("CustomResourceDefinition", "Widget"),
+    ("DeviceClass", "ResourceClaim"),
+    ("Node", "ResourceSlice"),
+    ("ResourceSlice", "ResourceClaim"),
+    ("ResourceClaimTemplate", "Pod"),
+    ("ResourceClaim", "Pod"),
+    ("ResourceQuota", "Pod"),
+    ("PriorityClass", "Pod"),
+    ("Deployment", "ReplicaSet"),
+    ("ReplicaSet", "Pod"),
+    ("Widget", "Pod"),
+)
+
+
+def found(kind: str, name: str, namespace: str = "", **rest: Any) -> Found:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return Found({"apiVersion": "v1", "kind": kind, "metadata": metadata, **rest}, "file", 1, 1)
+
+
+bound: dict[str, Any] = {"spec": {"nodeName": "n"}}
+objects = st.lists(
+    st.builds(
+        found,
+        st.sampled_from(KINDS),
+        st.sampled_from("abcdef"),
+        st.sampled_from(["", "x", "y"]),
+        spec=st.sampled_from([{}, {"nodeName": "n"}]),
+    ),
+    max_size=30,
+)
+
+
+@given(objects)
+def test_groups_are_what_sorting_by_rank_gives(things: list[Found]) -> None:
+    flat = [each for group in arrange(things) for each in group]
+    # Naive: of two of a name the last one, at the place of the first; then sorted.
+    last: dict[tuple[str, str, str], Found] = {}
+    for each in things:
+        last[each.kind, each.tree["metadata"].get("namespace") or "default", each.name] = each
+    assert flat == sorted(last.values(), key=lambda each: rank_of(each.tree))
+
+
+@given(objects, st.randoms())
+def test_the_order_of_files_does_not_matter(things: list[Found], random: Any) -> None:
+    unique = [each for group in arrange(things) for each in group]
+    shuffled = list(unique)
+    random.shuffle(shuffled)
+    key = lambda each: (each.kind, repr(each.tree))  # noqa: E731
+    assert [sorted(group, key=key) for group in arrange(shuffled)] == [
+        sorted(group, key=key) for group in arrange(unique)
+    ]
+
+
+def test_what_others_refer_to_comes_first() -> None:
+    for first, second in BEFORE:
+        assert rank_of(found(first, "a").tree) < rank_of(found(second, "b", **bound).tree), (first, second)
+
+
+def test_pods_that_wait_come_last() -> None:
+    groups = arrange([found("Pod", "waits"), found("Pod", "runs", **bound), found("Node", "n")])
+    assert [[each.name for each in group] for group in groups] == [["n"], ["runs"], ["waits"]]
+    assert rank_of(found("Pod", "waits").tree) == WAITING
+    assert rank_of(found("Pod", "ended", status={"phase": "Failed"}).tree) < WAITING
+
+
+def test_namespaces_that_nobody_gave() -> None:
+    things = [found("Namespace", "there"), found("Pod", "a", "there"), found("Pod", "b", "gone")]
+    things += [found("Pod", "c"), found("Pod", "d", "default"), found("Node", "n")]
+    assert missing_namespaces(things) == {"gone": {}}
+
+
+def test_a_namespace_with_admin_access_had_its_label() -> None:
+    requests = [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]
+    claim = found("ResourceClaim", "a", "x", spec={"devices": {"requests": requests}})
+    assert missing_namespaces([claim]) == {"x": {}}  # a manifest: nobody has granted it anything
+    claim.tree["metadata"]["uid"] = "1"
+    assert missing_namespaces([claim]) == {"x": {"resource.kubernetes.io/admin-access": "true"}}
+    for broken in ({"devices": None}, {"devices": {"requests": [7]}}, None):
+        claim.tree["spec"] = broken
+        assert missing_namespaces([claim]) == {"x": {}}

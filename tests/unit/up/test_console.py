@@ -1,0 +1,40 @@
+"""What is said while a cluster starts."""
+
+from __future__ import annotations
+
+from io import BytesIO, StringIO, TextIOWrapper
+
+from plimsoll.tools.colors import Paint
+from plimsoll.up.console import Console
+
+
+def test_in_a_pipe_there_are_outcomes_only() -> None:
+    told = StringIO()
+    console = Console(told)
+    console.begin("API server")
+    console.done("API server", "https://127.0.0.1:6443")
+    console.begin("node")
+    console.line("a line")
+    console.end()
+    assert told.getvalue() == "  API server   https://127.0.0.1:6443\na line\n"
+
+
+def test_at_a_terminal_steps_are_replaced() -> None:
+    told = StringIO()
+    console = Console(told, Paint(True), live=True)
+    console.begin("node")
+    console.begin("node", "3/7")
+    console.line("between")
+    console.done("node", "ready")
+    clear = "\r\x1b[K"
+    assert told.getvalue() == (
+        "\x1b[2m  node         ...\x1b[0m" + clear + "\x1b[2m  node         3/7\x1b[0m" + clear + "between\n"
+        "\x1b[2m  node         ...\x1b[0m" + clear + "  \x1b[1mnode        \x1b[0m ready\n"
+    )
+
+
+def test_what_a_terminal_has_no_letters_for() -> None:
+    raw = BytesIO()
+    stream = TextIOWrapper(raw, encoding="ascii")
+    Console(stream).line("caf\u00e9 \udcff")
+    assert raw.getvalue() == b"caf\\xe9 \\udcff\n"

@@ -1,0 +1,222 @@
+"""Clusters with nodes: pods really get there, agents come and go."""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api.gates import Gates
+from plimsoll.errors import InputError
+from plimsoll.node.machine.file import parse_machine
+from plimsoll.node.process.settings import NodeSettings
+from plimsoll.up.local_cluster import LocalCluster
+from plimsoll.up.local_nodes import settings_of
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
+    }
+
+
+def is_running(tree: dict[str, Any]) -> bool:
+    return bool(tree["status"]["phase"] == "Running")
+
+
+def has_failed(tree: dict[str, Any]) -> bool:
+    return bool(tree["status"]["phase"] == "Failed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(nodes=3, scheduler=True) as running:
+        yield running
+
+
+def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
+    nodes = {node["metadata"]["name"]: node for node in cluster.client.list("nodes")}
+    assert sorted(nodes) == ["node-0", "node-1", "node-2"]
+    for node in nodes.values():
+        ready = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+        assert ready == {
+            "MemoryPressure": "False",
+            "DiskPressure": "False",
+            "PIDPressure": "False",
+            "Ready": "True",
+        }
+        assert not node["spec"].get("taints")
+        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.37.0+plimsoll.")
+        assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "none://1"
+        assert node["status"]["declaredFeatures"] == [
+            "DRANodeAllocatableResources",
+            "InPlacePodLevelResourcesVerticalScaling",
+        ]
+    leases = cluster.client.list("leases", "kube-node-lease")
+    assert sorted(lease["metadata"]["name"] for lease in leases) == sorted(nodes)
+
+
+def test_nodes_tell_what_they_are(cluster: LocalCluster) -> None:
+    """As a kubelet does, so that `kubectl describe node` has something to show."""
+
+    def reasons() -> set[str]:
+        events = cluster.client.list("events", "default")
+        return {e["reason"] for e in events if e["involvedObject"]["name"] == "node-0"}
+
+    wanted = {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
+    deadline = time.monotonic() + 10
+    while not wanted <= reasons():
+        assert time.monotonic() < deadline, reasons()
+        time.sleep(0.02)
+
+
+def test_pods_run_and_are_gone_when_they_are_deleted(cluster: LocalCluster) -> None:
+    place = cluster.new_namespace()
+    cluster.apply(*(pod(f"p{number}") for number in range(6)), namespace=place)
+    on = set()
+    for number in range(6):
+        tree = cluster.wait_for("pods", f"p{number}", place, is_running)
+        on.add(tree["spec"]["nodeName"])
+        assert tree["status"]["containerStatuses"][0]["ready"]
+    assert on == {"node-0", "node-1", "node-2"}
+    for number in range(6):
+        cluster.client.delete("pods", f"p{number}", place)
+    for number in range(6):
+        cluster.wait_for("pods", f"p{number}", place, gone=True)
+    for name in on:
+        assert cluster.ask_node(name, lambda agent: agent.admitter.ledger.requested.get("cpu", 0)) == 0
+
+
+def test_what_does_not_fit_is_refused_on_the_node(cluster: LocalCluster) -> None:
+    place = cluster.new_namespace()
+    cluster.apply(pod("big", "9", nodeName="node-0"), namespace=place)
+    status = cluster.wait_for("pods", "big", place, has_failed)["status"]
+    assert status["reason"] == "OutOfcpu"
+    assert status["message"].endswith(
+        "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 8000"
+    )
+    cluster.client.delete("pods", "big", place)
+    cluster.wait_for("pods", "big", place, gone=True)
+
+
+def test_an_agent_that_comes_back_finds_its_pods(cluster: LocalCluster) -> None:
+    place = cluster.new_namespace()
+    cluster.apply(pod("first", "5", nodeName="node-1"), namespace=place)
+    before = cluster.wait_for("pods", "first", place, is_running)
+    uid = cluster.agent("node-1").presence.uid
+    cluster.stop_node("node-1")
+    cluster.apply(pod("second", "5", nodeName="node-1"), namespace=place)
+    cluster.start_node("node-1")
+    assert cluster.agent("node-1").presence.uid == uid
+    assert cluster.wait_for("pods", "second", place, has_failed)["status"]["reason"] == "OutOfcpu"
+    after = cluster.client.get("pods", "first", place)
+    assert after["status"]["phase"] == "Running"
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    cluster.restart_node("node-1")
+    assert cluster.ask_node("node-1", lambda agent: agent.admitter.order) == (after["metadata"]["uid"],)
+    for name in ("first", "second"):
+        cluster.client.delete("pods", name, place)
+        cluster.wait_for("pods", name, place, gone=True)
+
+
+def test_sockets_for_drivers_and_monitoring_agents(cluster: LocalCluster) -> None:
+    root = cluster.node_root("node-2")
+    assert (root / "plugins_registry").is_dir()
+    sock = root / "pod-resources" / "kubelet.sock"
+    assert stat.S_ISSOCK(sock.stat().st_mode)
+    assert sock.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_deleted_node_comes_back(cluster: LocalCluster) -> None:
+    uid = cluster.client.get("nodes", "node-2")["metadata"]["uid"]
+    cluster.client.delete("nodes", "node-2")
+    cluster.wait_for("nodes", "node-2", condition=lambda tree: bool(tree["metadata"]["uid"] != uid))
+
+
+def test_critical_pods_have_room_made_for_them(cluster: LocalCluster) -> None:
+    place = cluster.new_namespace()
+    cluster.apply(pod("plain", "6", nodeName="node-0"), namespace=place)
+    cluster.wait_for("pods", "plain", place, is_running)
+    critical = pod("critical", "4", nodeName="node-0", priorityClassName="system-node-critical")
+    cluster.apply(critical, namespace="kube-system")
+    cluster.wait_for("pods", "critical", "kube-system", is_running)
+    plain = cluster.wait_for("pods", "plain", place, has_failed)
+    assert (plain["status"]["reason"], plain["status"]["message"]) == (
+        "Preempting",
+        "Preempted in order to admit critical pod",
+    )
+    cluster.client.delete("pods", "critical", "kube-system")
+    cluster.wait_for("pods", "critical", "kube-system", gone=True)
+
+
+def test_unknown_nodes(cluster: LocalCluster) -> None:
+    with pytest.raises(InputError, match="no such node"):
+        cluster.agent("node-9")
+    with pytest.raises(InputError, match="no such node"):
+        cluster.restart_node("node-9")
+
+
+def test_names_and_settings() -> None:
+    gates = Gates.all_on()
+    named = settings_of(["a", "b"], gates)
+    assert [each.names for each in named] == [("a",), ("b",)]
+    (many,) = settings_of(1000, gates)
+    assert (many.count, many.is_bare, many.names[-1]) == (1000, True, "node-999")
+    own = NodeSettings(name="x", runtime="none", machine=parse_machine({"capacity": {"cpu": 1, "memory": 1}}))
+    assert settings_of(own, gates) == (own,)
+    assert settings_of([own, "y"], gates)[0] is own
+    with pytest.raises(InputError, match="given twice"):
+        settings_of(["a", "a"], gates)
+    with pytest.raises(InputError, match="is no name of a node"):
+        settings_of(["A B"], gates)
+
+
+def test_a_cluster_whose_nodes_cannot_start_does_not_start(tmp_path: Path) -> None:
+    own = NodeSettings(name="x", runtime="none", machine_file=tmp_path / "absent")
+    with pytest.raises(InputError, match="absent"), LocalCluster(nodes=own):
+        pass
+
+
+def test_settings_of_ones_own(tmp_path: Path) -> None:
+    machine = parse_machine({"capacity": {"cpu": 2, "memory": "4Gi"}})
+    own = NodeSettings(name="mine", root=tmp_path, runtime="none", machine=machine)
+    with LocalCluster(nodes=[own, replace(own, name="bare", bare=True, root=tmp_path / "b")]) as cluster:
+        assert cluster.node_root("mine") == tmp_path
+        assert not (tmp_path / "b").exists()
+        assert cluster.client.get("nodes", "mine")["status"]["capacity"]["cpu"] == "2"
+        cluster.apply(pod("p", nodeName="bare"))
+        cluster.wait_for("pods", "p", condition=is_running)
+
+
+def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
+    own = NodeSettings(name="real", runtime="process", cgroups="plan")
+    told = tmp_path / "pid"
+    script = f"echo $$$$ > {told}.new; mv {told}.new {told}; exec sleep 1000"
+    tree = pod("p", "10m", nodeName="real")
+    tree["spec"]["containers"][0] |= {"command": ["sh", "-c", script]}
+    with LocalCluster(nodes=own) as cluster:
+        cluster.apply(tree)
+        cluster.wait_for("pods", "p", condition=is_running)
+        deadline = time.monotonic() + 10
+        while not told.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process = Path("/proc") / told.read_text().strip()
+        assert process.exists()
+    assert not process.exists()
+
+
+@pytest.mark.plimsoll(nodes=["only"])
+def test_the_fixture_has_nodes_too(plimsoll_cluster: LocalCluster) -> None:
+    assert plimsoll_cluster.agent().name == "only"

@@ -1,0 +1,73 @@
+"""Which ports are taken, and that they are kept."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from plimsoll.client.http import is_loopback
+from plimsoll.errors import ConfigError
+from plimsoll.up import ports
+from plimsoll.up.ports import API, Ports, find_obstacle
+from plimsoll.up.settings import name_for
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def free() -> int:
+    with socket.create_server((HOST, 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def test_the_usual_one_else_any(tmp_path: Path, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ports.USUAL, API, free)
+    mine = Ports(tmp_path / "ports")
+    assert mine.choose(API, HOST, None) == free
+    assert mine.choose(API, HOST, 0) == 0
+    with socket.create_server((HOST, free)):
+        assert mine.choose(API, HOST, None) == 0
+        assert mine.choose(API, HOST, free) == free  # who asks for it is told that it is taken
+        assert isinstance(find_obstacle(HOST, free), OSError)
+
+
+def test_that_of_last_time_comes_first(tmp_path: Path, free: int) -> None:
+    Ports(tmp_path / "ports").keep(API, free)
+    again = Ports(tmp_path / "ports")
+    assert again.choose(API, HOST, None) == free
+    assert again.choose(API, HOST, 0) == free
+    with socket.create_server((HOST, free)):
+        assert again.choose(API, HOST, 0) == 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"api": "6443"}', '{"api": 99999}', '{"api": true}'])
+def test_a_file_that_is_not_ours_counts_for_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ports").write_text(text)
+    assert Ports(tmp_path / "ports").choose(API, HOST, 0) == 0
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ports: cannot be written"):
+        Ports(tmp_path / "nowhere" / "ports").keep(API, 1)
+
+
+def test_who_can_reach_it() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "localhost", "::1")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "host", "127.example.com")))
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("my_host", "my-host"),
+        ("Host.Local", "host.local"),
+        ("-x-", "x"),
+        ("___", "node"),
+        ("a" * 80, "a" * 63),
+    ],
+)
+def test_hosts_are_called_what_nodes_may_not(host: str, name: str) -> None:
+    assert name_for(host) == name

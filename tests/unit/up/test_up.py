@@ -1,0 +1,229 @@
+"""A cluster on one machine: what is refused before anything is made, and what is made."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
+from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.errors import ConfigError, InputError
+from plimsoll.up import Up, UpSettings, ensure_class
+from plimsoll.up.console import Console
+from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def settings() -> Iterator[UpSettings]:
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
+        folder = Path(name)
+        write_sysfs(make_machine(cores=4), folder / "host")
+        cpu = CpuSettings(node="", host_root=folder / "host")
+        yield UpSettings(data=folder / "data", port=0, name="here", runtime="none", cpu=cpu)
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> None:
+    for wrong, told in (
+        (replace(settings, data=settings.data / ("x" * 60)), "too long for sockets below it"),
+        (replace(settings, name="No Name"), "'No Name' is no name of a node"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            asyncio.run(Up(wrong).run())
+        assert not wrong.data.exists()
+
+
+def test_an_address_that_is_taken(settings: UpSettings) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:\d+: .*--listen"),
+    ):
+        asyncio.run(Up(replace(settings, port=taken.getsockname()[1])).run())
+
+
+def test_all_parts_and_their_end(settings: UpSettings) -> None:
+    seen: list[str] = []
+
+    async def story() -> None:
+        up = Up(replace(settings, nodes=1))
+
+        def ready(cluster: Up) -> None:
+            seen.extend(cluster.lines())
+            asyncio.get_running_loop().create_task(look(cluster))
+
+        async def look(cluster: Up) -> None:
+            try:
+                assert cluster.server is not None
+                client = cluster.server.client()
+                for name in ("here", "sim-0"):
+                    assert await client.get(NODES, name)
+                assert cluster.driver is not None
+                assert cluster.driver.problems() == ()
+                tree = await client.get(DEVICE_CLASSES, "dra.cpu")
+                await ensure_class(cluster.server)  # once is enough
+                assert await client.get(DEVICE_CLASSES, "dra.cpu") == tree
+                seen.append("looked")
+            finally:
+                cluster.stop()
+
+        await asyncio.wait_for(up.run(ready), SECONDS)
+
+    asyncio.run(story())
+    assert seen[-1] == "looked"
+    assert f"  kubeconfig   {settings.data}/kubeconfig" in seen
+    assert f"  export KUBECONFIG={settings.data}/kubeconfig" in seen
+
+
+def test_a_part_that_fails_ends_all(settings: UpSettings) -> None:
+    lost = replace(settings, cpu=replace(settings.cpu, host_root=settings.data / "nowhere"))
+    with pytest.raises(InputError, match="nowhere"):
+        asyncio.run(asyncio.wait_for(Up(lost).run(), SECONDS))
+    # Nothing is held: the next one can begin.
+    asyncio.run(asyncio.wait_for(Up(settings).run(lambda cluster: cluster.stop()), SECONDS))
+
+
+def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
+    async def story() -> None:
+        first = Up(settings)
+        task = asyncio.create_task(first.run())
+        try:
+            async with asyncio.timeout(SECONDS):
+                while first.driver is None or first.driver.problems():
+                    await asyncio.sleep(0.02)
+            with pytest.raises(
+                ConfigError, match=r"the cluster with process id \d+ uses this folder; .*--data"
+            ):
+                await asyncio.wait_for(Up(settings).run(), SECONDS)
+        finally:
+            first.stop()
+            await asyncio.wait_for(task, SECONDS)
+
+    asyncio.run(story())
+
+
+def test_without_a_driver(settings: UpSettings) -> None:
+    async def story() -> None:
+        up = Up(replace(settings, driver=False))
+        await asyncio.wait_for(up.run(lambda cluster: cluster.stop()), SECONDS)
+        assert up.driver is None
+
+    asyncio.run(story())
+    assert not (settings.root / "plugins" / "dra.cpu").exists()
+
+
+def test_devices_of_files(settings: UpSettings) -> None:
+    with pytest.raises(ConfigError, match="gpu: there is no such file"):
+        asyncio.run(Up(replace(settings, devices=("gpu",))).run())
+    seen: list[str] = []
+    told = StringIO()
+
+    async def look(cluster: Up) -> None:
+        assert cluster.server is not None
+        listing = await cluster.server.client().list(RESOURCE_SLICES)
+        seen.extend(codec.decode_tree(raw)["spec"]["nodeName"] for raw in listing.items)
+        cluster.stop()
+
+    async def story() -> None:
+        up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)), Console(told))
+        async with asyncio.timeout(SECONDS):
+            await up.run(look)
+
+    asyncio.run(story())
+    assert "  drivers      nic.example.com: simulated devices on all nodes\n" in told.getvalue()
+    assert "  simulated    sim-0 to sim-1\n" in told.getvalue()
+    assert sorted(seen) == ["here", "sim-0", "sim-1"]
+
+
+DUMP = """
+apiVersion: v1
+kind: Pod
+metadata: {name: too-much, namespace: x, uid: "1"}
+spec: {nodeName: full, containers: [{name: a, image: a, resources: {requests: {cpu: "3"}}}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: more, namespace: x}
+spec: {nodeName: full, containers: [{name: a, image: a, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: full, uid: "2"}
+status: {capacity: {cpu: "4", memory: 8Gi, pods: "10"}, allocatable: {cpu: "2", memory: 4Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: lost, uid: "3"}
+status:
+  allocatable: {cpu: "2", memory: 4Gi, pods: "10"}
+  conditions: [{type: Ready, status: "False"}]
+"""
+
+
+def test_a_dump_is_played_and_stays_what_it_was(settings: UpSettings) -> None:
+    """A node that is past its line in a dump is past it here; what comes later is judged."""
+    file = settings.data.parent / "dump.yaml"
+    file.write_text(DUMP)
+
+    async def look(cluster: Up) -> None:
+        assert cluster.server is not None
+        client = cluster.server.client()
+        try:
+            while True:
+                pod = await client.get(PODS, "too-much", "x")
+                assert pod["status"]["phase"] != "Failed", pod["status"]
+                if pod["status"].get("containerStatuses") and pod["status"]["phase"] == "Running":
+                    break
+                await asyncio.sleep(0.02)
+            full, lost = await client.get(NODES, "full"), await client.get(NODES, "lost")
+            assert full["status"]["allocatable"] == {"cpu": "2", "memory": "4Gi", "pods": "10"}
+            assert full["status"]["capacity"] == {"cpu": "4", "memory": "8Gi", "pods": "10"}
+            assert {each["type"]: each["status"] for each in full["status"]["conditions"]}["Ready"] == "True"
+            assert [each["status"] for each in lost["status"]["conditions"]] == ["False"]
+        finally:
+            cluster.stop()
+
+    async def story(files: tuple[str, ...]) -> Up:
+        up = Up(replace(settings, driver=False, files=files))
+        async with asyncio.timeout(SECONDS):
+            await up.run(look)
+        return up
+
+    first = asyncio.run(story((str(file),)))
+    assert (first.loaded.new, first.problems) == (4, [])
+    again = asyncio.run(story((str(file),)))
+    assert (again.loaded.new, again.loaded.known, again.problems) == (0, 4, [])
+    asyncio.run(story(()))  # it is there without the file, and still played
+
+
+def test_files_are_read_before_anything_is_made(settings: UpSettings) -> None:
+    file = settings.data.parent / "broken.yaml"
+    file.write_text("kind: [")
+    with pytest.raises(InputError, match=r"broken\.yaml, document 1: line 1: not YAML"):
+        asyncio.run(Up(replace(settings, files=(str(file),))).run())
+    assert not settings.data.exists()
+
+
+def test_the_port_stays(settings: UpSettings) -> None:
+    ports: list[int] = []
+
+    def ready(cluster: Up) -> None:
+        assert cluster.server is not None
+        ports.append(cluster.server.port)
+        cluster.stop()
+
+    for _ in range(2):
+        asyncio.run(Up(replace(settings, driver=False)).run(ready))
+    assert ports[0] == ports[1]
+    with socket.create_server(("127.0.0.1", ports[0])):
+        asyncio.run(Up(replace(settings, driver=False)).run(ready))
+    assert ports[2] != ports[0]
