@@ -1,4 +1,4 @@
-"""A DRA driver, whole: every file in a folder is a widget, and a pod that claims one finds it as /widget.
+"""A complete DRA driver: every file in a directory is a widget, mounted as /widget into pods that claim it.
 
 python examples/widgets.py --node NODE
 """
@@ -10,20 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.drivers.plugin import (
-    AllocatedClaim,
-    DeviceHealth,
-    Driver,
-    Health,
-    InjectedDevice,
-    PluginNotifier,
-    Pool,
-    Refusal,
-)
-from plimsoll.drivers.plugin import run_driver as run
+from plimsoll.drivers import plugin
+from plimsoll.drivers.plugin import AllocatedClaim, DeviceHealth, InjectedDevice, Pool, Refusal
 
 
-class Widgets(Driver):
+class Widgets(plugin.Driver):
     name = "widgets.example.com"
 
     def __init__(self, folder: Path, node: str) -> None:
@@ -37,20 +28,20 @@ class Widgets(Driver):
         return [Pool(self.node, devices)]
 
     async def prepare(self, claim: AllocatedClaim) -> Sequence[InjectedDevice] | Refusal:
-        handed = []
+        injected = []
         for result in claim.results:
             path = self.folder / result.device
             if not path.exists():
                 return Refusal(f"widget {result.device} is gone")
             env, mount = {"WIDGET": result.device}, (str(path), "/widget")
-            handed.append(InjectedDevice([result.request], result.pool, result.device, env, [mount]))
-        return handed
+            injected.append(InjectedDevice([result.request], result.pool, result.device, env, [mount]))
+        return injected
 
     def health(self) -> Sequence[DeviceHealth]:
         broken = [name for name, size in self.sizes().items() if not size]
-        return [DeviceHealth(self.node, name, Health.UNHEALTHY, "it is empty") for name in broken]
+        return [DeviceHealth(self.node, name, plugin.Health.UNHEALTHY, "it is empty") for name in broken]
 
-    async def watch(self, server: PluginNotifier) -> None:
+    async def watch(self, server: plugin.PluginNotifier) -> None:
         before = self.sizes()
         while True:
             await asyncio.sleep(0.2)
@@ -60,4 +51,4 @@ class Widgets(Driver):
 
 
 if __name__ == "__main__":
-    sys.exit(run(lambda node: Widgets(Path("/var/lib/widgets"), node)))
+    sys.exit(plugin.run_driver(lambda node: Widgets(Path("/var/lib/widgets"), node)))

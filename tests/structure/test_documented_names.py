@@ -299,7 +299,7 @@ def _is_there(path: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "CHANGELOG.md"])
 def test_what_is_imported_exists(name: str) -> None:
     text = read(name)
     taken = [(home, re.sub(r" as \w+", "", names)) for home, names in IMPORT.findall(text)]

@@ -119,9 +119,9 @@ def run_up(
     from plimsoll.common.addresses import read_address
     from plimsoll.drivers.cpu.process.settings import read_cpu_settings
     from plimsoll.tools.colors import Paint
-    from plimsoll.up import UpSettings
     from plimsoll.up.console import Console
     from plimsoll.up.serve import serve_up
+    from plimsoll.up.settings import UpSettings
 
     host, port = ("127.0.0.1", None) if listen is None else read_address(listen)
     page: tuple[str, int | None] | None = ("127.0.0.1", None)

@@ -162,7 +162,7 @@ class Up:
         """Everything that is to be applied; what cannot be read is told before anything is made."""
         found = list(read_objects(self.settings.files))
         if self.settings.demo:
-            from plimsoll.up.demo.cluster import demo_objects  # noqa: PLC0415 - seldom wanted
+            from plimsoll.up.demo_objects import demo_objects  # noqa: PLC0415 - seldom wanted
 
             found = [*demo_objects(), *found]
         return found
@@ -324,7 +324,7 @@ class Up:
             places = [here, *(Place(name, None) for name in simulated)]
             self.devices = await self._start_fakes(server, plans, places, "all nodes")
         if settings.demo:
-            from plimsoll.up.demo.cluster import DEVICES, EQUIPPED  # noqa: PLC0415 - seldom wanted
+            from plimsoll.up.demo_objects import DEVICES, EQUIPPED  # noqa: PLC0415 - seldom wanted
 
             given = {plan.name for plan in plans}
             rest = [plan for plan in find_plans(DEVICES) if plan.name not in given]

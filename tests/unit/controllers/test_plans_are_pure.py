@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-PLANS = Path(__file__).parents[4] / "src" / "plimsoll" / "cluster" / "controllers" / "plans"
+PLANS = Path(__file__).parents[3] / "src" / "plimsoll" / "controllers" / "plans"
 #: What a plan may know beside the core: its words for actions, and where kinds are served.
 KNOWN = (
     "plimsoll.api",
     "plimsoll.ledger",
     "plimsoll.client.endpoints",
+    "plimsoll.client.event_recorder",
     "plimsoll.controllers.actions",
     "plimsoll.controllers.plans",
 )

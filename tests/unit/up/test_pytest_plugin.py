@@ -64,7 +64,7 @@ import sys
 
 def test_nothing_is_loaded():
     ours = {name for name in sys.modules if name.split(".")[0] == "plimsoll"}
-    assert ours <= {"plimsoll", "plimsoll.run", "plimsoll.up.pytest_plugin"}, ours
+    assert ours <= {"plimsoll", "plimsoll.up", "plimsoll.up.pytest_plugin"}, ours
     assert not {"aiohttp", "msgspec", "cryptography", "numpy"} & set(sys.modules)
 """
     done = run(tmp_path, source)

@@ -16,8 +16,9 @@ from plimsoll.api import codec
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.up import Up, UpSettings, ensure_class
 from plimsoll.up.console import Console
+from plimsoll.up.settings import UpSettings
+from plimsoll.up.up import Up, ensure_class
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 SECONDS = 30.0

@@ -24,7 +24,9 @@ from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.top.books import BookRow, node_books
 from plimsoll.up.demo import story
-from plimsoll.up.demo.cluster import (
+from plimsoll.up.demo.story import DATABASE, WEB, Stand
+from plimsoll.up.demo.two_ledgers import keep_two_books
+from plimsoll.up.demo_objects import (
     NAMESPACE,
     NODE,
     demo_objects,
@@ -32,13 +34,11 @@ from plimsoll.up.demo.cluster import (
     pinned_objects,
     story_objects,
 )
-from plimsoll.up.demo.story import DATABASE, WEB, Stand
-from plimsoll.up.demo.two_ledgers import keep_two_books
 from plimsoll.up.manifests.apply import Applier
 
 if TYPE_CHECKING:
-    from plimsoll.up import Up
     from plimsoll.up.console import Console
+    from plimsoll.up.up import Up
 
 TOLD = "plimsoll.dev/demo"
 _MANAGER = "plimsoll-demo"

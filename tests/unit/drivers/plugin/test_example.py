@@ -175,7 +175,7 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
 def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); from pathlib import Path; import widgets;"
-        f"sys.exit(widgets.run(lambda node: widgets.Widgets(Path({str(folder)!r}), node)))"
+        f"sys.exit(widgets.plugin.run_driver(lambda node: widgets.Widgets(Path({str(folder)!r}), node)))"
     )
     with LocalCluster(nodes=["worker"]) as cluster:
         root = cluster.node_root("worker")
@@ -199,5 +199,5 @@ def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
 def test_a_program_that_cannot_start_says_why(folder: Path, tmp_path: Path, caplog: Any) -> None:
     widgets = load()
     flags = ["--kubeconfig", str(tmp_path / "absent")]
-    assert widgets.run(lambda node: widgets.Widgets(folder, node), flags) == 1
+    assert widgets.plugin.run_driver(lambda node: widgets.Widgets(folder, node), flags) == 1
     assert re.search("absent: No such file|absent", caplog.text)

@@ -16,10 +16,11 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.client.endpoints import PODS
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.up import Up, UpSettings
 from plimsoll.up.console import Console
 from plimsoll.up.demo.play import Play, play_demo, stand_of
 from plimsoll.up.demo.story import Stand
+from plimsoll.up.settings import UpSettings
+from plimsoll.up.up import Up
 from tests.outputs import check_output
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 

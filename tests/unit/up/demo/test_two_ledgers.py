@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from plimsoll.tools.cluster_state.manifests import Found, parse_objects
-from plimsoll.up.demo.cluster import NODE, demo_objects, story_objects
 from plimsoll.up.demo.two_ledgers import keep_two_books
+from plimsoll.up.demo_objects import NODE, demo_objects, story_objects
 
 
 def test_both_books_say_that_there_is_room() -> None:

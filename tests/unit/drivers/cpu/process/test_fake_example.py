@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "gpu_cluster.py"
+EXAMPLE = Path(__file__).parents[5] / "examples" / "gpu_cluster.py"
 
 
 def test_the_gpu_cluster_hands_out_what_it_has() -> None:
