@@ -111,8 +111,10 @@ def try_place(
             judged = judge_devices(task, _by_name(task, unbound), place, snapshot, ledger)
             if isinstance(judged, Fit):
                 return (_refusal(outcome),)
-            if not all(reason.resolvable for reason in judged) and len(ledger):
-                # These devices cost more than the node has; cheaper ones may be in the hands of others.
+            if not all(reason.resolvable for reason in judged):
+                # These devices exceed the node's allocatable; cheaper ones may be allocated to other claims.
+                # Searched even if the node has no pods: the result is cached, and the pods that use those
+                # claims may be observed later.
                 deserted = _budget(task, place, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile))
                 if isinstance(search(deserted, _own_devices(task, snapshot)), Allocation):
                     return tuple(replace(reason, code=Code.UNSCHEDULABLE) for reason in judged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
@@ -31,6 +31,8 @@ from tests.unit.scheduler.preemption.clusters import (
     SETTINGS,
     WISHES,
     Cluster,
+    Machine,
+    Resident,
     Wish,
     attempt,
     budget,
@@ -117,6 +119,13 @@ def test_the_quick_way_comes_to_the_same(
 
 
 @given(CLUSTERS, WISHES, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+@example(
+    # The pod that uses an allocated claim is observed after the first attempt was cached.
+    cluster=Cluster((Machine(cpu=1, pods=2, devices=(0, 0, 2)),), (Resident(0, 0, priority=-1, device=1),)),
+    wish=Wish(cpu=0, priority=0, devices=2),
+    late={0},
+    gone=set(),
+)
 @settings(max_examples=150, deadline=None)
 def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[int], gone: set[int]) -> None:
     """Pods come and go between two plans; the second is what a scheduler just started would find."""
