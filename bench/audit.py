@@ -19,7 +19,7 @@ from tests.dumps import big_cluster, write_dump
 
 from plimsoll.tools.audit import CHECKS, audit
 from plimsoll.tools.audit.facts import Facts
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 
 
 def main() -> None:
@@ -29,21 +29,23 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trees = big_cluster(given.nodes, pods_per_node=given.pods)
-        picture = read_picture(Source((str(write_dump(trees, Path(folder) / "dump.json", "json")),)))
+        cluster_state = read_cluster_state(
+            Source((str(write_dump(trees, Path(folder) / "dump.json", "json")),))
+        )
         del trees
     gc.collect()
     gc.freeze()  # what was read stays; nobody need look through it again and again
     start = time.process_time()
-    assert picture.snapshot
+    assert cluster_state.snapshot
     books = time.process_time() - start
-    facts = Facts(picture, 0.0, live=True)
+    facts = Facts(cluster_state, 0.0, live=True)
     spent: list[tuple[float, str]] = []
     for check in CHECKS:
         start = time.process_time()
         found = len(list(check.run(facts)))
         spent.append((time.process_time() - start, f"{check.id} {check.name}: {found} findings"))
     whole = sum(seconds for seconds, _ in spent)
-    report = audit(picture, now=0.0, live=True)
+    report = audit(cluster_state, now=0.0, live=True)
     assert not report.findings, report.findings[:3]
     print(f"{', '.join(f'{count} {what}s' for what, count in report.size.items())}")
     print(f"books   {books:6.2f} s")

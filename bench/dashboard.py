@@ -21,7 +21,7 @@ from tests.dumps import big_cluster, node_name
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import Change
@@ -63,11 +63,11 @@ class Lag:
         return worst
 
 
-def make_picture(nodes: int, pods: int) -> Picture:
+def make_cluster_state(nodes: int, pods: int) -> ClusterState:
     objects = Objects()
     for tree in big_cluster(nodes, pods_per_node=pods, devices=8, pending=60):
         objects.set(codec.convert(tree, BY_NAME[tree["kind"]].view))
-    return Picture(objects, origin="made up")
+    return ClusterState(objects, origin="made up")
 
 
 async def ask(session: aiohttp.ClientSession, url: str, path: str) -> tuple[float, int]:
@@ -84,9 +84,9 @@ async def ask(session: aiohttp.ClientSession, url: str, path: str) -> tuple[floa
     return time.perf_counter() - began, size
 
 
-async def measure(picture: Picture) -> dict[str, tuple[float, float, float]]:
-    dashboard = Dashboard(picture, patience=300.0)
-    pod = next(each for each in picture.objects.all(Pod) if each.spec.node_name)
+async def measure(cluster_state: ClusterState) -> dict[str, tuple[float, float, float]]:
+    dashboard = Dashboard(cluster_state, patience=300.0)
+    pod = next(each for each in cluster_state.objects.all(Pod) if each.spec.node_name)
     found: dict[str, tuple[float, float, float]] = {}
     await dashboard.start()
     lag = Lag()
@@ -120,10 +120,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10, help="per node")
     given = parser.parse_args()
-    picture = make_picture(given.nodes, given.pods)
-    print(f"{given.nodes} nodes, {len(picture.objects.all(Pod))} pods, {len(picture.objects)} objects")
+    cluster_state = make_cluster_state(given.nodes, given.pods)
+    objects = cluster_state.objects
+    print(f"{given.nodes} nodes, {len(objects.all(Pod))} pods, {len(objects)} objects")
     gc.set_threshold(50_000, 50, 100)
-    found = asyncio.run(measure(picture))
+    found = asyncio.run(measure(cluster_state))
     first, again, changed = found["api/nodes"]
     verdict = "yes" if max(again, changed) < TARGET else "no"
     print(

@@ -22,7 +22,7 @@ from plimsoll.scheduler.pod_claims import read_task
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import explain_pod, summarize_pending
@@ -30,27 +30,27 @@ from plimsoll.tools.explain import explain_pod, summarize_pending
 SCENARIOS = ("plain", "consumable", "partitionable", "node-allocatable", "prioritized")
 
 
-def picture_of(world: World) -> Picture:
+def make_cluster_state(world: World) -> ClusterState:
     """A cluster, half full."""
     trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
     trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
-    picture = Picture(Objects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees))
+    cluster_state = ClusterState(Objects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees))
     numbers = random.Random(7)
     for number in range(world.room // 2):
-        place_one(world, picture, f"p-{number}", numbers)
-    return picture
+        place_one(world, cluster_state, f"p-{number}", numbers)
+    return cluster_state
 
 
-def place_one(world: World, picture: Picture, name: str, numbers: random.Random) -> None:
+def place_one(world: World, cluster_state: ClusterState, name: str, numbers: random.Random) -> None:
     claim = codec.convert(world.claim(f"c-{name}"), ResourceClaim)
     pod = codec.convert(world.pod(name, f"c-{name}"), Pod)
-    picture.set(claim)
-    task = read_task(pod, picture.snapshot)
+    cluster_state.set(claim)
+    task = read_task(pod, cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
-    picture.snapshot.turn = numbers.randrange(world.nodes)
-    outcome = schedule_one(task, picture.snapshot, Settings.default(), lambda: f"share-{name}")
+    cluster_state.snapshot.turn = numbers.randrange(world.nodes)
+    outcome = schedule_one(task, cluster_state.snapshot, Settings.default(), lambda: f"share-{name}")
     assert isinstance(outcome, Placement)
-    picture.snapshot.assume(outcome)
+    cluster_state.snapshot.assume(outcome)
 
 
 def waiting(world: World, count: int) -> Iterator[tuple[ResourceClaim, Pod]]:
@@ -73,14 +73,14 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(scenario: str, nodes: int, pods: int) -> None:
     world = World(scenario, nodes)
-    picture = picture_of(world)
+    cluster_state = make_cluster_state(world)
     for claim, pod in waiting(world, pods):
-        picture.set(claim)
-        picture.set(pod)
-    subject = picture.pod("w-0", NAMESPACE)
-    first, told = timed(lambda: explain_pod(picture, subject))
-    again, _ = timed(lambda: explain_pod(picture, subject))
-    listed, lines = timed(lambda: summarize_pending(picture))
+        cluster_state.set(claim)
+        cluster_state.set(pod)
+    subject = cluster_state.pod("w-0", NAMESPACE)
+    first, told = timed(lambda: explain_pod(cluster_state, subject))
+    again, _ = timed(lambda: explain_pod(cluster_state, subject))
+    listed, lines = timed(lambda: summarize_pending(cluster_state))
     print(
         f"{scenario:18} nodes {nodes:5}  first {first:.2f} s  again {again:.2f} s"
         f"  lines {len([*told.lines(PLAIN)]):2}  {len(lines)} pending in {listed:.2f} s"

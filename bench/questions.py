@@ -27,7 +27,7 @@ from tests.dumps import big_cluster, write_dump
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.tools.audit import audit
-from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.explain import explain_pending, explain_pod
@@ -52,27 +52,31 @@ def told(report: Report) -> int:
     return len(list(report.lines(PLAIN)))
 
 
-def questions() -> dict[str, Callable[[Picture], Any]]:
-    def explain_one(picture: Picture) -> int:
-        return told(explain_pod(picture, picture.pod("waiting-0000", "work")))
+def questions() -> dict[str, Callable[[ClusterState], Any]]:
+    def explain_one(cluster_state: ClusterState) -> int:
+        return told(explain_pod(cluster_state, cluster_state.pod("waiting-0000", "work")))
 
-    def add_pods(picture: Picture) -> int:
+    def add_pods(cluster_state: ClusterState) -> int:
         pod = codec.convert(NEW, Pod)
         plan = Plan(add=(pod,), replicas=NEW_PODS, namespace="work")
-        return told(run_whatif(picture, plan, lent=True))  # as the dashboard does; else books are made anew
+        return told(
+            run_whatif(cluster_state, plan, lent=True)
+        )  # as the dashboard does; else books are made anew
 
-    def view(what: str) -> Callable[[Picture], int]:
-        return lambda picture: told(top(picture, what, limit=20))
+    def view(what: str) -> Callable[[ClusterState], int]:
+        return lambda cluster_state: told(top(cluster_state, what, limit=20))
 
     views = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
     return {
         **{f"top {each}": view(each) for each in views},
         "explain one pod": explain_one,
-        "explain all that wait": lambda picture: told(explain_pending(picture)),
+        "explain all that wait": lambda cluster_state: told(explain_pending(cluster_state)),
         f"whatif, {NEW_PODS} pods more": add_pods,
-        "audit": lambda picture: told(audit(picture, now=0.0, live=True)),
-        "policies": lambda picture: told(compare_policies(picture, limit=10)),
-        "dashboard /api/nodes": lambda picture: asyncio.run(Board(picture, patience=300.0).nodes()),
+        "audit": lambda cluster_state: told(audit(cluster_state, now=0.0, live=True)),
+        "policies": lambda cluster_state: told(compare_policies(cluster_state, limit=10)),
+        "dashboard /api/nodes": lambda cluster_state: asyncio.run(
+            Board(cluster_state, patience=300.0).nodes()
+        ),
     }
 
 
@@ -90,15 +94,15 @@ def timed(work: Callable[[], Any], profile: bool = False) -> float:
     return seconds
 
 
-def read(nodes: int, pods: int, form: str) -> tuple[Picture, float, int]:
+def read(nodes: int, pods: int, form: str) -> tuple[ClusterState, float, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_dump(
             big_cluster(nodes, pods_per_node=pods, pending=60), Path(folder) / f"dump.{form}", form
         )
         gc.collect()
         began = time.process_time()
-        picture = read_picture(Source((str(path),)))
-        return picture, time.process_time() - began, path.stat().st_size
+        cluster_state = read_cluster_state(Source((str(path),)))
+        return cluster_state, time.process_time() - began, path.stat().st_size
 
 
 def main() -> None:
@@ -108,11 +112,12 @@ def main() -> None:
     parser.add_argument("--yaml", action="store_true", help="read YAML instead of JSON")
     parser.add_argument("--profile", default="", metavar="NAME", help="only this question, with its profile")
     given = parser.parse_args()
-    picture, reading, size = read(given.nodes, given.pods, "yaml" if given.yaml else "json")
+    cluster_state, reading, size = read(given.nodes, given.pods, "yaml" if given.yaml else "json")
     gc.freeze()  # what was read stays; nobody need look through it again and again
-    counts = f"{given.nodes} nodes, {len(picture.objects.all(Pod))} pods, {len(picture.objects)} objects"
+    objects = cluster_state.objects
+    counts = f"{given.nodes} nodes, {len(objects.all(Pod))} pods, {len(objects)} objects"
     print(f"{counts}, {size / 1e6:.0f} MB")
-    books = timed(lambda: picture.snapshot)
+    books = timed(lambda: cluster_state.snapshot)
     gc.collect()
     gc.freeze()
     rate = f"{size / reading / 1e6:.0f} MB/s"
@@ -121,7 +126,7 @@ def main() -> None:
     for name, ask in questions().items():
         if given.profile and given.profile not in name:
             continue
-        seconds = timed(lambda ask=ask: ask(picture), bool(given.profile))  # type: ignore[misc]
+        seconds = timed(lambda ask=ask: ask(cluster_state), bool(given.profile))  # type: ignore[misc]
         print(f"{name:26} {seconds:7.2f} s  {seconds / books:7.2f} times the books", flush=True)
     print(f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 

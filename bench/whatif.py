@@ -16,7 +16,7 @@ from typing import Any
 from bench.scheduler.worlds import NAMESPACE, World
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.whatif import Plan, Whatif, run_whatif
 
@@ -37,18 +37,20 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(scenario: str, nodes: int, pods: int) -> None:
     world = World(scenario, nodes)
-    picture = Picture(objects_of(world))
-    built, whatif = timed(lambda: _ready(picture))
+    cluster_state = ClusterState(objects_of(world))
+    built, whatif = timed(lambda: _ready(cluster_state))
     wanted = [codec.convert(world.pod(f"p-{number}"), Pod) for number in range(pods)]
     with whatif.branch() as branch:
         added, _ = timed(lambda: branch.add(*wanted))
         placing, outcome = timed(branch.schedule)
         start = time.process_time()
     undone = time.process_time() - start
-    again, _ = timed(lambda: _ready(picture))
+    again, _ = timed(lambda: _ready(cluster_state))
     with whatif.branch() as branch:
         one, _ = timed(lambda: (branch.add(wanted[0]), branch.schedule()))
-    report, _ = timed(lambda: run_whatif(picture, Plan(add=(wanted[0],), replicas=100, namespace=NAMESPACE)))
+    report, _ = timed(
+        lambda: run_whatif(cluster_state, Plan(add=(wanted[0],), replicas=100, namespace=NAMESPACE))
+    )
     rate = len(outcome.placed) / (added + placing)
     print(
         f"{scenario:18} nodes {nodes:5}  placed {len(outcome.placed):5} of {pods:5}  {rate:7.0f} pods/s"
@@ -58,9 +60,9 @@ def measure(scenario: str, nodes: int, pods: int) -> None:
     )
 
 
-def _ready(picture: Picture) -> Whatif:
-    whatif = Whatif(picture)
-    assert whatif.picture.snapshot.inventory is not None
+def _ready(cluster_state: ClusterState) -> Whatif:
+    whatif = Whatif(cluster_state)
+    assert whatif.cluster_state.snapshot.inventory is not None
     return whatif
 
 

@@ -2,7 +2,7 @@
 
 `usecase_dump` needs `../shared/usecases`, what a real kube-scheduler did, and skips the test where that is
 not there. `big_cluster` needs nothing: the same arguments always make the same objects. All are trees as
-`kubectl get -o yaml` gives them; `objects_of` and `picture_of` read them.
+`kubectl get -o yaml` gives them; `objects_of` and `make_cluster_state` read them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
 
 Tree = dict[str, Any]
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "usecases"
@@ -82,14 +82,14 @@ def write_dump(trees: Iterable[Tree], path: Path, form: str = "yaml") -> Path:
 
 
 def objects_of(trees: Iterable[Tree]) -> Objects:
-    return picture_of(trees).objects
+    return make_cluster_state(trees).objects
 
 
-def picture_of(trees: Iterable[Tree]) -> Picture:
-    """A picture of these objects, by way of a file."""
+def make_cluster_state(trees: Iterable[Tree]) -> ClusterState:
+    """A cluster state of these objects, by way of a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = write_dump(trees, Path(folder) / "dump.json", "json")
-        return read_picture(Source((str(path),)))
+        return read_cluster_state(Source((str(path),)))
 
 
 # -- what was made up

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from plimsoll.scheduler.result import Placement, Unplaced
     from plimsoll.scheduler.snapshot.snapshot import Snapshot
     from plimsoll.tools.audit import audit
-    from plimsoll.tools.cluster_state import Picture, Source, read_picture
+    from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
     from plimsoll.tools.explain import explain_claim, explain_pod
     from plimsoll.tools.report import as_text
     from plimsoll.tools.top import claim_rows, device_rows, holders, node_books
@@ -76,6 +76,7 @@ __all__ = [
     "BudgetLine",
     "Client",
     "ClientConfig",
+    "ClusterState",
     "DeviceIndex",
     "Endpoint",
     "Environment",
@@ -92,7 +93,6 @@ __all__ = [
     "Line",
     "LocalCluster",
     "NodeLedger",
-    "Picture",
     "Placement",
     "Plan",
     "PlimsollError",
@@ -138,7 +138,7 @@ __all__ = [
     "pod_limits",
     "pod_requests",
     "prepare",
-    "read_picture",
+    "read_cluster_state",
     "read_task",
     "render_all",
     "run_whatif",
@@ -204,7 +204,7 @@ _HOMES = {
         "plimsoll.scheduler.pod_info": ["Task"],
         "plimsoll.tools.audit": ["audit"],
         "plimsoll.tools.explain": ["explain_claim", "explain_pod"],
-        "plimsoll.tools.cluster_state": ["Picture", "Source", "read_picture"],
+        "plimsoll.tools.cluster_state": ["ClusterState", "Source", "read_cluster_state"],
         "plimsoll.tools.report": ["as_text"],
         "plimsoll.tools.top": ["claim_rows", "device_rows", "holders", "node_books"],
         "plimsoll.tools.whatif": ["Plan", "Whatif", "run_whatif"],
@@ -214,7 +214,19 @@ _HOMES = {
 }
 
 
+#: Old names that keep working for one release, with a DeprecationWarning: old -> new.
+_RENAMED = {
+    "Picture": "ClusterState",
+    "read_picture": "read_cluster_state",
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        from plimsoll.common.deprecation import warn_renamed  # noqa: PLC0415 - seldom needed
+
+        warn_renamed(f"plimsoll.{name}", f"plimsoll.{_RENAMED[name]}")
+        return getattr(import_module(__name__), _RENAMED[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

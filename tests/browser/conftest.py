@@ -11,7 +11,7 @@ from plimsoll.up.local_cluster import LocalCluster
 from tests.browser.chromium import Browser, Page, find_chromium
 from tests.browser.served import Served
 from tests.browser.world import hostile, story
-from tests.dumps import big_cluster, picture_of
+from tests.dumps import big_cluster, make_cluster_state
 
 
 @pytest.fixture(scope="session")
@@ -44,18 +44,18 @@ def served() -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def dump(served: Served) -> Dashboard:
     """The cluster of `world.story`, as a dump."""
-    return served.dump(picture_of(story()))
+    return served.dump(make_cluster_state(story()))
 
 
 @pytest.fixture(scope="session")
 def hostile_dump(served: Served) -> Dashboard:
-    return served.dump(picture_of(hostile()))
+    return served.dump(make_cluster_state(hostile()))
 
 
 @pytest.fixture(scope="session")
 def big(served: Served) -> Dashboard:
     """Five thousand nodes."""
-    return served.dump(picture_of(big_cluster(5000, pods_per_node=2, devices=0)))
+    return served.dump(make_cluster_state(big_cluster(5000, pods_per_node=2, devices=0)))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from plimsoll.client import Client, ClientConfig
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 
@@ -31,9 +31,9 @@ class Served:
     def run(self, work: Coroutine[Any, Any, R], timeout: float = 60) -> R:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
-    def dump(self, picture: Picture, port: int = 0) -> Dashboard:
-        """A dashboard of a picture, which never changes."""
-        dashboard = self.run(_start(picture, port))
+    def dump(self, cluster_state: ClusterState, port: int = 0) -> Dashboard:
+        """A dashboard of a cluster state, which never changes."""
+        dashboard = self.run(_start(cluster_state, port))
         self._running.append(dashboard)
         return dashboard
 
@@ -79,7 +79,7 @@ async def _end_all() -> None:
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
-async def _start(shown: Picture | Client, port: int) -> Dashboard:
+async def _start(shown: ClusterState | Client, port: int) -> Dashboard:
     dashboard = Dashboard(shown, port=port)
     await dashboard.start()
     return dashboard

@@ -8,7 +8,7 @@ from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.served import Served, shown
 from tests.browser.world import CPU, cpu_share, device_class, node, pinned, pod, resource_slice
-from tests.dumps import big_cluster, picture_of
+from tests.dumps import big_cluster, make_cluster_state
 from tests.unit.tools.cluster_state.world import World
 
 #: As long as names may be.
@@ -22,7 +22,7 @@ def quiet(served: Served) -> Dashboard:
     trees = [node("n1"), node("n2")]
     for key in ("allocatable", "capacity"):
         trees[0]["status"][key] = {**trees[0]["status"][key], "hugepages-1Gi": "0"}
-    return served.dump(picture_of(trees))
+    return served.dump(make_cluster_state(trees))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def long_names(served: Served) -> Dashboard:
         pod(WORKER, LONG, cpu="0", claims=(WORKER,)),
         pod("w" * 250, cpu="500"),
     ]
-    return served.dump(picture_of(trees))
+    return served.dump(make_cluster_state(trees))
 
 
 def test_where_there_is_nothing(page: Page, quiet: Dashboard) -> None:
@@ -127,15 +127,15 @@ def test_a_cluster_that_is_lost_and_found(page: Page, served: Served) -> None:
 
 
 def test_a_server_that_does_not_answer(page: Page, served: Served) -> None:
-    picture = picture_of([node("n1")])
-    first = served.dump(picture)
+    cluster_state = make_cluster_state([node("n1")])
+    first = served.dump(cluster_state)
     shown(page, first, "")
     port = int(first.url.rstrip("/").rpartition(":")[2])
     served.stop(first)
     page.eval("location.hash = '#/claims'")
     page.wait_text("The dashboard's server does not answer.", "[role=alert]")
     assert page.text("h1") == "Claims"
-    again = served.dump(picture, port)
+    again = served.dump(cluster_state, port)
     page.click("[role=alert] button")
     page.wait_text("There are no claims.")
     served.stop(again)

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from plimsoll.tools.cluster_state import Picture
-from tests.dumps import big_cluster, picture_of, write_dump
+from plimsoll.tools.cluster_state import ClusterState
+from tests.dumps import big_cluster, make_cluster_state, write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask, steering
 from tests.questions.worlds import NAMES, rich_cluster
 from tests.unit.tools.dashboard.pages import visiting
@@ -315,13 +315,13 @@ PATHS = (
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{name: c, image: x}]}\n"
 
 
-async def visit(picture: Picture) -> None:
+async def visit(cluster_state: ClusterState) -> None:
     """Ask a dashboard everything; it may refuse, and must not break."""
-    async with visiting(picture, patience=60.0) as visitor:
+    async with visiting(cluster_state, patience=60.0) as visitor:
         for path in PATHS:
             status, text = await visitor.ask(path)
             assert status == 200, (path, status, text)
-        for node in picture.nodes[:2]:
+        for node in cluster_state.nodes[:2]:
             if len(node.metadata.name) < 300:  # longer ones have no address
                 status, text = await visitor.ask(f"api/nodes/{quote(node.metadata.name, safe='')}")
                 assert status in (200, 404), (status, text)
@@ -335,7 +335,7 @@ async def visit(picture: Picture) -> None:
 def test_the_dashboard_is_not_broken(name: str) -> None:
     trees = rich_cluster()
     ODD[name](trees)
-    asyncio.run(visit(picture_of(trees)))
+    asyncio.run(visit(make_cluster_state(trees)))
 
 
 def test_the_cluster_is_sound_to_begin_with(tmp_path: Path) -> None:

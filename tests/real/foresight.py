@@ -25,7 +25,7 @@ from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement, Unplaced
 from plimsoll.scheduler.scores import score_nodes
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.whatif import STOCK, Whatif
 from plimsoll.tools.whatif.lifecycle import bind
 from plimsoll.tools.whatif.memory_cluster import World
@@ -66,19 +66,19 @@ class Foresight:
 
     def __init__(self, dump: Path, name: str) -> None:
         stock = STOCK[name]
-        picture = stock.picture(read_picture(Source((str(dump),))))
-        self._whatif = Whatif(picture, settings=stock.settings(Settings.default()))
+        cluster_state = stock.cluster_state(read_cluster_state(Source((str(dump),))))
+        self._whatif = Whatif(cluster_state, settings=stock.settings(Settings.default()))
 
     def predict(self, tree: Tree) -> Guess:
         """What a new pod would get; nothing is changed."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
             world = trial._world
-            pod = world.picture.pod(pod.metadata.name, NS)
+            pod = world.cluster_state.pod(pod.metadata.name, NS)
             outcome = decide(world, pod)
             name = pod.metadata.name
             if isinstance(outcome, Placement):
-                bound, claims = bind(outcome, world.picture.profile)
+                bound, claims = bind(outcome, world.cluster_state.profile)
                 charges = codec.to_tree(bound.status).get("nodeAllocatableResourceClaimStatuses", [])
                 return Guess(
                     name, outcome.node, "", _scores(world, pod), charges, _devices(map(codec.to_tree, claims))
@@ -99,7 +99,7 @@ class Foresight:
 
 def _scores(world: World, pod: Pod) -> dict[str, int]:
     """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
-    snapshot, settings = world.picture.snapshot, world.settings
+    snapshot, settings = world.cluster_state.snapshot, world.settings
     task = read_task(pod, snapshot)
     assert not isinstance(task, NodeReason)
     rules = read_rules(task, snapshot, settings, world.changes.new_id)

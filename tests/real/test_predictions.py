@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from tests.questions.asking import COMMANDS, ask
 from tests.real.foresight import Foresight, Guess, differences, same_reason
 from tests.real.kubelet_sums import amount_of, sums_of
@@ -159,7 +159,7 @@ async def check_questions(dump: Path, batch: Path) -> None:
         answer = ask(*words, "-f", dump).check()
         assert answer.code in (0, 1), answer.err
     trees = yaml.load(dump.read_bytes(), yaml.CSafeLoader)["items"]
-    async with visiting(read_picture(Source((str(dump),)))) as visitor:
+    async with visiting(read_cluster_state(Source((str(dump),)))) as visitor:
         overview = await visitor.get("/api/overview")
         assert overview["counts"]["nodes"] == sum(tree["kind"] == "Node" for tree in trees)
         pods = [tree for tree in trees if tree["kind"] == "Pod"]

@@ -26,7 +26,7 @@ from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.context import World
 from plimsoll.scheduler.queue.queue import PodQueue, QueueSettings
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import Board
 from plimsoll.tools.podresources.exporter import Health, Known, show_health, show_node
 
@@ -131,14 +131,14 @@ FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster", "scheduler_faults"}
 @cache
 def metrics() -> dict[str, set[str]]:
     """Every metric of every page that we serve, with its labels."""
-    picture = read_picture(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
+    cluster_state = read_cluster_state(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
     world = World.make(parse_settings({}))
-    for thing in picture.objects:
+    for thing in cluster_state.objects:
         world.snapshot.set(thing)
     kubelet = v1.ListPodResourcesResponse().pod_resources
     families = [
         *_served(world.metrics.expose()),
-        *_served(_page_of(Board(picture))),
+        *_served(_page_of(Board(cluster_state))),
         *NodeMetrics(lambda: ()).collect(),
         *show_node("n", kubelet, v1.AllocatableResourcesResponse(), Known()),
         *show_health("n", Health(synced=True)),

@@ -79,7 +79,7 @@ def run_audit(
     checks = auditing.choose_checks(only, skip)
     moment = words.read_now(now)
     known = former.read_baseline(baseline) if baseline is not None else None
-    report = auditing.audit(where.picture(), checks=checks, now=moment)
+    report = auditing.audit(where.cluster_state(), checks=checks, now=moment)
     if where.namespace:
         report = report.within(where.namespace)
     if known is not None:

@@ -56,13 +56,13 @@ def run_dashboard(
     source = where.source()
     if where.namespace and source.files:
         raise click.UsageError("-n: the dashboard shows all namespaces of a dump")
-    picture = where.picture() if source.files else None
+    cluster_state = where.cluster_state() if source.files else None
     settings = DashboardSettings(
         listen=listen,
         names=names,
         token_file=token_file,
-        picture=picture,
-        cluster=None if picture is not None else source.config,
+        cluster_state=cluster_state,
+        cluster=None if cluster_state is not None else source.config,
         namespace=where.namespace,
     )
 

@@ -37,28 +37,28 @@ def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, fo
     from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
     from plimsoll.tools.explain.targets import read_subject
 
-    picture = where.picture()
+    cluster_state = where.cluster_state()
     report: Report
     with Progress() as progress:
         progress.tick("asking the nodes", 0, 0)
         if not subject:
             if node:
                 raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
-            pending = explain_pending(picture, namespace=where.namespace)
+            pending = explain_pending(cluster_state, namespace=where.namespace)
             report, waits = pending, bool(pending.count)
         else:
             kind, namespace, name = read_subject(subject, where.namespace)
             if kind == "claim":
                 if node:
                     raise InputError("--node is for pods: plimsoll explain POD --node NAME")
-                claim = picture.claim(name, namespace)
-                report = explain_claim(picture, claim, unfolded=unfolded)
+                claim = cluster_state.claim(name, namespace)
+                report = explain_claim(cluster_state, claim, unfolded=unfolded)
                 waits = claim.status.allocation is None
             elif node:
-                on_node = explain_node(picture, picture.pod(name, namespace), node)
+                on_node = explain_node(cluster_state, cluster_state.pod(name, namespace), node)
                 report, waits = on_node, not on_node.fits
             else:
-                pod = picture.pod(name, namespace)
-                report, waits = explain_pod(picture, pod, unfolded=unfolded), not pod.spec.node_name
+                pod = cluster_state.pod(name, namespace)
+                report, waits = explain_pod(cluster_state, pod, unfolded=unfolded), not pod.spec.node_name
     write_report(report, form)
     sys.exit(1 if waits else 0)

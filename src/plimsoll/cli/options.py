@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from plimsoll.tools.cluster_state import Gap, Picture, Source
+    from plimsoll.tools.cluster_state import ClusterState, Gap, Source
     from plimsoll.tools.cluster_state.manifests import Found
     from plimsoll.tools.colors import Paint
     from plimsoll.tools.report import Report
@@ -81,15 +81,15 @@ class Where:
         origin = self.source().origin
         return f"namespace {self.namespace} of {origin}" if namespaced and self.namespace else origin
 
-    def picture(self, **options: Any) -> Picture:
+    def cluster_state(self, **options: Any) -> ClusterState:
         """Read it, with progress; what is missing in it is told on standard error."""
-        from plimsoll.tools.cluster_state import read_picture
+        from plimsoll.tools.cluster_state import read_cluster_state
 
         with Progress() as progress:
-            picture = read_picture(self.source(), tick=progress.tick, **options)
+            cluster_state = read_cluster_state(self.source(), tick=progress.tick, **options)
         _settle_memory()
-        _tell(picture.objects.gaps)
-        return picture
+        _tell(cluster_state.objects.gaps)
+        return cluster_state
 
     def objects(self, *plurals: str, **options: Any) -> list[Found]:
         """Single objects, with every field: all of files, or those of these kinds of a cluster.

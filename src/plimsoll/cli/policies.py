@@ -36,4 +36,4 @@ def run_policies(limit: int, where: Where, form: Form) -> None:
     """
     from plimsoll.tools.policies import compare_policies
 
-    write_report(compare_policies(where.picture(), namespace=where.namespace, limit=limit), form)
+    write_report(compare_policies(where.cluster_state(), namespace=where.namespace, limit=limit), form)

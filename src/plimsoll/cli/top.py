@@ -96,7 +96,7 @@ def run_top(
     if watch:
         _watch(where, form, what, asked)
         return
-    write_report(top(where.picture(), what, where.namespace, **asked), form)
+    write_report(top(where.cluster_state(), what, where.namespace, **asked), form)
 
 
 def _limit(given: int | None, what: str, form: Form) -> int:
@@ -125,27 +125,27 @@ def _watch(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
 
 async def _follow(where: Where, form: Form, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.client import Client
-    from plimsoll.tools.cluster_state import Objects, Picture
+    from plimsoll.tools.cluster_state import ClusterState, Objects
     from plimsoll.tools.colors import printable
     from plimsoll.tools.top.top import top
     from plimsoll.tools.top.watch import follow
 
     source = where.source()
     assert source.config is not None
-    picture = Picture(Objects(), origin=source.origin)
+    cluster_state = ClusterState(Objects(), origin=source.origin)
     writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
     progress = Progress()
     progress.tick("reading the cluster", 0, 0)
 
     def show() -> None:
         progress.__exit__()
-        writer.write(top(picture, what, where.namespace, **asked))
+        writer.write(top(cluster_state, what, where.namespace, **asked))
 
     def trouble(why: str) -> None:
         writer.tell_trouble(printable(why))
 
     async with Client.connect(source.config) as client:
-        await follow(client, picture, show, namespace=source.namespace, trouble=trouble)
+        await follow(client, cluster_state, show, namespace=source.namespace, trouble=trouble)
 
 
 class _Writer:

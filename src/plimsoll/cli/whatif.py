@@ -97,16 +97,16 @@ def run_whatif_command(
     from plimsoll.tools.cluster_state.save import write_dump
     from plimsoll.tools.whatif import run_whatif
 
-    def look(picture: Any) -> None:
+    def look(cluster_state: Any) -> None:
         if save is not None:
-            write_dump(picture.objects, save)
+            write_dump(cluster_state.objects, save)
 
     if dumps:
         where = replace(where, files=(*where.files, *dumps))
     plan = _plan(where, **given)
-    picture = where.picture()
+    cluster_state = where.cluster_state()
     with Progress() as progress:
-        report = run_whatif(picture, plan, tick=progress.tick, look=look)
+        report = run_whatif(cluster_state, plan, tick=progress.tick, look=look)
     write_report(report, form)
     sys.exit(0 if report.all_placed else 1)
 

@@ -26,6 +26,7 @@ from plimsoll.client import Client, ClientConfig, Endpoint
 from plimsoll.client.blocking import BlockingClient, Kind, Tree
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.client.kubeconfig import find_config
+from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from plimsoll.drivers.plugin import Driver
     from plimsoll.node.process.agents import AgentLike
     from plimsoll.scheduler.profile import Settings
-    from plimsoll.tools.cluster_state import Picture
+    from plimsoll.tools.cluster_state import ClusterState
     from plimsoll.tools.whatif import Whatif
     from plimsoll.up.local_drivers import Drivers, LocalDrivers
     from plimsoll.up.local_nodes import LocalNodes, Nodes
@@ -179,19 +180,24 @@ class LocalCluster:
 
     # -- questions
 
-    def picture(self) -> Picture:
-        """The cluster as it is now, for `explain_pod`, `audit`, `node_books` and other questions."""
-        from plimsoll.tools.cluster_state import Picture  # noqa: PLC0415 - clusters start faster without
+    def cluster_state(self) -> ClusterState:
+        """Return the current cluster state, for `explain_pod`, `audit`, `node_books` and the other tools."""
+        from plimsoll.tools.cluster_state import ClusterState  # noqa: PLC0415 - clusters start faster without
         from plimsoll.tools.cluster_state.live import read_live  # noqa: PLC0415
 
         objects = self._wait(read_live(self._running().client()))
-        return Picture(objects, self._settings.gates, origin=self.config.server)
+        return ClusterState(objects, self._settings.gates, origin=self.config.server)
+
+    def picture(self) -> ClusterState:
+        """Return `cluster_state()`. Deprecated name."""
+        warn_renamed("LocalCluster.picture", "LocalCluster.cluster_state")
+        return self.cluster_state()
 
     def whatif(self, *, settings: Settings | None = None) -> Whatif:
         """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
         from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
 
-        return Whatif(self.picture(), settings=settings)
+        return Whatif(self.cluster_state(), settings=settings)
 
     def restart_scheduler(self) -> None:
         """End the scheduler and start one that knows nothing but what the API says."""

@@ -117,8 +117,8 @@ class Answer:
 @cluster_options
 @output_options
 def ask(where: Where, form: Form) -> None:
-    picture = where.picture()
-    told = f"{len(picture.nodes)} nodes, namespace {where.namespace or 'all'}"
+    cluster_state = where.cluster_state()
+    told = f"{len(cluster_state.nodes)} nodes, namespace {where.namespace or 'all'}"
     write_report(Answer(told), form)
 
 

@@ -33,4 +33,4 @@ def test_a_running_cluster_is_asked_and_left_alone() -> None:
         assert cluster.client.list("pods", "default") == []
         assert [tree["metadata"]["name"] for tree in cluster.client.list("nodes")] == ["n1"]
         with Whatif.of_cluster(cluster.kubeconfig) as w:
-            assert [each.metadata.name for each in w.picture.nodes] == ["n1"]
+            assert [each.metadata.name for each in w.cluster_state.nodes] == ["n1"]

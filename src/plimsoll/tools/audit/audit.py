@@ -1,6 +1,6 @@
-"""Every check, made of one picture.
+"""Every check, made of one cluster state.
 
-Owns `audit`: a pure function of a picture, the checks and the time. Nothing is written to any cluster.
+Owns `audit`: a pure function of a cluster state, the checks and the time. Nothing is written to any cluster.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.facts import Facts, is_live
 from plimsoll.tools.audit.findings import Check, Finding, found_by, order_of
 from plimsoll.tools.audit.report import AuditReport, Skipped
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 
 
 def audit(
-    picture: Picture,
+    cluster_state: ClusterState,
     *,
     checks: Iterable[Check] | None = None,
     now: float | None = None,
     live: bool | None = None,
 ) -> AuditReport:
-    """Examine a picture with these checks, or with all there are.
+    """Examine a cluster state with these checks, or with all there are.
 
     `now` is the time for what goes by age, in seconds since 1970. `live` says that kinds without objects are
     really empty; a dump may just not have them.
     """
     moment = datetime.now(UTC).timestamp() if now is None else now
-    facts = Facts(picture, moment, live=is_live(picture) if live is None else live)
+    facts = Facts(cluster_state, moment, live=is_live(cluster_state) if live is None else live)
     findings: list[Finding] = []
     made: list[Check] = []
     skipped: list[Skipped] = []
@@ -45,7 +45,7 @@ def audit(
         tuple(sorted(findings, key=order_of)),
         tuple(made),
         tuple(skipped),
-        picture.origin,
+        cluster_state.origin,
         _size(facts),
         _forms(facts),
     )

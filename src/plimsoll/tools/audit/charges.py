@@ -64,8 +64,8 @@ def holes(facts: Facts) -> tuple[Hole, ...]:
 
 
 def _price(facts: Facts) -> Iterator[Charged]:
-    snapshot = facts.picture.snapshot
-    profile = facts.picture.profile
+    snapshot = facts.cluster_state.snapshot
+    profile = facts.cluster_state.profile
     for pod in facts.bound:
         place = snapshot.place_of(pod.spec.node_name)
         names = claim_names(pod)

@@ -1,8 +1,8 @@
 """What the checks look things up in, computed once for all of them.
 
-Owns `Facts`: the objects of a picture by the names the checks know them by, who holds which device, who uses
-which claim, and which kinds the picture has at all: a dump without slices says nothing about devices, and a
-check that needs them is left out rather than wrong.
+Owns `Facts`: the objects of a cluster state by the names the checks know them by, who holds which device, who
+uses which claim, and which kinds the cluster state has at all: a dump without slices says nothing about
+devices, and a check that needs them is left out rather than wrong.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from plimsoll.api.resource import (
 )
 from plimsoll.controllers.plans.pods import is_finished
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 
 T = TypeVar("T")
 Key = tuple[str, str]
-#: The kinds that checks can need; a picture of files has those of which it has any object.
+#: The kinds that checks can need; a cluster state of files has those of which it has any object.
 NEEDED: dict[str, type[Any]] = {
     "pods": Pod,
     "nodes": Node,
@@ -70,11 +70,11 @@ class Held:
 
 
 class Facts:
-    """A picture, ready to be asked."""
+    """A cluster state, ready to be asked."""
 
-    def __init__(self, picture: Picture, now: float, *, live: bool = False) -> None:
+    def __init__(self, cluster_state: ClusterState, now: float, *, live: bool = False) -> None:
         """`now` in seconds since 1970. `live`: kinds without objects are really empty, not left out."""
-        self.picture = picture
+        self.cluster_state = cluster_state
         self.now = now
         self.live = live
         self._remembered: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class Facts:
 
     def lacks(self, needs: tuple[str, ...]) -> str:
         """Why a question that needs these kinds cannot be answered; "" if it can."""
-        gaps = {gap.kind: gap for gap in self.picture.objects.gaps if gap.whole}
+        gaps = {gap.kind: gap for gap in self.cluster_state.objects.gaps if gap.whole}
         for plural in needs:
             if not self.live and not self._all(NEEDED[plural]):
                 return f"there are no {plural} in what was read"
@@ -99,13 +99,13 @@ class Facts:
         return ""
 
     def _all(self, kind: type[Any]) -> list[Any]:
-        return self.picture.objects.all(kind)
+        return self.cluster_state.objects.all(kind)
 
     # -- objects
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
-        return {node.metadata.name: node for node in self.picture.nodes}
+        return {node.metadata.name: node for node in self.cluster_state.nodes}
 
     @cached_property
     def pods(self) -> dict[Key, Pod]:
@@ -193,9 +193,9 @@ class Facts:
                 yield claim
 
 
-def is_live(picture: Picture) -> bool:
-    """Whether a picture was read from a cluster, which tells of every kind that it has none."""
-    return picture.origin.startswith(("http://", "https://"))
+def is_live(cluster_state: ClusterState) -> bool:
+    """Whether a cluster state was read from a cluster, which tells of every kind that it has none."""
+    return cluster_state.origin.startswith(("http://", "https://"))
 
 
 def key_of(thing: Any) -> Key:

@@ -1,8 +1,8 @@
 """One cluster at one moment, on one set of books.
 
-Owns `Picture`: the objects and the scheduler's own snapshot of them, kept in step as objects come and go, so
-that whatever is told about a cluster is told by the same code that schedules it. Nothing is ever written to a
-cluster from here.
+Owns `ClusterState`: the objects and the scheduler's own snapshot of them, kept in step as objects come and
+go, so that whatever is told about a cluster is told by the same code that schedules it. Nothing is ever
+written to a cluster from here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plimsoll.tools.cluster_state.objects import Objects
 T = TypeVar("T", Pod, ResourceClaim)
 
 
-class Picture:
+class ClusterState:
     """The objects of a cluster and its books."""
 
     def __init__(
@@ -50,13 +50,13 @@ class Picture:
                 made.set(thing)
         return made
 
-    def under(self, profile: Profile) -> Picture:
+    def under(self, profile: Profile) -> ClusterState:
         """The same objects on other books."""
-        return Picture(self.objects, self.gates, profile, origin=self.origin)
+        return ClusterState(self.objects, self.gates, profile, origin=self.origin)
 
-    def copy(self) -> Picture:
-        """Another picture of the same; what changes in one does not in the other."""
-        return Picture(self.objects.copy(), self.gates, self.profile, origin=self.origin)
+    def copy(self) -> ClusterState:
+        """Another cluster state of the same; what changes in one does not in the other."""
+        return ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
 
     # -- as time goes by
 

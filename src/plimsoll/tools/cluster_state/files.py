@@ -24,7 +24,7 @@ from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state import versions
-from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, Pictured
+from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
 from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_sources
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
 from plimsoll.tools.cluster_state.objects import Gap, Objects
@@ -114,7 +114,7 @@ class _Reader:
             who = f"{head.kind} {head.metadata.name}".rstrip()
             raise DecodeError(f"{where}: {who}: {error}") from None
 
-    def _keep(self, kind: Pictured, thing: Any) -> None:
+    def _keep(self, kind: StateKind, thing: Any) -> None:
         if isinstance(thing, versions.Loss):
             self._lost[kind.endpoint.plural, thing.why] += 1
             return
@@ -221,14 +221,14 @@ def _same_shape(api_version: str) -> bool:
 # -- trees
 
 
-def _kind_of(name: str, api_version: Any) -> Pictured | None:
+def _kind_of(name: str, api_version: Any) -> StateKind | None:
     kind = BY_NAME.get(name)
     if kind is None or not isinstance(api_version, str):
         return None
     return kind if api_version.rpartition("/")[0] == kind.endpoint.group else None
 
 
-def _read_tree(given: Any, kind: Pictured, moment: str) -> Any | versions.Loss:
+def _read_tree(given: Any, kind: StateKind, moment: str) -> Any | versions.Loss:
     tree = versions.to_v1(given)
     if isinstance(tree, versions.Loss):
         return tree
@@ -254,7 +254,7 @@ def named(thing: T) -> T:
     return thing
 
 
-def _read_found(found: Found, kind: Pictured, moment: str) -> Any | versions.Loss:
+def _read_found(found: Found, kind: StateKind, moment: str) -> Any | versions.Loss:
     try:
         return _read_tree(found.tree, kind, moment)
     except DecodeError as error:

@@ -32,7 +32,7 @@ from plimsoll.tools.cluster_state.versions import GROUP
 
 
 @dataclass(frozen=True, slots=True)
-class Pictured:
+class StateKind:
     """A kind that is read."""
 
     view: type[Any]
@@ -45,20 +45,20 @@ class Pictured:
         return self.endpoint.group == GROUP
 
 
-KINDS: tuple[Pictured, ...] = (
-    Pictured(Node, at.NODES, needed=True),
-    Pictured(Namespace, at.NAMESPACES),
-    Pictured(DeviceClass, at.DEVICE_CLASSES),
-    Pictured(ResourceSlice, at.RESOURCE_SLICES),
-    Pictured(DeviceTaintRule, at.DEVICE_TAINT_RULES),
-    Pictured(ResourceClaimTemplate, at.RESOURCE_CLAIM_TEMPLATES),
-    Pictured(ResourceClaim, at.RESOURCE_CLAIMS),
-    Pictured(PersistentVolumeClaim, at.PERSISTENT_VOLUME_CLAIMS),
-    Pictured(PersistentVolume, at.PERSISTENT_VOLUMES),
-    Pictured(StorageClass, at.STORAGE_CLASSES),
-    Pictured(CSINode, at.CSI_NODES),
-    Pictured(VolumeAttachment, at.VOLUME_ATTACHMENTS),
-    Pictured(PodDisruptionBudget, at.POD_DISRUPTION_BUDGETS),
-    Pictured(Pod, at.PODS, needed=True),
+KINDS: tuple[StateKind, ...] = (
+    StateKind(Node, at.NODES, needed=True),
+    StateKind(Namespace, at.NAMESPACES),
+    StateKind(DeviceClass, at.DEVICE_CLASSES),
+    StateKind(ResourceSlice, at.RESOURCE_SLICES),
+    StateKind(DeviceTaintRule, at.DEVICE_TAINT_RULES),
+    StateKind(ResourceClaimTemplate, at.RESOURCE_CLAIM_TEMPLATES),
+    StateKind(ResourceClaim, at.RESOURCE_CLAIMS),
+    StateKind(PersistentVolumeClaim, at.PERSISTENT_VOLUME_CLAIMS),
+    StateKind(PersistentVolume, at.PERSISTENT_VOLUMES),
+    StateKind(StorageClass, at.STORAGE_CLASSES),
+    StateKind(CSINode, at.CSI_NODES),
+    StateKind(VolumeAttachment, at.VOLUME_ATTACHMENTS),
+    StateKind(PodDisruptionBudget, at.POD_DISRUPTION_BUDGETS),
+    StateKind(Pod, at.PODS, needed=True),
 )
-BY_NAME: dict[str, Pictured] = {kind.endpoint.kind: kind for kind in KINDS}
+BY_NAME: dict[str, StateKind] = {kind.endpoint.kind: kind for kind in KINDS}

@@ -1,9 +1,9 @@
 """A cluster as it runs, over its API.
 
 Owns `read_live` (everything once) and `follow_live` (and every change from then on). Both only read. What the
-cluster does not serve, or what we may not see, is a `Gap` where the picture can do without it. A kind is read
-at the best version there is (`versions.py`). Who may look at one namespace only sees that one, and a gap says
-so.
+cluster does not serve, or what we may not see, is a `Gap` where the cluster state can do without it. A kind
+is read at the best version there is (`versions.py`). Who may look at one namespace only sees that one, and a
+gap says so.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from plimsoll.client.informer import Handler, Informer
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_of
 from plimsoll.tools.cluster_state import versions
-from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import Tick, named, silent
-from plimsoll.tools.cluster_state.kinds import KINDS, Pictured
+from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import Gap, Objects, key_of
 
 
@@ -32,7 +32,7 @@ from plimsoll.tools.cluster_state.objects import Gap, Objects, key_of
 class _Place:
     """Where a kind is read."""
 
-    kind: Pictured
+    kind: StateKind
     endpoint: Endpoint
     namespace: str | None = None  #: None: all of them
 
@@ -103,18 +103,18 @@ async def _read(client: Client, place: _Place, objects: Objects, tick: Tick) -> 
 
 async def follow_live(
     client: Client,
-    picture: Picture,
+    cluster_state: ClusterState,
     changed: Callable[[], None],
     *,
     namespace: str = "",
     trouble: Callable[[str], None] = lambda why: None,
 ) -> None:
-    """Keep a picture that was read with `client` up to date; ends only by cancellation or PlimsollError.
+    """Keep a cluster state up to date over `client` until cancelled or a PlimsollError is raised.
 
     `changed` is called after each change, and once when everything has been listed. Broken connections are
     made anew for ever; meanwhile `trouble` hears what is wrong, and "" when it is over.
     """
-    informers = await live_informers(client, picture, changed, namespace=namespace)
+    informers = await live_informers(client, cluster_state, changed, namespace=namespace)
     try:
         async with asyncio.TaskGroup() as group:
             for informer in informers:
@@ -126,12 +126,12 @@ async def follow_live(
 
 
 async def live_informers(
-    client: Client, picture: Picture, changed: Callable[[], None], *, namespace: str = ""
+    client: Client, cluster_state: ClusterState, changed: Callable[[], None], *, namespace: str = ""
 ) -> list[Informer[Any]]:
-    """What keeps a picture up to date, one for each kind that can be read; somebody has to run them.
+    """What keeps a cluster state up to date, one for each kind that can be read; somebody has to run them.
 
-    Kinds that cannot be read become gaps of the picture, or InputError if nothing can be said without them.
-    What the picture has and the cluster has not is taken out of it with the first listing.
+    Kinds that cannot be read become gaps of the cluster state, or InputError if nothing can be said without
+    them. What the cluster state has and the cluster has not is taken out of it with the first listing.
     """
     informers: list[Informer[Any]] = []
     gaps = Objects()
@@ -149,11 +149,11 @@ async def live_informers(
         if error is not None:
             _note(gaps, kind, error, namespace)
             continue
-        informer: Informer[Any] = _Follower(client, place, picture, changed)
-        informer.add_handler(_Ear(picture, changed))
+        informer: Informer[Any] = _Follower(client, place, cluster_state, changed)
+        informer.add_handler(_Ear(cluster_state, changed))
         informers.append(informer)
-    known = {gap.kind for gap in picture.objects.gaps}
-    picture.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
+    known = {gap.kind for gap in cluster_state.objects.gaps}
+    cluster_state.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
     return informers
 
 
@@ -169,9 +169,11 @@ async def _try(client: Client, place: _Place) -> ApiError | None:
 
 
 class _Follower(Informer[Any]):
-    """An informer that, once it knows all there is, takes out of the picture what is not there any more."""
+    """Informer that removes objects missing from its first complete list from the cluster state."""
 
-    def __init__(self, client: Client, place: _Place, picture: Picture, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: Client, place: _Place, cluster_state: ClusterState, changed: Callable[[], None]
+    ) -> None:
         super().__init__(
             client,
             place.endpoint,
@@ -180,7 +182,7 @@ class _Follower(Informer[Any]):
             optional=not place.kind.needed,
         )
         self._view = place.kind.view
-        self._picture = picture
+        self._cluster_state = cluster_state
         self._changed = changed
 
     async def run(self) -> None:
@@ -194,9 +196,11 @@ class _Follower(Informer[Any]):
         with suppress(Exception):  # what keeps the listing from coming is told by `run`
             await self.synced()
             known = set(self.keys())
-            gone = [thing for thing in self._picture.objects.all(self._view) if key_of(thing) not in known]
+            gone = [
+                thing for thing in self._cluster_state.objects.all(self._view) if key_of(thing) not in known
+            ]
             for thing in gone:
-                self._picture.remove(thing)
+                self._cluster_state.remove(thing)
             if gone:
                 self._changed()
 
@@ -219,23 +223,23 @@ async def _watch_over(informers: list[Informer[Any]], trouble: Callable[[str], N
 
 
 class _Ear(Handler[Any]):
-    def __init__(self, picture: Picture, changed: Callable[[], None]) -> None:
-        self._picture = picture
+    def __init__(self, cluster_state: ClusterState, changed: Callable[[], None]) -> None:
+        self._cluster_state = cluster_state
         self._changed = changed
 
     def on_added(self, new: Any) -> None:
-        old = self._picture.objects.find(type(new), *key_of(new))
+        old = self._cluster_state.objects.find(type(new), *key_of(new))
         if old is not None and _is_same(old, new):
-            return  # the picture was read with it
-        self._picture.set(new)
+            return  # the cluster state was read with it
+        self._cluster_state.set(new)
         self._changed()
 
     def on_changed(self, old: Any, new: Any) -> None:
-        self._picture.set(new)
+        self._cluster_state.set(new)
         self._changed()
 
     def on_removed(self, old: Any) -> None:
-        self._picture.remove(old)
+        self._cluster_state.remove(old)
         self._changed()
 
 
@@ -250,18 +254,18 @@ def _is_same(old: Any, new: Any) -> bool:
 # -- what is not there, or not for us
 
 
-def _is_narrowed(error: ApiError, kind: Pictured, namespace: str) -> bool:
+def _is_narrowed(error: ApiError, kind: StateKind, namespace: str) -> bool:
     return error.code == 403 and kind.endpoint.namespaced and bool(namespace)
 
 
-def _only(kind: Pictured, namespace: str, error: ApiError) -> Gap:
+def _only(kind: StateKind, namespace: str, error: ApiError) -> Gap:
     why = f"only those of namespace {namespace} are counted; in all namespaces: {error}"
     return Gap(
         kind.endpoint.plural, why, whole=False, brief=f"only those of namespace {namespace} may be seen"
     )
 
 
-def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> None:
+def _note(objects: Objects, kind: StateKind, error: ApiError, namespace: str) -> None:
     plural = kind.endpoint.plural
     if not kind.needed:
         brief = "may not be seen by this user" if error.code in (401, 403) else ""
@@ -277,7 +281,7 @@ def _note(objects: Objects, kind: Pictured, error: ApiError, namespace: str) -> 
     raise InputError(f"{plural} cannot be read: {error}{fix}") from None
 
 
-async def find_served(client: Client) -> list[tuple[Pictured, Endpoint | None]]:
+async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]:
     """What can be read, each kind at the best version that the server has; None where it has none."""
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     known = True
@@ -291,7 +295,7 @@ async def find_served(client: Client) -> list[tuple[Pictured, Endpoint | None]]:
     return [(kind, _best(kind, offers, known)) for kind in KINDS]
 
 
-def _best(kind: Pictured, offers: dict[tuple[str, str], tuple[str, ...]], known: bool) -> Endpoint | None:
+def _best(kind: StateKind, offers: dict[tuple[str, str], tuple[str, ...]], known: bool) -> Endpoint | None:
     endpoint = kind.endpoint
     offered = offers.get((endpoint.group, endpoint.plural), ())
     if not offered:

@@ -48,6 +48,6 @@ def sum_up(gaps: Iterable[Gap]) -> list[str]:
     """A line for each thing that is missing; kinds that lack for the same reason share one."""
     lines: dict[str, list[str]] = {}
     for gap in gaps:
-        if gap.served:  # what a cluster does not have at all is not missing in its picture
+        if gap.served:  # what a cluster does not have at all is not missing in its cluster state
             lines.setdefault(gap.brief or gap.why, []).append(gap.kind)
     return [f"{', '.join(kinds)}: {why}" for why, kinds in lines.items()]

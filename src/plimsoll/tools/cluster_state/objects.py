@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that is missing in a picture: which kind, and why."""
+    """Something that is missing in a cluster state: which kind, and why."""
 
     kind: str  #: the plural, as in `resourceslices`
     why: str

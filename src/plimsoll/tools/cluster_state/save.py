@@ -1,4 +1,4 @@
-"""A picture as a file: a dump like any other.
+"""A cluster state as a file: a dump like any other.
 
 Owns `write_dump`. What is written is what is read of a cluster (`kinds.py`), as `kubectl get -o yaml` writes
 it, so that every question can be asked of it later.

@@ -1,6 +1,6 @@
-"""Where a picture comes from: files, or a cluster.
+"""Where a cluster state comes from: files, or a cluster.
 
-Owns `Source` and `read_picture`, the one call with which commands begin.
+Owns `Source` and `read_cluster_state`, the one call with which commands begin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plimsoll.api.gates import Gates
 from plimsoll.client import Client, ClientConfig
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import Tick, read_files, silent
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.objects import Objects
@@ -33,15 +33,15 @@ class Source:
         return self.config.server
 
 
-def read_picture(
+def read_cluster_state(
     source: Source, gates: Gates | None = None, profile: Profile | None = None, tick: Tick = silent
-) -> Picture:
+) -> ClusterState:
     """Read everything, once."""
     if source.files or source.config is None:
         objects = read_files(source.files, tick)
     else:
         objects = asyncio.run(_read(source.config, source.namespace, tick))
-    return Picture(objects, gates, profile, origin=source.origin)
+    return ClusterState(objects, gates, profile, origin=source.origin)
 
 
 async def _read(config: ClientConfig, namespace: str, tick: Tick) -> Objects:

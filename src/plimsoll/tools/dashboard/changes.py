@@ -1,7 +1,7 @@
 """What a change of an object touches: whose books, and which lists.
 
-Owns `enter`, which brings a picture up to date and says what looks different now. Promises: a node whose book
-may have changed is named, and one that only sent a sign of life is not.
+Owns `enter`, which brings a cluster state up to date and says what looks different now. Promises: a node
+whose book may have changed is named, and one that only sent a sign of life is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.holdings import results_of
 
 
@@ -45,40 +45,40 @@ class Touched:
         self.all_pools |= other.all_pools
 
 
-def enter(picture: Picture, change: Change, touched: Touched) -> None:
-    """Bring a picture up to date, and note what that touches."""
+def enter(cluster_state: ClusterState, change: Change, touched: Touched) -> None:
+    """Bring a cluster state up to date, and note what that touches."""
     thing = change.thing
     meta = thing.metadata
-    old = picture.objects.find(type(thing), meta.namespace, meta.name)
+    old = cluster_state.objects.find(type(thing), meta.namespace, meta.name)
     if change.gone:
         if old is None:
             return
     elif old is not None and _looks_the_same(old, thing):
-        picture.set(thing)
+        cluster_state.set(thing)
         return
     touched.kinds.add(type(thing).__name__)
-    if "snapshot" not in picture.__dict__:  # nobody has looked at it yet
+    if "snapshot" not in cluster_state.__dict__:  # nobody has looked at it yet
         touched.everywhere = touched.all_pools = True
-        (picture.remove if change.gone else picture.set)(thing)
+        (cluster_state.remove if change.gone else cluster_state.set)(thing)
         return
-    _note(picture, old, touched)
+    _note(cluster_state, old, touched)
     if change.gone:
-        picture.remove(old)
+        cluster_state.remove(old)
     else:
         if old is not None and old.metadata.uid != thing.metadata.uid:
-            picture.remove(old)  # another one of the same name: a listing tells only how things are now
-        picture.set(thing)
-        _note(picture, thing, touched)
+            cluster_state.remove(old)  # another one of the same name: a listing tells only how things are now
+        cluster_state.set(thing)
+        _note(cluster_state, thing, touched)
 
 
-def _note(picture: Picture, thing: Any | None, touched: Touched) -> None:
+def _note(cluster_state: ClusterState, thing: Any | None, touched: Touched) -> None:
     if isinstance(thing, Pod):
         if thing.spec.node_name:
             touched.nodes.add(thing.spec.node_name)
     elif isinstance(thing, Node):
         touched.nodes.add(thing.metadata.name)
     elif isinstance(thing, ResourceClaim):
-        touched.nodes |= _nodes_of_claim(picture, thing)
+        touched.nodes |= _nodes_of_claim(cluster_state, thing)
         touched.pools |= {DeviceId.of(result).pool_id for result in results_of(thing)}
     elif isinstance(thing, ResourceSlice):
         touched.pools.add(PoolId(thing.spec.driver, thing.spec.pool.name))
@@ -91,15 +91,15 @@ def _note(picture: Picture, thing: Any | None, touched: Touched) -> None:
         touched.all_pools |= isinstance(thing, DeviceTaintRule)
 
 
-def _nodes_of_claim(picture: Picture, claim: ResourceClaim) -> set[str]:
+def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[str]:
     """The nodes of the pods that use a claim, and of the pools that its devices are of."""
-    snapshot, namespace = picture.snapshot, claim.metadata.namespace
+    snapshot, namespace = cluster_state.snapshot, claim.metadata.namespace
     found = set()
     for key in snapshot.users(namespace, claim.metadata.name):
         if (booked := snapshot.booked(key)) is not None:
             found.add(snapshot.node(booked[0]).metadata.name)
     for consumer in claim.status.reserved_for:
-        pod = picture.objects.find(Pod, namespace, consumer.name)
+        pod = cluster_state.objects.find(Pod, namespace, consumer.name)
         if pod is not None and pod.spec.node_name:
             found.add(pod.spec.node_name)
     for result in results_of(claim):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.top.devices import FREE, PARTLY, SHARED, TAKEN, DeviceRow
 from plimsoll.tools.top.pools import PoolRow, look_into
@@ -63,21 +63,21 @@ class DeviceBooks:
         self._stale |= touched.pools
         self._all_stale |= touched.all_pools
 
-    def devices(self, picture: Picture) -> list[DeviceRow]:
+    def devices(self, cluster_state: ClusterState) -> list[DeviceRow]:
         """Every device, by driver, pool and name."""
-        self._refresh(picture)
+        self._refresh(cluster_state)
         if self._devices is None:
             self._devices = [row for key in sorted(self._pools) for row in self._pools[key].devices]
         return self._devices
 
-    def pools(self, picture: Picture) -> list[PoolRow]:
+    def pools(self, cluster_state: ClusterState) -> list[PoolRow]:
         """Every pool, by driver and name."""
-        self._refresh(picture)
+        self._refresh(cluster_state)
         return [self._pools[key].row for key in sorted(self._pools)]
 
-    def counts(self, picture: Picture) -> Counts:
+    def counts(self, cluster_state: ClusterState) -> Counts:
         """How many devices each driver has on each node."""
-        self._refresh(picture)
+        self._refresh(cluster_state)
         found: Counts = {}
         for key in sorted(self._pools):
             nodes = found.setdefault(key.driver, {})
@@ -85,14 +85,14 @@ class DeviceBooks:
                 nodes.setdefault(node, DeviceCount()).add(count)
         return found
 
-    def _refresh(self, picture: Picture) -> None:
+    def _refresh(self, cluster_state: ClusterState) -> None:
         if not (self._all_stale or self._stale):
             return
         if self._all_stale:
             self._pools.clear()
         for key in self._stale:
             self._pools.pop(key, None)
-        for row, devices in look_into(picture, None if self._all_stale else self._stale):
+        for row, devices in look_into(cluster_state, None if self._all_stale else self._stale):
             pool = _Pool(row, devices)
             for device in devices:
                 pool.counts.setdefault(device.node, DeviceCount()).add(DeviceCount.of(device))
@@ -100,12 +100,14 @@ class DeviceBooks:
         self._stale, self._all_stale, self._devices = set(), False, None
 
 
-def newest_slices(picture: Picture, *, node: str = "", driver: str = "") -> Iterator[ResourceSlice]:
+def newest_slices(
+    cluster_state: ClusterState, *, node: str = "", driver: str = ""
+) -> Iterator[ResourceSlice]:
     """The slices of the newest generation of each pool; of a driver or a node only, if wanted."""
     newest: dict[tuple[str, str], int] = {}
     slices = [
         each
-        for each in picture.objects.all(ResourceSlice)
+        for each in cluster_state.objects.all(ResourceSlice)
         if (not node or each.spec.node_name == node) and (not driver or each.spec.driver == driver)
     ]
     for each in slices:

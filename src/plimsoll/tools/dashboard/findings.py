@@ -111,7 +111,7 @@ class Findings:
 
 
 def ask_audit(desk: Desk, *, makes_way: bool = False) -> Any:
-    """The audit of a desk's picture; ApiError if it makes way for somebody."""
+    """The audit of a desk's cluster state; ApiError if it makes way for somebody."""
 
     def checks() -> Iterator[Check]:
         began = time.monotonic()
@@ -121,4 +121,4 @@ def ask_audit(desk: Desk, *, makes_way: bool = False) -> Any:
                 raise ApiError(503, "ServiceUnavailable", "the audit made way for another question")
             yield check
 
-    return audit(desk.picture, checks=checks()).as_json()
+    return audit(desk.cluster_state, checks=checks()).as_json()

@@ -15,7 +15,7 @@ from typing import Any
 from plimsoll.client import Client
 from plimsoll.client.informer import Informer
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Gap, Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Gap, Objects
 from plimsoll.tools.cluster_state.live import live_informers
 from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from plimsoll.tools.dashboard.changes import Change
@@ -63,8 +63,8 @@ class Follower:
                 await task
 
 
-class _Ear(Picture):
-    """What informers take for a picture: it keeps nothing."""
+class _Ear(ClusterState):
+    """What informers take for a cluster state: it keeps nothing."""
 
     def __init__(self, hear: Callable[[Change], None]) -> None:
         super().__init__(Objects())

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.top.claims import claim_row, state_of
@@ -70,9 +70,9 @@ class Namespaces:
         if touched.kinds & {"Pod", "ResourceClaim", "ResourceSlice", "DeviceClass", "Node"}:
             self._rows = None
 
-    def rows(self, picture: Picture) -> list[Tree]:
+    def rows(self, cluster_state: ClusterState) -> list[Tree]:
         if self._rows is None:
-            self._rows = [row.as_json() for row in namespace_rows(picture)]
+            self._rows = [row.as_json() for row in namespace_rows(cluster_state)]
         return self._rows
 
 
@@ -83,8 +83,8 @@ def page(rows: Sequence[T], wish: Wish, text: Callable[[T], str]) -> Tree:
     return {"total": len(found), "items": [row.as_json() for row in shown]}
 
 
-def list_devices(picture: Picture, wish: Wish, known: DeviceBooks) -> Tree:
-    rows = device_rows(picture, wish.node) if wish.node else known.devices(picture)
+def list_devices(cluster_state: ClusterState, wish: Wish, known: DeviceBooks) -> Tree:
+    rows = device_rows(cluster_state, wish.node) if wish.node else known.devices(cluster_state)
     if wish.state:
         rows = [row for row in rows if row.state == wish.state]
     return page(rows, wish, _device_text)
@@ -95,25 +95,25 @@ def _device_text(row: DeviceRow) -> str:
     return f"{row.driver}/{row.pool}/{row.device} {row.node} {row.state}{held}"
 
 
-def list_pools(picture: Picture, wish: Wish, known: DeviceBooks) -> Tree:
-    rows = [row for row in known.pools(picture) if wish.node in ("", row.node)]
+def list_pools(cluster_state: ClusterState, wish: Wish, known: DeviceBooks) -> Tree:
+    rows = [row for row in known.pools(cluster_state) if wish.node in ("", row.node)]
     if wish.state:
         rows = [row for row in rows if row.standing == wish.state]
     return page(rows, wish, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
 
 
-def list_claims(picture: Picture, wish: Wish) -> Tree:
+def list_claims(cluster_state: ClusterState, wish: Wish) -> Tree:
     """Only the claims of the page are priced."""
     claims = [
         claim
-        for claim in picture.objects.all(ResourceClaim)
+        for claim in cluster_state.objects.all(ResourceClaim)
         if wish.namespace in ("", claim.metadata.namespace)
         and (not wish.state or wish.state == state_of(claim))
         and (not wish.search or wish.search in _claim_text(claim).lower())
     ]
     claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
     shown = claims[wish.offset : wish.offset + wish.limit]
-    return {"total": len(claims), "items": [claim_row(picture, claim).as_json() for claim in shown]}
+    return {"total": len(claims), "items": [claim_row(cluster_state, claim).as_json() for claim in shown]}
 
 
 def _claim_text(claim: ResourceClaim) -> str:
@@ -124,14 +124,14 @@ def _claim_text(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name} {state_of(claim)} {devices} {pods}"
 
 
-def list_namespaces(picture: Picture, wish: Wish, known: Namespaces) -> Tree:
-    rows = [row for row in known.rows(picture) if wish.search in row["namespace"].lower()]
+def list_namespaces(cluster_state: ClusterState, wish: Wish, known: Namespaces) -> Tree:
+    rows = [row for row in known.rows(cluster_state) if wish.search in row["namespace"].lower()]
     return {"total": len(rows), "items": rows[wish.offset : wish.offset + wish.limit]}
 
 
-def list_pods(picture: Picture, wish: Wish) -> tuple[Tree, list[Pod]]:
+def list_pods(cluster_state: ClusterState, wish: Wish) -> tuple[Tree, list[Pod]]:
     """The page, and the pods of it that wait and whose reason is still to be told."""
-    pods = picture.waiting if wish.state == "pending" else picture.pods
+    pods = cluster_state.waiting if wish.state == "pending" else cluster_state.pods
     if wish.state == "running":
         pods = [pod for pod in pods if pod.spec.node_name]
     elif wish.state not in ("", "pending"):

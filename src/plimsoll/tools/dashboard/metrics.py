@@ -14,7 +14,7 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.devices import DeviceBooks
 from plimsoll.tools.dashboard.nodes import NodeBooks
 from plimsoll.tools.top.claims import state_of
@@ -29,13 +29,13 @@ _COLUMNS = (
 )
 
 
-def show_metrics(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> bytes:
+def show_metrics(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> bytes:
     """All of it."""
-    return "".join(_lines(picture, nodes, devices)).encode()
+    return "".join(_lines(cluster_state, nodes, devices)).encode()
 
 
-def _lines(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> Iterator[str]:
-    books = nodes.books(picture)
+def _lines(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> Iterator[str]:
+    books = nodes.books(cluster_state)
     rows = [
         (f'{{node="{_escape(book.name)}",resource="{row.resource}"}}', row)
         for book in books
@@ -50,21 +50,21 @@ def _lines(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> Iterator
     yield _head("plimsoll_node_past_line", "Resources of a node that are past their line.")
     for book in books:
         yield f'plimsoll_node_past_line{{node="{_escape(book.name)}"}} {len(book.past)}\n'
-    pools = devices.pools(picture)
+    pools = devices.pools(cluster_state)
     for name, column, help in _POOLS:
         yield _head(f"plimsoll_pool_devices{name}", help)
         for pool in pools:
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not ended, by whether they have a node.")
-    waiting = len(picture.waiting)
-    yield f'plimsoll_pods{{state="bound"}} {len(picture.pods) - waiting}\n'
+    waiting = len(cluster_state.waiting)
+    yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - waiting}\n'
     yield f'plimsoll_pods{{state="pending"}} {waiting}\n'
     yield _head("plimsoll_pending_pods", "Pods without a node, by what their scheduler says of them.")
-    for reason, count in sorted(Counter(map(_reason, picture.waiting)).items()):
+    for reason, count in sorted(Counter(map(_reason, cluster_state.waiting)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'
     yield _head("plimsoll_claims", "ResourceClaims by state.")
-    for state, count in sorted(Counter(map(state_of, picture.objects.all(ResourceClaim))).items()):
+    for state, count in sorted(Counter(map(state_of, cluster_state.objects.all(ResourceClaim))).items()):
         yield f'plimsoll_claims{{state="{state}"}} {count}\n'
 
 

@@ -16,7 +16,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from plimsoll.tools.dashboard.changes import Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks, DeviceCount, newest_slices
@@ -42,12 +42,12 @@ class NodeBooks:
         self._stale |= touched.nodes
         self._all_stale |= touched.everywhere
 
-    def books(self, picture: Picture) -> list[NodeBook]:
+    def books(self, cluster_state: ClusterState) -> list[NodeBook]:
         """The books of all nodes, by name."""
         if self._all_stale:
-            self._books = {book.name: book for book in node_books(picture)}
+            self._books = {book.name: book for book in node_books(cluster_state)}
         elif self._stale:
-            fresh = {book.name: book for book in node_books(picture, names=self._stale)}
+            fresh = {book.name: book for book in node_books(cluster_state, names=self._stale)}
             for name in self._stale:
                 if name in fresh:
                     self._books[name] = fresh[name]
@@ -60,10 +60,10 @@ class NodeBooks:
 # -- the whole cluster
 
 
-def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
+def overview(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
     """Counts and totals; the server adds what only it knows."""
-    books, counted = nodes.books(picture), DeviceCount()
-    for places in devices.counts(picture).values():
+    books, counted = nodes.books(cluster_state), DeviceCount()
+    for places in devices.counts(cluster_state).values():
         for count in places.values():
             counted.add(count)
     totals: dict[str, list[int]] = {}
@@ -75,15 +75,15 @@ def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[s
     resources = sorted(totals, key=order_of)
     closed = {name: sum(_closed(book, name) for book in books) for name in resources}
     return {
-        "origin": picture.origin,
-        "profile": picture.profile.name,
+        "origin": cluster_state.origin,
+        "profile": cluster_state.profile.name,
         "counts": {
             "nodes": len(books),
             "nodesReady": sum(book.ready for book in books),
             "nodesPast": sum(bool(book.past) for book in books),
-            "pods": len(picture.pods),
-            "pending": len(picture.waiting),
-            "claims": len(picture.objects.all(ResourceClaim)),
+            "pods": len(cluster_state.pods),
+            "pending": len(cluster_state.waiting),
+            "claims": len(cluster_state.objects.all(ResourceClaim)),
             "devices": counted.all,
             "devicesFree": counted.free,
             "devicesPartly": counted.partly,
@@ -94,7 +94,7 @@ def overview(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[s
             name: _with_texts(name, {**dict(zip(COLUMNS, totals[name], strict=True)), "closed": closed[name]})
             for name in resources
         },
-        "gaps": sum_up(picture.objects.gaps),
+        "gaps": sum_up(cluster_state.objects.gaps),
     }
 
 
@@ -116,9 +116,9 @@ def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
 # -- all nodes
 
 
-def all_nodes(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
+def all_nodes(cluster_state: ClusterState, nodes: NodeBooks, devices: DeviceBooks) -> dict[str, Any]:
     """Column by column, so that thousands of nodes are small; what a node does not have is 0."""
-    books, counts = nodes.books(picture), devices.counts(picture)
+    books, counts = nodes.books(cluster_state), devices.counts(cluster_state)
     resources = sorted({row.resource for book in books for row in book.rows}, key=order_of)
     columns: dict[str, dict[str, list[int]]] = {
         name: {column: [0] * len(books) for column in COLUMNS[:-1]} for name in resources
@@ -152,15 +152,15 @@ def all_nodes(picture: Picture, nodes: NodeBooks, devices: DeviceBooks) -> dict[
 # -- one node
 
 
-def one_node(picture: Picture, name: str) -> dict[str, Any]:
+def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     """Everything about a node; ApiError 404 if there is none of this name."""
-    found = node_books(picture, names=[name])
-    node = picture.objects.find(Node, "", name)
+    found = node_books(cluster_state, names=[name])
+    node = cluster_state.objects.find(Node, "", name)
     if not found or node is None:
         raise ApiError(404, "NotFound", f"there is no node {name}")
     book = found[0]
-    pods = sorted(_pods_on(picture, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-    claims = _claims_on(picture, name, pods)
+    pods = sorted(_pods_on(cluster_state, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    claims = _claims_on(cluster_state, name, pods)
     tree = codec.to_tree(node)
     spec, status = tree.get("spec", {}), tree.get("status", {})
     return {
@@ -180,29 +180,29 @@ def one_node(picture: Picture, name: str) -> dict[str, Any]:
         ],
         "holders": [
             {**each.as_json(), "amount": each.amount, "text": text_of(each.resource, each.amount)}
-            for each in holders(picture, name)
+            for each in holders(cluster_state, name)
         ],
-        "devices": [row.as_json() for row in device_rows(picture, name)],
+        "devices": [row.as_json() for row in device_rows(cluster_state, name)],
         "pods": [
             {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "phase": pod.status.phase}
             for pod in pods
         ],
         "claims": [_claim(claim, pods) for claim in claims],
-        "topology": read_topology(picture, name, claims),
+        "topology": read_topology(cluster_state, name, claims),
     }
 
 
-def _pods_on(picture: Picture, name: str) -> list[Pod]:
-    place = picture.snapshot.place_of(name)
-    return [] if place is None else picture.snapshot.pods_at(place)
+def _pods_on(cluster_state: ClusterState, name: str) -> list[Pod]:
+    place = cluster_state.snapshot.place_of(name)
+    return [] if place is None else cluster_state.snapshot.pods_at(place)
 
 
-def _claims_on(picture: Picture, name: str, pods: list[Pod]) -> list[ResourceClaim]:
+def _claims_on(cluster_state: ClusterState, name: str, pods: list[Pod]) -> list[ResourceClaim]:
     """The claims that pods of a node use, and those that hold devices of its pools, by name."""
-    pools = {(each.spec.driver, each.spec.pool.name) for each in newest_slices(picture, node=name)}
+    pools = {(each.spec.driver, each.spec.pool.name) for each in newest_slices(cluster_state, node=name)}
     used = {(pod.metadata.namespace, claim) for pod in pods for claim in claim_names(pod).values()}
     found = []
-    for claim in picture.objects.all(ResourceClaim):
+    for claim in cluster_state.objects.all(ResourceClaim):
         allocation = claim.status.allocation
         results = allocation.devices.results if allocation is not None else ()
         here = any((result.driver, result.pool) in pools for result in results)

@@ -18,18 +18,18 @@ from pathlib import Path
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.http import is_loopback
 from plimsoll.errors import ConfigError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.server import Dashboard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardSettings:
-    """What is shown, and where: a picture, or else a cluster."""
+    """What is shown, and where: a cluster state, or else a cluster."""
 
     listen: str = "127.0.0.1:6480"
     names: tuple[str, ...] = ()
     token_file: Path | None = None
-    picture: Picture | None = None
+    cluster_state: ClusterState | None = None
     cluster: ClientConfig | None = None
     namespace: str = ""  #: what is shown if all namespaces may not be seen
 
@@ -55,10 +55,10 @@ async def serve_dashboard(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
-        shown: Picture | Client
+        shown: ClusterState | Client
         origin = ""
-        if settings.picture is not None:
-            shown = settings.picture
+        if settings.cluster_state is not None:
+            shown = settings.cluster_state
         elif settings.cluster is not None:
             origin = settings.cluster.server
             shown = await stack.enter_async_context(Client.connect(settings.cluster))

@@ -1,4 +1,4 @@
-"""A picture that questions are asked of, one at a time, while the cluster goes on changing.
+"""A cluster state that questions are asked of, one at a time, while the cluster goes on changing.
 
 Owns `Desk`. Questions run in a thread, so that nobody else waits for them; changes that are heard of
 meanwhile lie on a pile and are entered between two questions, so that an answer is always about one moment.
@@ -19,7 +19,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import Change, Touched, enter
 
 #: How many answers are kept; pages of lists are answers, too.
@@ -48,21 +48,21 @@ class Answer:
         return gzip.compress(self.body, 5) if len(self.body) >= _SMALL else None
 
 
-#: Makes the answer to a question; runs in a thread, alone with the picture.
+#: Makes the answer to a question; runs in a thread, alone with the cluster state.
 Question = Callable[[], Any]
 
 
 class Desk:
-    """One picture; `ask` it anything."""
+    """One cluster state; `ask` it anything."""
 
     def __init__(
-        self, picture: Picture, revision: int = 1, *, follows: Callable[[], int] | None = None
+        self, cluster_state: ClusterState, revision: int = 1, *, follows: Callable[[], int] | None = None
     ) -> None:
         """A desk that `follows` enters all it has heard of before each question, and takes over a revision.
 
         Others are brought up to date by `catch_up` alone.
         """
-        self.picture = picture
+        self.cluster_state = cluster_state
         self.revision = revision
         self._follows = follows
         self._turn = asyncio.Lock()
@@ -94,7 +94,7 @@ class Desk:
 
     async def _enter(self) -> Touched:
         pile, self._pile = self._pile, []
-        touched = await asyncio.to_thread(_enter_all, self.picture, pile) if pile else Touched()
+        touched = await asyncio.to_thread(_enter_all, self.cluster_state, pile) if pile else Touched()
         if touched:
             self._kept.clear()
         return touched
@@ -123,9 +123,9 @@ class Desk:
             self._waiting.remove(key)
 
     async def copy(self, follows: Callable[[], int]) -> Desk:
-        """Another desk with the same picture and the same changes still to be entered, which follows."""
+        """Return a second worker with a copy of the cluster state and of the pending changes."""
         async with self._turn:
-            made = Desk(self.picture.copy(), self.revision, follows=follows)
+            made = Desk(self.cluster_state.copy(), self.revision, follows=follows)
             made._pile = list(self._pile)
             return made
 
@@ -136,11 +136,11 @@ class Desk:
         return known if known is not None and known.revision == self.revision else None
 
 
-def _enter_all(picture: Picture, pile: Iterable[Change]) -> Touched:
+def _enter_all(cluster_state: ClusterState, pile: Iterable[Change]) -> Touched:
     touched = Touched()
     with without_collection():
         for change in pile:
-            enter(picture, change, touched)
+            enter(cluster_state, change, touched)
     return touched
 
 

@@ -19,7 +19,7 @@ from aiohttp import web
 from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.dashboard import guard
 from plimsoll.tools.dashboard.assets_index import Assets
 from plimsoll.tools.dashboard.follower import Follower
@@ -36,12 +36,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Dashboard:
     """A page about one cluster; `start` it, tell people its `url`, `stop` it.
 
-    Given a picture it shows that; given a client it follows the cluster.
+    Given a cluster state it shows that; given a client it follows the cluster.
     """
 
     def __init__(
         self,
-        shown: Picture | Client,
+        shown: ClusterState | Client,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -61,10 +61,10 @@ class Dashboard:
         self._names = frozenset(name.lower() for name in (*names, host) if name)
         self._token = token
         self._follower: Follower | None = None
-        if isinstance(shown, Picture):
+        if isinstance(shown, ClusterState):
             self.board = Board(shown, patience=patience)
         else:
-            self.board = Board(Picture(Objects(), origin=origin), live=True, patience=patience)
+            self.board = Board(ClusterState(Objects(), origin=origin), live=True, patience=patience)
             self._follower = Follower(shown, self.board.hear, namespace)
             self.board.troubles = self._tell_troubles
         self._assets = Assets.load()
@@ -79,7 +79,7 @@ class Dashboard:
         """Read the cluster, and listen; InputError or ConfigError if either cannot be done."""
         if self._follower is not None:
             await self._follower.start()
-            self.board.picture.objects.gaps += self._follower.gaps
+            self.board.cluster_state.objects.gaps += self._follower.gaps
             await self.board.catch_up()
         try:
             await self._listen()

@@ -1,8 +1,8 @@
 """What the dashboard knows, and its answers.
 
-Owns `Board`: two desks with the same picture. Short questions go to the first, long ones (explain, what-if,
-audit) to the second, so that nobody who turns a page waits for somebody's what-if. Changes of a live cluster
-are entered at both, a few times a second; each time the picture has a new revision.
+Owns `Board`: two desks with the same cluster state. Short questions go to the first, long ones (explain,
+what-if, audit) to the second, so that nobody who turns a page waits for somebody's what-if. Changes of a live
+cluster are entered at both, a few times a second; each time the cluster state has a new revision.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import lists, nodes
 from plimsoll.tools.dashboard.changes import Change, Touched
 from plimsoll.tools.dashboard.devices import DeviceBooks
@@ -35,14 +35,16 @@ _LOOK_SECONDS = 1.0
 class Board:
     """Everything the page can ask."""
 
-    def __init__(self, picture: Picture, *, live: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, cluster_state: ClusterState, *, live: bool = False, patience: float = PATIENCE
+    ) -> None:
         self.revision = 1
         self.live = live
         self.notices = Notices()
         #: What cannot be read at the moment.
         self.troubles: Callable[[], list[str]] = list
         self._patience = patience
-        self._front = Desk(picture)
+        self._front = Desk(cluster_state)
         self._back: Desk | None = None
         self._books = nodes.NodeBooks()
         self._devices = DeviceBooks()
@@ -52,8 +54,8 @@ class Board:
         self._findings = Findings(self._second_desk, self._tell_findings)
 
     @property
-    def picture(self) -> Picture:
-        return self._front.picture
+    def cluster_state(self) -> ClusterState:
+        return self._front.cluster_state
 
     # -- as time goes by
 
@@ -110,58 +112,60 @@ class Board:
 
         def question() -> dict[str, Any]:
             extra = {"live": self.live, "findings": findings, "troubles": troubles}
-            return {**nodes.overview(self.picture, self._books, self._devices), **extra}
+            return {**nodes.overview(self.cluster_state, self._books, self._devices), **extra}
 
         key = ("overview", tuple((findings or {}).items()), tuple(troubles))
         return await self._front.ask(key, question)
 
     async def nodes(self) -> Answer:
         return await self._front.ask(
-            "nodes", lambda: nodes.all_nodes(self.picture, self._books, self._devices)
+            "nodes", lambda: nodes.all_nodes(self.cluster_state, self._books, self._devices)
         )
 
     async def node(self, name: str) -> Answer:
-        return await self._front.ask(("node", name), lambda: nodes.one_node(self.picture, name))
+        return await self._front.ask(("node", name), lambda: nodes.one_node(self.cluster_state, name))
 
     async def devices(self, wish: Wish) -> Answer:
         return await self._front.ask(
-            ("devices", wish), lambda: lists.list_devices(self.picture, wish, self._devices)
+            ("devices", wish), lambda: lists.list_devices(self.cluster_state, wish, self._devices)
         )
 
     async def pools(self, wish: Wish) -> Answer:
         return await self._front.ask(
-            ("pools", wish), lambda: lists.list_pools(self.picture, wish, self._devices)
+            ("pools", wish), lambda: lists.list_pools(self.cluster_state, wish, self._devices)
         )
 
     async def claims(self, wish: Wish) -> Answer:
-        return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.picture, wish))
+        return await self._front.ask(("claims", wish), lambda: lists.list_claims(self.cluster_state, wish))
 
     async def namespaces(self, wish: Wish) -> Answer:
         return await self._front.ask(
-            ("namespaces", wish), lambda: lists.list_namespaces(self.picture, wish, self._namespaces)
+            ("namespaces", wish), lambda: lists.list_namespaces(self.cluster_state, wish, self._namespaces)
         )
 
     async def metrics(self) -> Answer:
         return await self._front.ask(
-            "metrics", lambda: show_metrics(self.picture, self._books, self._devices)
+            "metrics", lambda: show_metrics(self.cluster_state, self._books, self._devices)
         )
 
     # -- long ones
 
     async def pods(self, wish: Wish) -> Answer:
         if wish.state != "pending":
-            return await self._front.ask(("pods", wish), lambda: lists.list_pods(self.picture, wish)[0])
-        return await self._ask_long(("pods", wish), lambda desk: _pending(desk.picture, wish))
+            return await self._front.ask(("pods", wish), lambda: lists.list_pods(self.cluster_state, wish)[0])
+        return await self._ask_long(("pods", wish), lambda desk: _pending(desk.cluster_state, wish))
 
     async def explain_pod(self, namespace: str, name: str) -> Answer:
         def question(desk: Desk) -> Any:
-            return explain_pod(desk.picture, _named(desk.picture.pod, name, namespace)).as_json()
+            return explain_pod(desk.cluster_state, _named(desk.cluster_state.pod, name, namespace)).as_json()
 
         return await self._ask_long(("explain pod", namespace, name), question)
 
     async def explain_claim(self, namespace: str, name: str) -> Answer:
         def question(desk: Desk) -> Any:
-            return explain_claim(desk.picture, _named(desk.picture.claim, name, namespace)).as_json()
+            return explain_claim(
+                desk.cluster_state, _named(desk.cluster_state.claim, name, namespace)
+            ).as_json()
 
         return await self._ask_long(("explain claim", namespace, name), question)
 
@@ -174,7 +178,7 @@ class Board:
         question = read_plan(plan)
         tick = Deadline(self._patience)
         return await self._ask_long(
-            None, lambda desk: run_whatif(desk.picture, question, tick=tick, lent=True).as_json()
+            None, lambda desk: run_whatif(desk.cluster_state, question, tick=tick, lent=True).as_json()
         )
 
     async def _ask_long(self, key: object, question: Callable[[Desk], Any]) -> Answer:
@@ -198,10 +202,11 @@ class Board:
         self.notices.tell(self.revision, Touched(kinds={"Finding"}))
 
 
-def _pending(picture: Picture, wish: Wish) -> dict[str, Any]:
-    page, pods = lists.list_pods(picture, wish)
+def _pending(cluster_state: ClusterState, wish: Wish) -> dict[str, Any]:
+    page, pods = lists.list_pods(cluster_state, wish)
     told = {
-        (pod.metadata.namespace, pod.metadata.name): why for pod, why in summarize_pending(picture, pods=pods)
+        (pod.metadata.namespace, pod.metadata.name): why
+        for pod, why in summarize_pending(cluster_state, pods=pods)
     }
     for row in page["items"]:
         row["why"] = told.get((row["namespace"], row["name"])) or row["why"]

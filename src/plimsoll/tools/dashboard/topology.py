@@ -15,15 +15,17 @@ from plimsoll.api.cpu_map import ANNOTATION, MOST_CPUS, CpuMap, CpuPlace, read_m
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import DeviceAttribute, ResourceClaim, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.devices import newest_slices
 
 _NUMA = ("dra.cpu/numaNodeID", "resource.kubernetes.io/numaNode")
 
 
-def read_topology(picture: Picture, node: str, claims: Iterable[ResourceClaim]) -> dict[str, Any] | None:
+def read_topology(
+    cluster_state: ClusterState, node: str, claims: Iterable[ResourceClaim]
+) -> dict[str, Any] | None:
     """The map of a node as the page draws it; None if nobody published its CPUs."""
-    slices = list(newest_slices(picture, node=node))
+    slices = list(newest_slices(cluster_state, node=node))
     devices = cpu_devices(slices)
     found = read_machine(slices)
     if found is None:

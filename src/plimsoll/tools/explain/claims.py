@@ -17,7 +17,7 @@ from plimsoll.scheduler.pod_claims import read_task
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import try_pod
 from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.fixes.search import find_fixes
@@ -33,28 +33,32 @@ from plimsoll.tools.top.books import holders
 
 
 def explain_claim(
-    picture: Picture, claim: ResourceClaim, *, settings: Settings | None = None, unfolded: bool = False
+    cluster_state: ClusterState,
+    claim: ResourceClaim,
+    *,
+    settings: Settings | None = None,
+    unfolded: bool = False,
 ) -> ClaimExplanation:
     """Why a claim has devices, or why it has none and where it could get some."""
     settings = settings or Settings.default()
     if claim.status.allocation is not None:
-        return _explain_allocated(picture, claim)
-    return _explain_waiting(picture, claim, settings, unfolded)
+        return _explain_allocated(cluster_state, claim)
+    return _explain_waiting(cluster_state, claim, settings, unfolded)
 
 
 # -- allocated
 
 
-def _explain_allocated(picture: Picture, claim: ResourceClaim) -> ClaimExplanation:
+def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimExplanation:
     allocation = claim.status.allocation
     assert allocation is not None, "asked for allocated claims only"
-    users = list(_users(picture, claim))
+    users = list(_users(cluster_state, claim))
     alive = [branch for branch in users if branch.kind is not Say.USER_GONE]
     results = allocation.devices.results
     sections = [Section("devices", tuple(tell_device(claim, result) for result in results))]
     if users:
         sections.append(Section("reserved for", tuple(users)))
-    charges = tuple(_charges(picture, claim))
+    charges = tuple(_charges(cluster_state, claim))
     if charges:
         sections.append(Section("charged", charges))
     notes = []
@@ -85,9 +89,9 @@ def _explain_allocated(picture: Picture, claim: ResourceClaim) -> ClaimExplanati
     )
 
 
-def _users(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
+def _users(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Branch]:
     namespace = claim.metadata.namespace
-    alive = {pod.metadata.uid: pod for pod in picture.pods if pod.metadata.namespace == namespace}
+    alive = {pod.metadata.uid: pod for pod in cluster_state.pods if pod.metadata.namespace == namespace}
     for user in claim.status.reserved_for:
         pod, name = alive.get(user.uid), f"{namespace}/{user.name}"
         if pod is None:
@@ -98,12 +102,14 @@ def _users(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
             yield Branch(Say.USER, {"pod": name, "node": pod.spec.node_name})
 
 
-def _charges(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
-    nodes = {pod.spec.node_name for pod in users_of(picture, claim.metadata.namespace, claim.metadata.name)}
+def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Branch]:
+    nodes = {
+        pod.spec.node_name for pod in users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
+    }
     for node in sorted(name for name in nodes if name):
-        if picture.snapshot.place_of(node) is None:
+        if cluster_state.snapshot.place_of(node) is None:
             continue
-        for holder in holders(picture, node):
+        for holder in holders(cluster_state, node):
             if (holder.namespace, holder.claim) == (claim.metadata.namespace, claim.metadata.name):
                 yield tell_charge(holder)
 
@@ -112,9 +118,9 @@ def _charges(picture: Picture, claim: ResourceClaim) -> Iterator[Branch]:
 
 
 def _explain_waiting(
-    picture: Picture, claim: ResourceClaim, settings: Settings, unfolded: bool
+    cluster_state: ClusterState, claim: ResourceClaim, settings: Settings, unfolded: bool
 ) -> ClaimExplanation:
-    users = users_of(picture, claim.metadata.namespace, claim.metadata.name)
+    users = users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
     name, verdict = claim_name(claim), Verdict.PENDING if users else Verdict.UNUSED
     if waiting:
@@ -126,15 +132,15 @@ def _explain_waiting(
     else:
         summary = "no pod uses it: a claim is allocated only when a pod that uses it is scheduled"
         notes = []
-    task = read_task(_only(claim), picture.snapshot)
+    task = read_task(_only(claim), cluster_state.snapshot)
     if isinstance(task, NodeReason):
-        fix = fix_missing(picture, _only(claim), task)
+        fix = fix_missing(cluster_state, _only(claim), task)
         why = f"by itself: {render(task)}"
         return ClaimExplanation(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
         )
-    view = View(picture, task, settings)
-    trial = try_pod(task, picture.snapshot, settings)
+    view = View(cluster_state, task, settings)
+    trial = try_pod(task, cluster_state.snapshot, settings)
     if isinstance(trial.outcome, Placement):
         got = trial.outcome.allocations[claim.metadata.name].devices.results
         branches = tuple(tell_device(claim, result) for result in got)

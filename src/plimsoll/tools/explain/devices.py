@@ -144,7 +144,7 @@ def _tell_charge(view: View, reason: Reason, place: int) -> Branch:
             return tell_lack(view, reason, place)
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             full = f"{reason.namespace}/{reason.claim}"
-            pods = pods_using(view.picture, reason.namespace, reason.claim, view.pod)
+            pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             return Branch(Say.CLAIM_USED, {"claim": full, "pods": pods or ("another pod",)})
         case Cause.POOL_EXHAUSTED:
             facts = {
@@ -287,7 +287,7 @@ def _takers(view: View, devices: NodeDevices | Fault, asked: Asked) -> Iterator[
         & devices.select(asked.class_selectors, asked.selectors).mask
     )
     wanted = [devices.entries[number].id for number in bits_of(taken)[:NAMED]]
-    for device, claim in sorted(holders_of(view.picture, wanted).items()):
+    for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
         yield Branch(Say.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
 
 

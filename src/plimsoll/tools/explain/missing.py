@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from plimsoll.scheduler.reasons import NodeReason, Sentence
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.text import Do
 
@@ -33,50 +33,50 @@ def fix_gates(pod: Pod) -> Fix:
     return Fix((Step(Do.REMOVE_GATES, {"gates": gates}, gates),), proven=False)
 
 
-def fix_scheduler(picture: Picture, pod: Pod) -> Fix:
+def fix_scheduler(cluster_state: ClusterState, pod: Pod) -> Fix:
     """Another scheduler: those that pods on nodes name."""
-    known = {other.spec.scheduler_name for other in picture.pods if other.spec.node_name} - {""}
+    known = {other.spec.scheduler_name for other in cluster_state.pods if other.spec.node_name} - {""}
     names = tuple(sorted(known)) or ("default-scheduler",)
     return Fix((Step(Do.NAME_SCHEDULER, {"names": names}, pod.spec.scheduler_name),))
 
 
-def fix_missing(picture: Picture, pod: Pod, reason: NodeReason) -> Fix | None:
+def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fix | None:
     """What to do about a reason that holds for all nodes."""
-    step = _step(picture, pod, reason)
+    step = _step(cluster_state, pod, reason)
     return None if step is None else Fix((step,))
 
 
-def _step(picture: Picture, pod: Pod, reason: NodeReason) -> Step | None:
+def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Step | None:
     facts, namespace = reason.facts, pod.metadata.namespace
     if reason.sentence in _VOLUMES:
         return Step(Do.VOLUME, {"text": _VOLUMES[reason.sentence].format_map(facts)})
     match reason.sentence:
         case Sentence.CLAIM_NOT_MADE:
-            return _template(picture, pod)
+            return _template(cluster_state, pod)
         case Sentence.CLAIM_MISSING:
             name = str(facts["claim"])
-            near = near_text(name, _names(picture, ResourceClaim, namespace))
+            near = near_text(name, _names(cluster_state, ResourceClaim, namespace))
             return Step(Do.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near}, name)
         case Sentence.CLAIM_DELETED:
-            claim = picture.objects.find(ResourceClaim, namespace, str(facts["claim"]))
+            claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
             users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
             held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
             return Step(Do.WAIT_DELETION, {"claim": facts["claim"], "why": held})
         case Sentence.CLAIM_NOT_OWNED:
             name = str(facts["claim"]).rpartition("/")[2]
-            claim = picture.objects.find(ResourceClaim, namespace, name)
+            claim = cluster_state.objects.find(ResourceClaim, namespace, name)
             owners = claim.metadata.owner_references if claim is not None else ()
             owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
             return Step(Do.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
         case Sentence.NO_CLASS:
             name = str(facts["device_class"])
-            known = [each.metadata.name for each in picture.objects.all(DeviceClass)]
+            known = [each.metadata.name for each in cluster_state.objects.all(DeviceClass)]
             near = near_text(name, known) or _all_text(known)
             return Step(Do.CREATE_CLASS, {"device_class": name, "near": near}, name)
     return None
 
 
-def _template(picture: Picture, pod: Pod) -> Step:
+def _template(cluster_state: ClusterState, pod: Pod) -> Step:
     made = {status.name for status in pod.status.resource_claim_statuses}
     namespace = pod.metadata.namespace
     wanted = next(
@@ -85,14 +85,18 @@ def _template(picture: Picture, pod: Pod) -> Step:
         if reference.resource_claim_name is None and reference.name not in made
     )
     facts: dict[str, object] = {"template": wanted, "namespace": namespace}
-    if picture.objects.find(ResourceClaimTemplate, namespace, wanted) is not None:
+    if cluster_state.objects.find(ResourceClaimTemplate, namespace, wanted) is not None:
         return Step(Do.MAKE_CLAIM, facts)
-    near = near_text(wanted, _names(picture, ResourceClaimTemplate, namespace))
+    near = near_text(wanted, _names(cluster_state, ResourceClaimTemplate, namespace))
     return Step(Do.CREATE_TEMPLATE, facts | {"near": near}, wanted)
 
 
-def _names(picture: Picture, kind: type[ResourceClaim | ResourceClaimTemplate], namespace: str) -> list[str]:
-    return [each.metadata.name for each in picture.objects.all(kind) if each.metadata.namespace == namespace]
+def _names(
+    cluster_state: ClusterState, kind: type[ResourceClaim | ResourceClaimTemplate], namespace: str
+) -> list[str]:
+    return [
+        each.metadata.name for each in cluster_state.objects.all(kind) if each.metadata.namespace == namespace
+    ]
 
 
 def near_text(name: str, known: list[str]) -> str:

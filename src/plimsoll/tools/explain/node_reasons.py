@@ -230,7 +230,7 @@ def may_add(view: View, place: int, resource: str) -> bool:
 
 def tell_holders(view: View, place: int, resource: str) -> Iterator[Branch]:
     """Who holds most of a resource on a node."""
-    found = holders(view.picture, view.name(place), resource)
+    found = holders(view.cluster_state, view.name(place), resource)
     for holder in found[:NAMED]:
         yield tell_holder(holder)
     rest = found[NAMED:]

@@ -16,14 +16,14 @@ from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import likeness
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.verdict import PendingList
 from plimsoll.tools.explain.view import full_name
 
 
 def summarize_pending(
-    picture: Picture,
+    cluster_state: ClusterState,
     *,
     namespace: str = "",
     settings: Settings | None = None,
@@ -32,21 +32,21 @@ def summarize_pending(
     """Each pod that waits (or of `pods`) and why, in one line; in the order of their names."""
     settings = settings or Settings.default()
     known: dict[bytes, str] = {}
-    asked = picture.waiting if pods is None else pods
+    asked = cluster_state.waiting if pods is None else pods
     waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
     waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-    return [(pod, _line(picture, pod, settings, known)) for pod in waiting]
+    return [(pod, _line(cluster_state, pod, settings, known)) for pod in waiting]
 
 
-def _line(picture: Picture, pod: Pod, settings: Settings, known: dict[bytes, str]) -> str:
+def _line(cluster_state: ClusterState, pod: Pod, settings: Settings, known: dict[bytes, str]) -> str:
     if pod.spec.scheduling_gates:
         return f"held back by gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
-    task = read_task(pod, picture.snapshot)
+    task = read_task(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return render(task)
     alike = likeness(task)
     if alike not in known:
-        outcome = schedule_one(task, picture.snapshot, settings, throwaway_ids())
+        outcome = schedule_one(task, cluster_state.snapshot, settings, throwaway_ids())
         if isinstance(outcome, Placement):
             known[alike] = "fits now; waits for its scheduler"
         else:
@@ -55,11 +55,11 @@ def _line(picture: Picture, pod: Pod, settings: Settings, known: dict[bytes, str
 
 
 def explain_pending(
-    picture: Picture, *, namespace: str = "", settings: Settings | None = None
+    cluster_state: ClusterState, *, namespace: str = "", settings: Settings | None = None
 ) -> PendingList:
     """All pods that wait, those with the same reason together."""
     groups: dict[str, list[str]] = {}
-    for pod, why in summarize_pending(picture, namespace=namespace, settings=settings):
+    for pod, why in summarize_pending(cluster_state, namespace=namespace, settings=settings):
         groups.setdefault(why, []).append(full_name(pod))
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return PendingList(tuple((why, tuple(pods)) for why, pods in ranked))

@@ -25,7 +25,7 @@ from plimsoll.scheduler.preemption.simulated_node import Hypothesis
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import SCORERS, score_nodes
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.devices import tell_refusal
 from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.text import Say, number
@@ -35,23 +35,23 @@ from plimsoll.tools.explain.view import View, full_name
 from plimsoll.tools.top.books import Holder, book_of, holders, text_of
 
 
-def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplanation:
+def explain_placed(cluster_state: ClusterState, pod: Pod, settings: Settings) -> PodExplanation:
     """A pod that has a node."""
-    snapshot, node = picture.snapshot, pod.spec.node_name
+    snapshot, node = cluster_state.snapshot, pod.spec.node_name
     name, place = full_name(pod), snapshot.place_of(node)
     if place is None:
         summary = f"bound to node {node}, which is not there: neither charged nor running anywhere known"
         return PodExplanation(name, Verdict.PLACED, summary, node)
     ledger = snapshot.ledger(place)
-    claims = _claims(picture, pod)
+    claims = _claims(cluster_state, pod)
     sections = []
-    devices = tuple(branch for claim in claims for branch in _devices(picture, pod, claim, place))
+    devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, place))
     if devices:
         sections.append(Section("devices", devices))
-    charges = tuple(_charges(picture, ledger, pod)) or (_nothing(),)
+    charges = tuple(_charges(cluster_state, ledger, pod)) or (_nothing(),)
     sections.append(Section(f"charged on node {node}", charges))
     sections.append(Section(f"left on node {node}", tuple(_headroom(ledger, pod))))
-    choice = _choice(picture, pod, claims, place, settings)
+    choice = _choice(cluster_state, pod, claims, place, settings)
     if choice is not None:
         sections.append(choice)
     what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
@@ -59,9 +59,9 @@ def explain_placed(picture: Picture, pod: Pod, settings: Settings) -> PodExplana
     return PodExplanation(name, Verdict.PLACED, summary, node, sections=tuple(sections))
 
 
-def _claims(picture: Picture, pod: Pod) -> list[ResourceClaim]:
+def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
     found = (
-        picture.objects.find(ResourceClaim, pod.metadata.namespace, name)
+        cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
         for name in dict.fromkeys(claim_names(pod).values())
     )
     return [claim for claim in found if claim is not None]
@@ -70,11 +70,11 @@ def _claims(picture: Picture, pod: Pod) -> list[ResourceClaim]:
 # -- devices
 
 
-def _devices(picture: Picture, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Branch]:
+def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Branch]:
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
         branch = tell_device(claim, result)
-        children = tuple(_earlier(picture, pod, claim, result, place))
+        children = tuple(_earlier(cluster_state, pod, claim, result, place))
         yield Branch(branch.kind, branch.facts, (*branch.children, *children))
 
 
@@ -93,7 +93,7 @@ def tell_device(claim: ResourceClaim, result: AllocationDevice) -> Branch:
 
 
 def _earlier(
-    picture: Picture, pod: Pod, claim: ResourceClaim, result: AllocationDevice, place: int
+    cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, result: AllocationDevice, place: int
 ) -> Iterator[Branch]:
     """Why the alternatives before the one that was taken were not; asked as things stand today."""
     head, _, chosen = result.request.partition("/")
@@ -103,14 +103,14 @@ def _earlier(
     names = [each.name for each in request.first_available]
     number_of = names.index(chosen) if chosen in names else 0
     facts = {"number": number_of + 1, "count": len(names)}
-    asked = [_asked_again(picture, pod, claim, request, each, place) for each in names[:number_of]]
+    asked = [_asked_again(cluster_state, pod, claim, request, each, place) for each in names[:number_of]]
     yield Branch(Say.ALTERNATIVE, facts, tuple(asked))
 
 
 def _asked_again(
-    picture: Picture, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, place: int
+    cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, place: int
 ) -> Branch:
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     only = replace(request, first_available=tuple(e for e in request.first_available if e.name == name))
     devices = replace(claim.spec.devices, requests=(only,), constraints=(), config=())
     waiting = replace(
@@ -133,7 +133,7 @@ def _asked_again(
             return Branch(Say.EARLIER_FREE, {"name": name})
         if not isinstance(outcome, Refusal):
             return Branch(Say.EARLIER, {"name": name, "why": str(outcome)})
-        view = View(picture, Task(pod, (waiting,), snapshot.options))
+        view = View(cluster_state, Task(pod, (waiting,), snapshot.options))
         told = tuple(tell_refusal(view, outcome, place))
     return Branch(
         Say.EARLIER, {"name": name, "why": told[0].text if told else "refused"}, told[:1] and told[0].children
@@ -147,9 +147,9 @@ def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
 # -- the book
 
 
-def _charges(picture: Picture, ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
+def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
     own = (pod.metadata.namespace, pod.metadata.name)
-    for holder in holders(picture, ledger.name):
+    for holder in holders(cluster_state, ledger.name):
         if (holder.namespace, holder.pod) == own:
             yield tell_charge(holder)
     entry = ledger.entries.get(pod_key(pod))
@@ -189,10 +189,10 @@ def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Branch]:
 
 
 def _choice(
-    picture: Picture, pod: Pod, claims: list[ResourceClaim], place: int, settings: Settings
+    cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: Settings
 ) -> Section | None:
     """How the node compares with others, as if the pod were placed now."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     if snapshot.booked(pod_key(pod)) is None:
         return None
     free = replace(pod, spec=replace(pod.spec, node_name=""))
@@ -218,7 +218,7 @@ def _choice(
             text = "it would not be placed here again: " + _first_no(rules, place)
             return Section(title, (Branch(Say.TOLD, {"text": text}),))
         scores = score_nodes(task, snapshot, settings, sieve.left)
-        branches = tuple(_scores(task, picture, settings, sieve, place))
+        branches = tuple(_scores(task, cluster_state, settings, sieve, place))
         feasible = int(np.count_nonzero(sieve.left))
         better = int(np.count_nonzero(sieve.left & (scores > scores[place])))
         alike = int(np.count_nonzero(sieve.left & (scores == scores[place]))) - 1
@@ -239,11 +239,13 @@ def _first_no(rules: list[Any], place: int) -> str:
     return "its claims are used elsewhere"
 
 
-def _scores(task: Task, picture: Picture, settings: Settings, sieve: Sieve, place: int) -> Iterator[Branch]:
+def _scores(
+    task: Task, cluster_state: ClusterState, settings: Settings, sieve: Sieve, place: int
+) -> Iterator[Branch]:
     """The scorers that tell nodes apart."""
     for kind in SCORERS:
         weight = settings.weights[kind.name]
-        scorer = kind.read(task, picture.snapshot, settings) if weight else None
+        scorer = kind.read(task, cluster_state.snapshot, settings) if weight else None
         if scorer is None:
             continue
         column = scorer.scores(sieve.left)

@@ -27,7 +27,7 @@ from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement, Unplaced
 from plimsoll.scheduler.snapshot.snapshot import FINISHED
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.devices import tell_everywhere, tell_reasons
 from plimsoll.tools.explain.filter_run import Trial, throwaway_ids, try_pod
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
@@ -52,39 +52,41 @@ LOOKED_AT = 200
 
 
 def explain_pod(
-    picture: Picture, pod: Pod, *, settings: Settings | None = None, unfolded: bool = False
+    cluster_state: ClusterState, pod: Pod, *, settings: Settings | None = None, unfolded: bool = False
 ) -> PodExplanation:
     """Why a pod waits, or why it is where it is; `unfolded` leaves nothing out."""
     settings = settings or Settings.default()
     if pod.status.phase in FINISHED:
         return PodExplanation(full_name(pod), Verdict.ENDED, f"the pod has ended: {pod.status.phase}")
     if pod.spec.node_name:
-        return explain_placed(picture, pod, settings)
-    made = _explain_waiting(picture, pod, settings, 10**9 if unfolded else STATES)
-    lost = _is_nobodys(picture, pod)
-    notes = (*_scheduler_notes(picture, pod, lost), *made.notes, *_said(pod, made))
-    fixes = (fix_scheduler(picture, pod), *made.fixes) if lost else made.fixes
+        return explain_placed(cluster_state, pod, settings)
+    made = _explain_waiting(cluster_state, pod, settings, 10**9 if unfolded else STATES)
+    lost = _is_nobodys(cluster_state, pod)
+    notes = (*_scheduler_notes(cluster_state, pod, lost), *made.notes, *_said(pod, made))
+    fixes = (fix_scheduler(cluster_state, pod), *made.fixes) if lost else made.fixes
     return amend(made, notes=notes, fixes=fixes, unfolded=unfolded)
 
 
-def _explain_waiting(picture: Picture, pod: Pod, settings: Settings, states: int) -> PodExplanation:
+def _explain_waiting(
+    cluster_state: ClusterState, pod: Pod, settings: Settings, states: int
+) -> PodExplanation:
     name = full_name(pod)
     if pod.spec.scheduling_gates:
-        return _explain_gated(picture, pod, settings, states)
-    task = read_task(pod, picture.snapshot)
+        return _explain_gated(cluster_state, pod, settings, states)
+    task = read_task(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return _explain_missing(
-            picture, pod, Unplaced(_bare(picture, pod), len(picture.snapshot), ((task, 0),))
+            cluster_state, pod, Unplaced(_bare(cluster_state, pod), len(cluster_state.snapshot), ((task, 0),))
         )
-    view = View(picture, task, settings)
-    trial = try_pod(task, picture.snapshot, settings)
+    view = View(cluster_state, task, settings)
+    trial = try_pod(task, cluster_state.snapshot, settings)
     if isinstance(trial.outcome, Placement):
         node = trial.outcome.node
         summary = f"it fits on node {node} as things stand; nothing is in its way"
         return PodExplanation(name, Verdict.FITS, summary, node)
     unplaced = trial.outcome
     if unplaced.nodes and unplaced.reasons and not any(count for _, count in unplaced.reasons):
-        return _explain_missing(picture, pod, unplaced)
+        return _explain_missing(cluster_state, pod, unplaced)
     groups = group_nodes(view, trial, states)
     return PodExplanation(
         name,
@@ -97,14 +99,14 @@ def _explain_waiting(picture: Picture, pod: Pod, settings: Settings, states: int
     )
 
 
-def _bare(picture: Picture, pod: Pod) -> Task:
-    return Task(pod, (), picture.snapshot.options)
+def _bare(cluster_state: ClusterState, pod: Pod) -> Task:
+    return Task(pod, (), cluster_state.snapshot.options)
 
 
-def _explain_gated(picture: Picture, pod: Pod, settings: Settings, states: int) -> PodExplanation:
+def _explain_gated(cluster_state: ClusterState, pod: Pod, settings: Settings, states: int) -> PodExplanation:
     gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
     free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
-    after = _explain_waiting(picture, free, settings, states)
+    after = _explain_waiting(cluster_state, free, settings, states)
     then = after.summary if after.verdict is not Verdict.FITS else f"it would fit on node {after.node} now"
     return amend(
         after,
@@ -116,9 +118,9 @@ def _explain_gated(picture: Picture, pod: Pod, settings: Settings, states: int) 
     )
 
 
-def _explain_missing(picture: Picture, pod: Pod, unplaced: Unplaced) -> PodExplanation:
+def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: Unplaced) -> PodExplanation:
     """Something about the pod itself: no node was looked at."""
-    found = [fix_missing(picture, pod, reason) for reason, _ in unplaced.reasons]
+    found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
     return PodExplanation(full_name(pod), Verdict.PENDING, render_unplaced(unplaced), fixes=fixes)
 
@@ -126,16 +128,16 @@ def _explain_missing(picture: Picture, pod: Pod, unplaced: Unplaced) -> PodExpla
 # -- what else there is to say
 
 
-def _is_nobodys(picture: Picture, pod: Pod) -> bool:
+def _is_nobodys(cluster_state: ClusterState, pod: Pod) -> bool:
     """Whether nothing tells of a scheduler of the name that the pod gives."""
     name = pod.spec.scheduler_name
     tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
     if name in SCHEDULERS or tried:
         return False
-    return not any(other.spec.scheduler_name == name for other in picture.pods if other.spec.node_name)
+    return not any(other.spec.scheduler_name == name for other in cluster_state.pods if other.spec.node_name)
 
 
-def _scheduler_notes(picture: Picture, pod: Pod, lost: bool) -> tuple[str, ...]:
+def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple[str, ...]:
     """Whether anybody is known to schedule the pod, and what he is about to do."""
     notes = []
     if lost:
@@ -207,19 +209,19 @@ def _cluster_section(view: View, trial: Trial, groups: tuple[Group, ...]) -> tup
 
 
 def explain_node(
-    picture: Picture, pod: Pod, node: str, *, settings: Settings | None = None
+    cluster_state: ClusterState, pod: Pod, node: str, *, settings: Settings | None = None
 ) -> NodeExplanation:
     """One pod on one node, with every rule; InputError if there is no such node."""
     settings = settings or Settings.default()
-    place = picture.snapshot.place_of(node)
+    place = cluster_state.snapshot.place_of(node)
     if place is None:
-        raise InputError(f"there is no node {node}; there are {len(picture.snapshot)}")
+        raise InputError(f"there is no node {node}; there are {len(cluster_state.snapshot)}")
     free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    task = read_task(free, picture.snapshot)
+    task = read_task(free, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((task.rule.value, render(task), ()),))
-    view = View(picture, task, settings)
-    rules = read_rules(task, picture.snapshot, settings, throwaway_ids())
+    view = View(cluster_state, task, settings)
+    rules = read_rules(task, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
     told: list[tuple[str, str, tuple[Branch, ...]]] = []

@@ -1,6 +1,6 @@
 """Who uses which claim, and which claim holds which device.
 
-Owns lookups over the objects of a picture that several explanations need.
+Owns lookups over the objects of a cluster state that several explanations need.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import claim_names
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 
 
-def holders_of(picture: Picture, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
+def holders_of(cluster_state: ClusterState, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
     """The first claim that holds each of these devices."""
     found: dict[DeviceId, ResourceClaim] = {}
-    for claim in picture.objects.all(ResourceClaim):
+    for claim in cluster_state.objects.all(ResourceClaim):
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation is not None else ():
             device = DeviceId.of(result)
@@ -28,21 +28,23 @@ def holders_of(picture: Picture, devices: Collection[DeviceId]) -> dict[DeviceId
     return found
 
 
-def pods_using(picture: Picture, namespace: str, claim: str, but: Pod | None = None) -> tuple[str, ...]:
+def pods_using(
+    cluster_state: ClusterState, namespace: str, claim: str, but: Pod | None = None
+) -> tuple[str, ...]:
     """The pods a claim is reserved for or that use it on a node, by name; `but` is left out."""
-    found = picture.objects.find(ResourceClaim, namespace, claim)
+    found = cluster_state.objects.find(ResourceClaim, namespace, claim)
     names = {user.name for user in found.status.reserved_for} if found is not None else set()
-    names |= {pod.metadata.name for pod in users_of(picture, namespace, claim) if pod.spec.node_name}
+    names |= {pod.metadata.name for pod in users_of(cluster_state, namespace, claim) if pod.spec.node_name}
     if but is not None:
         names.discard(but.metadata.name)
     return tuple(f"{namespace}/{name}" for name in sorted(names))
 
 
-def users_of(picture: Picture, namespace: str, claim: str) -> list[Pod]:
+def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Pod]:
     """The pods that name a claim, or for which it was made, and that have not ended."""
     return [
         pod
-        for pod in picture.pods
+        for pod in cluster_state.pods
         if pod.metadata.namespace == namespace
         and pod.spec.resource_claims
         and claim in claim_names(pod).values()

@@ -1,4 +1,4 @@
-"""What an explanation is made from: the picture, the pod as a task, and the way nodes are named.
+"""What an explanation is made from: the cluster state, the pod as a task, and the way nodes are named.
 
 Owns `View` and `Teller`, what all that know about one rule have in common: which places are alike, which one
 is nearest, and what there is to say about it.
@@ -14,21 +14,21 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_info import Task
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.tree import Branch
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One pod in one picture."""
+    """One pod in one cluster state."""
 
-    picture: Picture
+    cluster_state: ClusterState
     task: Task
     settings: Settings = field(default_factory=Settings.default)
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.picture.snapshot
+        return self.cluster_state.snapshot
 
     @property
     def pod(self) -> Pod:

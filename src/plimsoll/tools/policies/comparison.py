@@ -24,7 +24,7 @@ from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.units import PODS, Units, add_units, is_counted, unit_of
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.policies.report import (
     AS_IS,
     COLUMNS,
@@ -42,12 +42,14 @@ from plimsoll.tools.top.books import order_of
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
 
 
-def compare_policies(picture: Picture, *, namespace: str = "", limit: int = SHOWN) -> PoliciesReport:
+def compare_policies(
+    cluster_state: ClusterState, *, namespace: str = "", limit: int = SHOWN
+) -> PoliciesReport:
     """Book every claim of the pods on nodes under each policy; of the pods, tell those of a namespace."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     found = _Findings()
     for place in sorted(snapshot.places(), key=lambda place: snapshot.node(place).metadata.name):
-        _compare_node(picture, place, found)
+        _compare_node(cluster_state, place, found)
     pods = sorted(
         (row for row in found.pods if namespace in ("", row.namespace)),
         key=lambda row: (row.namespace, not row.pod, row.name, order_of(row.resource)),
@@ -81,9 +83,9 @@ class _Alike:
     refused: bool  #: a rule is broken under some policy: then each is told by itself
 
 
-def _compare_node(picture: Picture, place: int, found: _Findings) -> None:
-    ledger = picture.snapshot.ledger(place)
-    bills = _price_pods(picture, place, ledger, found.believed)
+def _compare_node(cluster_state: ClusterState, place: int, found: _Findings) -> None:
+    ledger = cluster_state.snapshot.ledger(place)
+    bills = _price_pods(cluster_state, place, ledger, found.believed)
     shapes = _shapes(ledger, bills)
     known = [found.alike.get(shape) for shape in shapes.values() if shape is not None]
     if len(known) == len(bills) and all(each is not None and not each.refused for each in known):
@@ -146,12 +148,12 @@ def _compare_known(
 
 
 def _price_pods(
-    picture: Picture, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
+    cluster_state: ClusterState, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
 ) -> dict[str, tuple[Bill, ...]]:
     """The bills of the pods whose claims charge the node, by pod, without any policy."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     known = snapshot.pricing(place)
-    profile = replace(picture.profile, policies=False, charge_preallocated=True)
+    profile = replace(cluster_state.profile, policies=False, charge_preallocated=True)
     pricing = Pricing(known.devices, known.node, known.classes, profile)
     found: dict[str, tuple[Bill, ...]] = {}
     for key, entry in ledger.entries.items():

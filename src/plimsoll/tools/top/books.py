@@ -30,7 +30,7 @@ from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.lines import Entry, Line, Rule
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.units import PLAIN, PODS, is_counted, nano_of, quantity_of, unit_of
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
 _COLUMNS = {
@@ -136,10 +136,10 @@ def order_of(resource: str) -> tuple[int, str]:
 # -- books
 
 
-def node_books(picture: Picture, *, names: Iterable[str] | None = None) -> list[NodeBook]:
+def node_books(cluster_state: ClusterState, *, names: Iterable[str] | None = None) -> list[NodeBook]:
     """The books of all nodes, or of those named (unknown names are passed by), by name."""
-    snapshot = picture.snapshot
-    wanted = sorted((node.metadata.name for node in picture.nodes) if names is None else set(names))
+    snapshot = cluster_state.snapshot
+    wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
     books = []
     for name in wanted:
         place = snapshot.place_of(name)
@@ -270,16 +270,16 @@ def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
 # -- holders
 
 
-def holders(picture: Picture, node: str, resource: str = "") -> list[Holder]:
+def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[Holder]:
     """Who holds what of a node, the biggest first, resource by resource; InputError if it is not known."""
-    place = picture.snapshot.place_of(node)
+    place = cluster_state.snapshot.place_of(node)
     if place is None:
         raise InputError(f"there is no node {node}")
-    ledger = picture.snapshot.ledger(place)
+    ledger = cluster_state.snapshot.ledger(place)
     found = [
         each
         for entry in ledger.entries.values()
-        for each in entry_holders(entry, _devices_of(picture, entry))
+        for each in entry_holders(entry, _devices_of(cluster_state, entry))
     ]
     for state in ledger.claims.values():
         for name, holding in state.holdings.items():
@@ -313,13 +313,13 @@ def entry_holders(entry: Entry, devices: dict[str, tuple[DeviceId, ...]] | None 
     return found
 
 
-def _devices_of(picture: Picture, entry: Entry) -> dict[str, tuple[DeviceId, ...]]:
+def _devices_of(cluster_state: ClusterState, entry: Entry) -> dict[str, tuple[DeviceId, ...]]:
     """The devices of a pod's claims, for charges that were written down without them."""
     found = {}
     for bill in entry.bills:
         if bill.parts:
             continue
-        claim = picture.snapshot.claim(entry.pod.metadata.namespace, bill.claim)
+        claim = cluster_state.snapshot.claim(entry.pod.metadata.namespace, bill.claim)
         if claim is not None and claim.status.allocation is not None:
             results = claim.status.allocation.devices.results
             found[bill.claim] = tuple(dict.fromkeys(map(DeviceId.of, results)))

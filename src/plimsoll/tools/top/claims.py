@@ -20,7 +20,7 @@ from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.texts import render
 from plimsoll.ledger.units import is_counted, unit_of
 from plimsoll.ledger.verdict import Reason
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.books import entry_holders, order_of, text_of
 from plimsoll.tools.top.holdings import DeviceHolder, holder_of, results_of
 
@@ -87,24 +87,26 @@ class ClaimRow:
         }
 
 
-def claim_rows(picture: Picture, namespace: str = "") -> list[ClaimRow]:
+def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRow]:
     """Every claim, or those of a namespace, by name."""
     claims = [
-        claim for claim in picture.objects.all(ResourceClaim) if namespace in ("", claim.metadata.namespace)
+        claim
+        for claim in cluster_state.objects.all(ResourceClaim)
+        if namespace in ("", claim.metadata.namespace)
     ]
     claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
-    return [claim_row(picture, claim) for claim in claims]
+    return [claim_row(cluster_state, claim) for claim in claims]
 
 
-def claim_row(picture: Picture, claim: ResourceClaim) -> ClaimRow:
+def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
     """One claim."""
     meta = claim.metadata
-    node, charges, inside = _booked(picture, claim)
+    node, charges, inside = _booked(cluster_state, claim)
     problem: Reason | None = None
     booked = bool(charges or inside)
-    node = node or _node_of(picture, claim)
+    node = node or _node_of(cluster_state, claim)
     if not booked:
-        charges, problem = _price(picture, claim, node)
+        charges, problem = _price(cluster_state, claim, node)
     results = results_of(claim)
     return ClaimRow(
         meta.namespace,
@@ -142,9 +144,11 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
         yield from (each.device_class_name for each in request.first_available)
 
 
-def _booked(picture: Picture, claim: ResourceClaim) -> tuple[str, tuple[ClaimCharge, ...], tuple[str, ...]]:
+def _booked(
+    cluster_state: ClusterState, claim: ResourceClaim
+) -> tuple[str, tuple[ClaimCharge, ...], tuple[str, ...]]:
     """The node where pods use a claim, what is booked for it there, and what pod-level requests cover."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     namespace, name = claim.metadata.namespace, claim.metadata.name
     places: dict[int, list[str]] = {}
     for key in sorted(snapshot.users(namespace, name)):
@@ -195,14 +199,14 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
 
 
 def _price(
-    picture: Picture, claim: ResourceClaim, node: str
+    cluster_state: ClusterState, claim: ResourceClaim, node: str
 ) -> tuple[tuple[ClaimCharge, ...], Reason | None]:
     """What a claim that is on no books would charge for one pod, or why that cannot be told."""
     allocation = claim.status.allocation
     if allocation is None:
         return (), None
-    place = picture.snapshot.place_of(node) if node else None
-    priced = price_claim(claim, allocation, (), picture.snapshot.pricing(place))
+    place = cluster_state.snapshot.place_of(node) if node else None
+    priced = price_claim(claim, allocation, (), cluster_state.snapshot.pricing(place))
     if isinstance(priced, Reason):
         return (), priced
     charges = []
@@ -220,7 +224,7 @@ def _price(
     return tuple(charges), None
 
 
-def _node_of(picture: Picture, claim: ResourceClaim) -> str:
+def _node_of(cluster_state: ClusterState, claim: ResourceClaim) -> str:
     """The only node where the devices of a claim are, as its allocation says."""
     allocation = claim.status.allocation
     if allocation is None:
@@ -231,7 +235,7 @@ def _node_of(picture: Picture, claim: ResourceClaim) -> str:
     nodes = {
         view.slice.spec.node_name or ""
         for result in allocation.devices.results
-        for view in picture.snapshot.inventory.slices_of(DeviceId.of(result).pool_id)
+        for view in cluster_state.snapshot.inventory.slices_of(DeviceId.of(result).pool_id)
     }
     return nodes.pop() if len(nodes) == 1 else ""
 

@@ -33,7 +33,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.holdings import DeviceHolder, DeviceHolders
 
 FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"
@@ -84,13 +84,13 @@ class DeviceRow:
         }
 
 
-def device_rows(picture: Picture, node: str = "") -> list[DeviceRow]:
+def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
     """Every device there is, or those that a node may use; by driver, pool and name."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     known = snapshot.index(DeviceHolders)
     rows: list[DeviceRow] = []
     if node:
-        rows = list(_of_node(picture, node, known))
+        rows = list(_of_node(cluster_state, node, known))
     else:
         for devices, views in snapshot.inventory.whole_pools():
             rows += rows_of(devices, Usage(devices, snapshot.state), known)
@@ -99,8 +99,8 @@ def device_rows(picture: Picture, node: str = "") -> list[DeviceRow]:
     return sorted(rows, key=lambda row: row.id)
 
 
-def _of_node(picture: Picture, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
-    snapshot = picture.snapshot
+def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
+    snapshot = cluster_state.snapshot
     place = snapshot.place_of(name)
     if place is None:
         raise InputError(f"there is no node {name}")

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import requested_class
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.books import order_of, text_of
 from plimsoll.tools.top.holdings import results_of
 from plimsoll.tools.top.pods import pod_rows
@@ -51,11 +51,11 @@ class NamespaceRow:
         }
 
 
-def namespace_rows(picture: Picture, namespace: str = "") -> list[NamespaceRow]:
+def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[NamespaceRow]:
     """The namespaces that have pods or claims, by name."""
     pods: dict[str, list[int]] = {}
     amounts: dict[str, dict[str, tuple[int, int, int]]] = {}
-    for row in pod_rows(picture, namespace):
+    for row in pod_rows(cluster_state, namespace):
         counts = pods.setdefault(row.namespace, [0, 0])
         if row.pod:
             counts[0 if row.node else 1] += 1
@@ -65,7 +65,7 @@ def namespace_rows(picture: Picture, namespace: str = "") -> list[NamespaceRow]:
                 before = total.get(name, (0, 0, 0))
                 total[name] = (before[0] + parts[0], before[1] + parts[1], before[2] + parts[2])
     claims: dict[str, list[ResourceClaim]] = {}
-    for claim in picture.objects.all(ResourceClaim):
+    for claim in cluster_state.objects.all(ResourceClaim):
         if namespace in ("", claim.metadata.namespace):
             claims.setdefault(claim.metadata.namespace, []).append(claim)
     rows = []

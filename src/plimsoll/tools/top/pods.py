@@ -17,7 +17,7 @@ from plimsoll.ledger.lines import make_entry
 from plimsoll.ledger.node import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_counted, unit_of
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.books import entry_columns, order_of, text_of
 from plimsoll.tools.top.holdings import results_of
 
@@ -63,22 +63,22 @@ class PodRow:
         }
 
 
-def pod_rows(picture: Picture, namespace: str = "") -> list[PodRow]:
+def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
     """The pods that have not ended, and pools of claims, by namespace and name."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     rows = []
     for place in snapshot.places():
-        for row in rows_on(picture, snapshot.ledger(place)):
+        for row in rows_on(cluster_state, snapshot.ledger(place)):
             if namespace in ("", row.namespace):
                 rows.append(row)
     booked = snapshot.booked_keys()
-    for pod in picture.pods:
+    for pod in cluster_state.pods:
         if pod_key(pod) not in booked and namespace in ("", pod.metadata.namespace):
-            rows.append(_unbooked(picture, pod))
+            rows.append(_unbooked(cluster_state, pod))
     return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.name))
 
 
-def rows_on(picture: Picture, ledger: NodeLedger) -> Iterator[PodRow]:
+def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]:
     """The rows of one node: its pods, then what is charged for claims as a whole."""
     for entry in ledger.entries.values():
         pod = entry.pod
@@ -92,7 +92,7 @@ def rows_on(picture: Picture, ledger: NodeLedger) -> Iterator[PodRow]:
             ledger.name,
             entry_columns(entry),
             pod_qos(pod, entry.options.form, pod_level=not entry.options.skip_pod_level),
-            *_claims(picture, pod),
+            *_claims(cluster_state, pod),
             entry.assumed,
             drawn,
         )
@@ -107,24 +107,24 @@ def rows_on(picture: Picture, ledger: NodeLedger) -> Iterator[PodRow]:
             yield PodRow(state.namespace, "", ledger.name, wholes, "", (state.name,), tuple(devices))
 
 
-def _unbooked(picture: Picture, pod: Pod) -> PodRow:
+def _unbooked(cluster_state: ClusterState, pod: Pod) -> PodRow:
     """A pod that is pending, or bound to a node that is not known: what its spec asks for."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     options = snapshot.options
-    entry = make_entry(pod, (), options, picture.profile)
+    entry = make_entry(pod, (), options, cluster_state.profile)
     qos = pod_qos(pod, options.form, pod_level=not options.skip_pod_level)
     meta = pod.metadata
-    return PodRow(meta.namespace, meta.name, "", entry_columns(entry), qos, *_claims(picture, pod))
+    return PodRow(meta.namespace, meta.name, "", entry_columns(entry), qos, *_claims(cluster_state, pod))
 
 
-def _claims(picture: Picture, pod: Pod) -> tuple[tuple[str, ...], tuple[DeviceId, ...]]:
+def _claims(cluster_state: ClusterState, pod: Pod) -> tuple[tuple[str, ...], tuple[DeviceId, ...]]:
     """The claims of a pod and their devices."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return (), ()
     names = tuple(dict.fromkeys(claim_names(pod).values()))
     devices: dict[DeviceId, None] = {}
     for name in names:
-        claim = picture.snapshot.claim(pod.metadata.namespace, name)
+        claim = cluster_state.snapshot.claim(pod.metadata.namespace, name)
         for result in results_of(claim) if claim is not None else ():
             devices[DeviceId.of(result)] = None
     return names, tuple(devices)

@@ -19,7 +19,7 @@ from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import Usage
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.devices import (
     FREE,
     PARTLY,
@@ -91,14 +91,16 @@ class PoolRow:
         }
 
 
-def pool_rows(picture: Picture) -> list[PoolRow]:
+def pool_rows(cluster_state: ClusterState) -> list[PoolRow]:
     """Every pool there is, by driver and name; also one of which claims hold devices that nobody offers."""
-    return sorted((row for row, _ in look_into(picture)), key=lambda row: (row.driver, row.pool))
+    return sorted((row for row, _ in look_into(cluster_state)), key=lambda row: (row.driver, row.pool))
 
 
-def look_into(picture: Picture, only: Set[PoolId] | None = None) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
+def look_into(
+    cluster_state: ClusterState, only: Set[PoolId] | None = None
+) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
     """Every pool, or only these as far as there are such, each with the rows of its devices by name."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     known = snapshot.index(DeviceHolders)
     held: dict[PoolId, set[DeviceId]] = {}
     for id in known.devices():

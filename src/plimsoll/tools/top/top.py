@@ -1,4 +1,4 @@
-"""`top`: what is free and who holds it, asked of a picture.
+"""`top`: what is free and who holds it, asked of a cluster state.
 
 Owns `top`, the one call behind the command and the page.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.books import holders, node_books
 from plimsoll.tools.top.claims import claim_row, claim_rows
@@ -20,13 +20,13 @@ from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
 
-#: What a view is about, beside nodes and pods, without which there is no picture.
+#: What a view is about, beside nodes and pods, without which there is no cluster state.
 _SHOWN = {"claims": "resourceclaims", "devices": "resourceslices", "pools": "resourceslices"}
 VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
 
 
 def top(
-    picture: Picture,
+    cluster_state: ClusterState,
     what: str = "nodes",
     namespace: str = "",
     *,
@@ -43,43 +43,47 @@ def top(
         raise InputError(f"{what}: there is no such view; there are {', '.join(VIEWS)}")
     if sort not in SORTS:
         raise InputError(f"{sort}: nodes are sorted by {', '.join(SORTS)}")
-    _check_seen(picture, what)
+    _check_seen(cluster_state, what)
     if what == "nodes":
-        return _top_node(picture, name, resources) if name else _top_nodes(picture, resources, sort, limit)
+        return (
+            _top_node(cluster_state, name, resources)
+            if name
+            else _top_nodes(cluster_state, resources, sort, limit)
+        )
     if what == "pods":
-        return _top_pods(picture, namespace, name, resources, limit)
+        return _top_pods(cluster_state, namespace, name, resources, limit)
     if what == "claims":
         if name:
-            return ClaimsReport((claim_row(picture, picture.claim(name, namespace)),), alone=True)
-        return ClaimsReport(tuple(claim_rows(picture, namespace)), limit)
+            return ClaimsReport((claim_row(cluster_state, cluster_state.claim(name, namespace)),), alone=True)
+        return ClaimsReport(tuple(claim_rows(cluster_state, namespace)), limit)
     if what == "devices":
-        devices = device_rows(picture)
+        devices = device_rows(cluster_state)
         wanted = [row for row in devices if name in str(row.id) or name == row.node]
         _found(wanted, devices, "device", name, {row.device for row in devices})
         if namespace:
             wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
         return DevicesReport(tuple(wanted), limit)
     if what == "pools":
-        pools = pool_rows(picture)
+        pools = pool_rows(cluster_state)
         chosen = [row for row in pools if name in f"{row.driver}/{row.pool}" or name == row.node]
         _found(chosen, pools, "pool", name, {row.pool for row in pools})
         return PoolsReport(tuple(chosen), limit)
-    spaces = namespace_rows(picture, name or namespace)
+    spaces = namespace_rows(cluster_state, name or namespace)
     if name:
-        every = namespace_rows(picture)
+        every = namespace_rows(cluster_state)
         _found(spaces, every, "namespace", name, {row.namespace for row in every})
     return NamespacesReport(tuple(spaces), resources, limit)
 
 
-def _check_seen(picture: Picture, what: str) -> None:
+def _check_seen(cluster_state: ClusterState, what: str) -> None:
     """InputError if a view is about what could not be seen: nobody knows that there is none."""
-    for gap in picture.objects.gaps:
+    for gap in cluster_state.objects.gaps:
         if gap.kind == _SHOWN.get(what) and gap.refused:
             raise InputError(f"{gap.kind} cannot be told about: {gap.why}")
 
 
-def _top_nodes(picture: Picture, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:
-    books = sort_books(node_books(picture), sort, resources)
+def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:
+    books = sort_books(node_books(cluster_state), sort, resources)
     known = {row.resource for book in books for row in book.rows}
     for resource in resources:
         if books and resource not in known:
@@ -87,26 +91,26 @@ def _top_nodes(picture: Picture, resources: tuple[str, ...], sort: str, limit: i
     return NodesReport(tuple(books), resources, limit)
 
 
-def _top_node(picture: Picture, name: str, resources: tuple[str, ...]) -> NodeReport:
-    books = node_books(picture, names=[name])
+def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:
+    books = node_books(cluster_state, names=[name])
     if not books:
-        raise InputError(_missing("node", name, {node.metadata.name for node in picture.nodes}))
-    held = holders(picture, name)
+        raise InputError(_missing("node", name, {node.metadata.name for node in cluster_state.nodes}))
+    held = holders(cluster_state, name)
     if resources:
         held = [each for each in held if each.resource in resources]
-    return NodeReport(books[0], tuple(held), tuple(device_rows(picture, name)), resources)
+    return NodeReport(books[0], tuple(held), tuple(device_rows(cluster_state, name)), resources)
 
 
 def _top_pods(
-    picture: Picture, namespace: str, name: str, resources: tuple[str, ...], limit: int
+    cluster_state: ClusterState, namespace: str, name: str, resources: tuple[str, ...], limit: int
 ) -> PodsReport:
     if name:
-        meta = picture.pod(name, namespace).metadata
-        rows = [row for row in pod_rows(picture, meta.namespace) if row.pod == meta.name]
+        meta = cluster_state.pod(name, namespace).metadata
+        rows = [row for row in pod_rows(cluster_state, meta.namespace) if row.pod == meta.name]
         if not rows:
             raise InputError(f"pod {meta.namespace}/{meta.name} has ended")
         return PodsReport(tuple(rows), resources, alone=True)
-    return PodsReport(tuple(pod_rows(picture, namespace)), resources, limit)
+    return PodsReport(tuple(pod_rows(cluster_state, namespace)), resources, limit)
 
 
 def _found(chosen: object, every: object, word: str, name: str, names: set[str]) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from plimsoll.client.client import Client
-from plimsoll.tools.cluster_state.cluster_state import Picture
+from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import follow_live
 
 #: Seconds between two answers, at least: nobody reads faster.
@@ -18,14 +18,14 @@ PACE = 0.5
 
 async def follow(
     client: Client,
-    picture: Picture,
+    cluster_state: ClusterState,
     show: Callable[[], None],
     *,
     namespace: str = "",
     trouble: Callable[[str], None] = lambda why: None,
     pace: float = PACE,
 ) -> None:
-    """Keep a picture up to date and call `show` when it is; ends by cancellation or PlimsollError.
+    """Keep a cluster state up to date and call `show` when it is; ends by cancellation or PlimsollError.
 
     The first call comes when everything has been listed.
     """
@@ -51,7 +51,9 @@ async def follow(
             await asyncio.sleep(pace)
 
     teller = asyncio.create_task(tell())
-    follower = asyncio.create_task(follow_live(client, picture, note, namespace=namespace, trouble=trouble))
+    follower = asyncio.create_task(
+        follow_live(client, cluster_state, note, namespace=namespace, trouble=trouble)
+    )
     try:
         done, _ = await asyncio.wait({teller, follower}, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

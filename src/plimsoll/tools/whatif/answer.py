@@ -66,7 +66,7 @@ class Answer:
     origin: str
     before: Totals
     after: Totals
-    now: Mapping[Name, str]  #: pod -> its node in the picture, "" if it has none
+    now: Mapping[Name, str]  #: pod -> its node in the cluster state, "" if it has none
     states: tuple[State, State]
     difference: Difference
     outcome: Outcome

@@ -1,8 +1,8 @@
-"""Changes to a picture, each with its way back.
+"""Changes to a cluster state, each with its way back.
 
-Owns `Changes`: objects are set and removed on a picture that is ours alone, and everything since a mark can
-be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the one thing
-that objects do not tell, whose turn it is among equal nodes, is part of a mark.
+Owns `Changes`: objects are set and removed on a cluster state that is ours alone, and everything since a mark
+can be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the one
+thing that objects do not tell, whose turn it is among equal nodes, is part of a mark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node import pod_key
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import key_of
 
 
@@ -26,12 +26,12 @@ class Mark:
 
 
 class Changes:
-    """What was done to a picture."""
+    """What was done to a cluster state."""
 
-    __slots__ = ("_undo", "number", "picture")
+    __slots__ = ("_undo", "cluster_state", "number")
 
-    def __init__(self, picture: Picture) -> None:
-        self.picture = picture
+    def __init__(self, cluster_state: ClusterState) -> None:
+        self.cluster_state = cluster_state
         #: What was there before, newest last: the object, and whether it is to be set or removed.
         self._undo: list[tuple[Any, bool]] = []
         self.number = 0  #: grows with every ID that is made
@@ -40,11 +40,11 @@ class Changes:
         return len(self._undo)
 
     def mark(self) -> Mark:
-        return Mark(len(self._undo), self.picture.snapshot.turn, self.number)
+        return Mark(len(self._undo), self.cluster_state.snapshot.turn, self.number)
 
     def set(self, thing: Any) -> None:
         """An object is new or has changed."""
-        old = self.picture.objects.find(type(thing), *key_of(thing))
+        old = self.cluster_state.objects.find(type(thing), *key_of(thing))
         if old is thing:
             return
         self._undo.append((thing, False) if old is None else (old, True))
@@ -52,10 +52,10 @@ class Changes:
 
     def remove(self, thing: Any) -> None:
         """An object is gone."""
-        old = self.picture.objects.find(type(thing), *key_of(thing))
+        old = self.cluster_state.objects.find(type(thing), *key_of(thing))
         if old is not None:
             self._undo.append((old, True))
-            self.picture.remove(old)
+            self.cluster_state.remove(old)
 
     def undo(self, mark: Mark) -> None:
         """Back to what was."""
@@ -64,17 +64,17 @@ class Changes:
             if there:
                 self._put(thing)
             else:
-                self.picture.remove(thing)
-        self.picture.snapshot.turn, self.number = mark.turn, mark.number
+                self.cluster_state.remove(thing)
+        self.cluster_state.snapshot.turn, self.number = mark.turn, mark.number
 
     def _put(self, thing: Any) -> None:
         if isinstance(thing, Pod):
-            old = self.picture.objects.find(Pod, *key_of(thing))
+            old = self.cluster_state.objects.find(Pod, *key_of(thing))
             moved = old is not None and old.spec.node_name and old.spec.node_name != thing.spec.node_name
             if old is not None and (moved or pod_key(old) != pod_key(thing)):
                 # Nothing unbinds a pod in a cluster, so the books only hear of pods that are gone.
-                self.picture.snapshot.remove(old)
-        self.picture.set(thing)
+                self.cluster_state.snapshot.remove(old)
+        self.cluster_state.set(thing)
 
     def new_id(self) -> str:
         """An ID as shares of devices have, the same in every run."""

@@ -15,7 +15,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import Profile
 from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, Scoring, Settings
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 
 #: What `--as` calls our own scheduler.
 OURS = "default"
@@ -30,9 +30,9 @@ class Stock:
     gates: Gates
     profile: Profile
 
-    def picture(self, picture: Picture) -> Picture:
+    def cluster_state(self, cluster_state: ClusterState) -> ClusterState:
         """The same objects on that scheduler's books."""
-        return Picture(picture.objects, self.gates, self.profile, origin=picture.origin)
+        return ClusterState(cluster_state.objects, self.gates, self.profile, origin=cluster_state.origin)
 
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)

@@ -25,7 +25,7 @@ from plimsoll.controllers.plans.evictions import eviction_time
 from plimsoll.ledger.node import pod_key
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.whatif import lifecycle as fates
 from plimsoll.tools.whatif.changes import Changes, Mark
 from plimsoll.tools.whatif.manifests import MOMENT, Priority
@@ -35,12 +35,12 @@ _NOW = read_moment(MOMENT) or 0.0
 
 
 class World:
-    """The objects of a picture that is ours alone, and what was done to them."""
+    """The objects of a cluster state that is ours alone, and what was done to them."""
 
-    def __init__(self, picture: Picture, settings: Settings) -> None:
-        self.picture = picture
+    def __init__(self, cluster_state: ClusterState, settings: Settings) -> None:
+        self.cluster_state = cluster_state
         self.settings = settings
-        self.changes = Changes(picture)
+        self.changes = Changes(cluster_state)
         #: Who came after the others, and in which order, by key of pod.
         self._arrivals: dict[str, int] = {}
         #: Who was sent away since somebody last asked.
@@ -52,10 +52,10 @@ class World:
     # -- looking things up
 
     def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        return self.picture.objects.find(ResourceClaim, namespace, name)
+        return self.cluster_state.objects.find(ResourceClaim, namespace, name)
 
     def find_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        return self.picture.objects.find(ResourceClaimTemplate, namespace, name)
+        return self.cluster_state.objects.find(ResourceClaimTemplate, namespace, name)
 
     def uses_of(self, pod: Pod) -> list[tuple[ResourceClaim, bool]]:
         """The claims of a pod, and whether each was made for it."""
@@ -65,11 +65,11 @@ class World:
 
     def pods_on(self, node: str) -> list[Pod]:
         """By name: the books have them in the order in which they came, which undoing does not restore."""
-        place = self.picture.snapshot.place_of(node)
-        return [] if place is None else sorted(self.picture.snapshot.pods_at(place), key=name_of)
+        place = self.cluster_state.snapshot.place_of(node)
+        return [] if place is None else sorted(self.cluster_state.snapshot.pods_at(place), key=name_of)
 
     def bound(self) -> Iterator[Pod]:
-        return (pod for pod in self.picture.pods if pod.spec.node_name)
+        return (pod for pod in self.cluster_state.pods if pod.spec.node_name)
 
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Who is decided about first: the more important, then whoever waits for longer."""
@@ -83,7 +83,7 @@ class World:
         self._classes = {**self._classes, **added}
         used = {
             pod.spec.priority_class_name: Priority(pod.spec.priority, pod.spec.preemption_policy)
-            for pod in self.picture.pods
+            for pod in self.cluster_state.pods
             if pod.spec.priority_class_name and pod.spec.priority is not None
         }
         return {**used, **self._classes}
@@ -104,11 +104,11 @@ class World:
 
     def place(self, placement: Placement) -> None:
         """A pod goes to its node."""
-        pod, claims = fates.bind(placement, self.picture.profile)
+        pod, claims = fates.bind(placement, self.cluster_state.profile)
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
-        self.picture.snapshot.turn = placement.place + 1
+        self.cluster_state.snapshot.turn = placement.place + 1
 
     def evict(self, pod: Pod, because: Because, by: str = "", after: int = 0) -> Pod | None:
         """A pod must leave its node; the pod that is made in its place, if somebody makes one."""
@@ -147,7 +147,7 @@ class World:
                 self.delete(pod)
             else:
                 self.evict(pod, Because.NODE_GONE, name)
-        for slice in self.picture.objects.all(ResourceSlice):
+        for slice in self.cluster_state.objects.all(ResourceSlice):
             if slice.spec.node_name == name:
                 self.changes.remove(slice)
         self.changes.remove(node)

@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.kinds import KINDS, Pictured
+from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import Objects
 from plimsoll.tools.whatif.lifecycle import controller_of
 
@@ -48,7 +48,7 @@ def find_targets(objects: Objects, text: str, namespace: str = "default") -> lis
     return [found]
 
 
-def _kind(word: str) -> Pictured | None:
+def _kind(word: str) -> StateKind | None:
     word = _SHORT.get(word, word)
     for kind in KINDS:
         if word in (kind.endpoint.kind.lower(), kind.endpoint.plural):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plimsoll.scheduler.profile import Settings
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.answer import More, Over, Prediction
 from plimsoll.tools.whatif.fragmentation import find_fragments
@@ -26,66 +26,66 @@ KINDS_MAX, MORE_MAX = 3, 500
 
 
 def run_whatif(
-    picture: Picture,
+    cluster_state: ClusterState,
     plan: Plan,
     *,
     settings: Settings | None = None,
     tick: Tick = silent,
     lent: bool = False,
-    look: Callable[[Picture], None] = lambda picture: None,
+    look: Callable[[ClusterState], None] = lambda cluster_state: None,
 ) -> WhatifReport:
-    """What would be if the plan were carried out; the picture stays as it is.
+    """What would be if the plan were carried out; the cluster state stays as it is.
 
-    A picture that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied. `look` is
-    shown the cluster as it would be.
+    A cluster state that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied.
+    `look` is shown the cluster as it would be.
     """
     settings = settings or Settings.default()
     stocks = [find_stock(name) for name in dict.fromkeys(plan.versus) if name != OURS]
-    whatif = Whatif(picture, settings=settings, lent=lent)
+    whatif = Whatif(cluster_state, settings=settings, lent=lent)
     now = {name: standing.node for name, standing in whatif.state().items()}
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
         state_before = before.state()
-        rooms_before = rooms_of(before.picture.snapshot)
-        totals_before = add_up(before.picture, rooms_before)
-        pieces_before = find_fragments(before.picture.snapshot, rooms_before)
+        rooms_before = rooms_of(before.cluster_state.snapshot)
+        totals_before = add_up(before.cluster_state, rooms_before)
+        pieces_before = find_fragments(before.cluster_state.snapshot, rooms_before)
     with whatif.branch() as after:
         added = plan.carry_out(after)
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = after.state()
-        rooms_after = rooms_of(after.picture.snapshot)
+        rooms_after = rooms_of(after.cluster_state.snapshot)
         report = WhatifReport(
             plan=plan,
-            origin=picture.origin,
+            origin=cluster_state.origin,
             before=totals_before,
-            after=add_up(after.picture, rooms_after),
+            after=add_up(after.cluster_state, rooms_after),
             now=now,
             states=(state_before, state_after),
             difference=compare(state_before, state_after),
             outcome=outcome,
-            fragments=(pieces_before, find_fragments(after.picture.snapshot, rooms_after)),
+            fragments=(pieces_before, find_fragments(after.cluster_state.snapshot, rooms_after)),
             evicted=after.evicted,
             nodes=changed_nodes(rooms_before, rooms_after),
             passed_by=tuple(after.passed_by),
             more=_more(after, added, {pending.pod for pending in outcome.pending}),
             proof=proof,
         )
-        look(after.picture)
+        look(after.cluster_state)
     for stock in stocks:
-        other = Whatif(stock.picture(picture), settings=stock.settings(settings))
+        other = Whatif(stock.cluster_state(cluster_state), settings=stock.settings(settings))
         plan.carry_out(other)
         other.schedule(preempt=plan.preempt, tick=tick)
-        past = _past(Picture(other.picture.objects, picture.gates, picture.profile))
+        past = _past(ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile))
         report.predictions.append(Prediction(stock.name, stock.about, other.state(), past))
     return report
 
 
-def _past(picture: Picture) -> tuple[Over, ...]:
+def _past(cluster_state: ClusterState) -> tuple[Over, ...]:
     """The nodes that are past their line, furthest first for each resource."""
     found = [
         Over(node, name, -units)
-        for node, room in rooms_of(picture.snapshot).items()
+        for node, room in rooms_of(cluster_state.snapshot).items()
         for name, units in room.items()
         if units < 0
     ]

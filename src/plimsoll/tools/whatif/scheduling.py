@@ -50,7 +50,7 @@ class Round:
     def run(self) -> Outcome:
         """Decide about every pod that waits."""
         world = self._world
-        waiting = world.picture.waiting
+        waiting = world.cluster_state.waiting
         self._lowest = min((pod.spec.priority or 0 for pod in world.bound()), default=0)
         for pod in waiting:
             self._nominations.hear(pod)
@@ -86,7 +86,7 @@ class Round:
         if isinstance(outcome, Unplaced) and self._make_room(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
-            snapshot = self._world.picture.snapshot
+            snapshot = self._world.cluster_state.snapshot
             booked = dict(snapshot.ledger(outcome.place).requested)
             self._world.place(outcome)
             self._nominations.drop(pod_key(pod))
@@ -109,7 +109,7 @@ class Round:
         world, task = self._world, unplaced.task
         if not self._preempt or task.priority <= self._lowest:
             return False
-        snapshot = world.picture.snapshot
+        snapshot = world.cluster_state.snapshot
         like = likeness(task)
         if self._stuck.get(like) == snapshot.stamp:
             return False
@@ -124,7 +124,7 @@ class Round:
             self._placed.pop(name_of(victim), None)
             again = world.evict(victim, Because.PREEMPTED, full_name(name_of(task.pod)))
             if again is not None:
-                again = world.picture.pod(again.metadata.name, again.metadata.namespace)
+                again = world.cluster_state.pod(again.metadata.name, again.metadata.namespace)
                 heappush(self._heap, (world.order(again), again))
         for other in plan.outbid:
             self._nominations.drop(pod_key(other))
@@ -134,7 +134,7 @@ class Round:
 
 def decide(world: World, pod: Pod, promises: Nominations | None = None) -> Placement | Unplaced | NodeReason:
     """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
-    snapshot = world.picture.snapshot
+    snapshot = world.cluster_state.snapshot
     task = read_task(pod, snapshot)
     if isinstance(task, NodeReason):
         if task.sentence in HELD:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.books import order_of, text_of
 
 
@@ -47,9 +47,9 @@ def rooms_of(snapshot: Snapshot) -> Rooms:
     }
 
 
-def add_up(picture: Picture, rooms: Rooms) -> Totals:
+def add_up(cluster_state: ClusterState, rooms: Rooms) -> Totals:
     """The totals of a cluster; `rooms` are what is left on its nodes."""
-    snapshot = picture.snapshot
+    snapshot = cluster_state.snapshot
     line: dict[str, int] = {}
     free: dict[str, int] = {}
     for place in snapshot.places():
@@ -59,9 +59,9 @@ def add_up(picture: Picture, rooms: Rooms) -> Totals:
         for name, units in rooms[snapshot.node(place).metadata.name].items():
             line.setdefault(name, 0)
             free[name] = free.get(name, 0) + (units if takes_pods else 0)
-    pods = picture.pods
+    pods = cluster_state.pods
     placed = sum(1 for pod in pods if pod.spec.node_name)
-    return Totals(len(snapshot), placed, len(picture.waiting), line, free)
+    return Totals(len(snapshot), placed, len(cluster_state.waiting), line, free)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """START HERE: `Whatif` is a cluster in memory that can be changed, scheduled, and put back as it was.
 
-The objects of a picture are copied once; from then on every change and every placement is written into the
-copy as a cluster would write it: claims from templates, allocations, reservations, charges, bindings. Pods
-are decided about by the scheduler's own cycle, one after the other, so that the second knows of the first.
-`branch()` is a transaction: what is done inside is undone exactly, unless it is kept. Nothing ever goes back
-to the cluster that the picture was taken of.
+The objects of a cluster state are copied once; from then on every change and every placement is written into
+the copy as a cluster would write it: claims from templates, allocations, reservations, charges, bindings.
+Pods are decided about by the scheduler's own cycle, one after the other, so that the second knows of the
+first. `branch()` is a transaction: what is done inside is undone exactly, unless it is kept. Nothing ever
+goes back to the cluster that the cluster state was taken of.
 
     with Whatif.of_dump("dump.yaml") as w:
         w.add(Path("batch.yaml"), replicas=50)
@@ -23,9 +23,10 @@ from msgspec.structs import replace
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.client.kubeconfig import find_config
+from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import Settings
-from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import Tick, silent
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.lifecycle import stays_on_node, unbound
@@ -53,19 +54,25 @@ class Moves:
     # -- what there is
 
     @property
-    def picture(self) -> Picture:
-        """The cluster as it is now, for any other question; only to be read."""
-        return self._world.picture
+    def cluster_state(self) -> ClusterState:
+        """The current cluster state, for the other tools; read-only."""
+        return self._world.cluster_state
+
+    @property
+    def picture(self) -> ClusterState:
+        """The current cluster state. Deprecated name."""
+        warn_renamed("Whatif.picture", "Whatif.cluster_state")
+        return self._world.cluster_state
 
     @property
     def waiting(self) -> list[Pod]:
         """The pods that have no node."""
-        return self._world.picture.waiting
+        return self._world.cluster_state.waiting
 
     def state(self) -> State:
         """Where every pod stands; the reasons are those of the last `schedule`."""
         found = {}
-        for pod in self._world.picture.pods:
+        for pod in self._world.cluster_state.pods:
             name, node = name_of(pod), pod.spec.node_name
             found[name] = Standing(node) if node else Standing(why=self._reasons.get(name, ""))
         return found
@@ -93,7 +100,7 @@ class Moves:
         known = self._world.priorities(added.priorities) if pods or added.priorities else {}
         for pod in pods:
             name = name_of(pod)
-            if self._world.picture.objects.find(Pod, *name) is not None:
+            if self._world.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} is there already: remove it first, or rename one")
             self._world.arrive(with_priority(pod, known))
         for thing in others:
@@ -109,7 +116,7 @@ class Moves:
     def remove(self, *names: str, namespace: str = "default") -> None:
         """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
         for text in names:
-            for thing in find_targets(self._world.picture.objects, text, namespace):
+            for thing in find_targets(self._world.cluster_state.objects, text, namespace):
                 if isinstance(thing, Pod):
                     self._world.delete(thing)
                 elif isinstance(thing, Node):
@@ -121,16 +128,16 @@ class Moves:
         """Add nodes like one that is there, with its devices and DaemonSets; their names."""
         if not 1 <= count <= NODES_MAX:
             raise InputError(f"nodes to add: give a number from 1 to {NODES_MAX}, not {count}")
-        nodes = self._world.picture.nodes
+        nodes = self._world.cluster_state.nodes
         if not like and len(nodes) == 1:
             like = nodes[0].metadata.name
         if not like:
             raise InputError(f"nodes to add: say which of the {len(nodes)} nodes they are like")
         node = self._node(like)
         pods = self._world.pods_on(like)
-        names = free_names(self._world.picture.objects, like, count)
+        names = free_names(self._world.cluster_state.objects, like, count)
         for name in names:
-            for thing in list(clone_node(self._world.picture.objects, node, name, pods)):
+            for thing in list(clone_node(self._world.cluster_state.objects, node, name, pods)):
                 if isinstance(thing, Pod):
                     self._world.arrive(thing)
                 else:
@@ -167,7 +174,7 @@ class Moves:
 
     def replace_policy(self, policy: str) -> None:
         """Account for every device that charges its node under one policy, for running pods too."""
-        for thing in list(under_policy(self._world.picture.objects, policy)):
+        for thing in list(under_policy(self._world.cluster_state.objects, policy)):
             self._world.changes.set(thing)
 
     # -- scheduling it
@@ -191,7 +198,7 @@ class Moves:
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
         """How many more pods like one that is there would fit, up to a number; nobody is preempted."""
-        found = self._world.picture.pod(pod[1], pod[0])
+        found = self._world.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
 
@@ -208,7 +215,7 @@ class Moves:
 
     def _prepare(self) -> None:
         """Make the claims of pods that wait for them and whose templates are there now."""
-        for pod in self._world.picture.waiting:
+        for pod in self._world.cluster_state.waiting:
             made = {status.name for status in pod.status.resource_claim_statuses}
             if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
                 self._world.prepare(pod)
@@ -220,12 +227,13 @@ class Moves:
             metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
             status = replace(copy.status, resource_claim_statuses=())
             self._world.arrive(replace(copy, metadata=metadata, status=status))
-            if not place_one(self._world, self._world.picture.pod(name, pod.metadata.namespace)):
+            if not place_one(self._world, self._world.cluster_state.pod(name, pod.metadata.namespace)):
                 return count
         return most
 
     def _node(self, name: str) -> Node:
-        return find_targets(self._world.picture.objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
+        objects = self._world.cluster_state.objects
+        return find_targets(objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
 
 
 class Branch(Moves):
@@ -251,16 +259,20 @@ class Branch(Moves):
 
 
 class Whatif(Moves):
-    """A cluster in memory, made from a picture, which stays as it is."""
+    """A cluster in memory, made from a cluster state, which stays as it is."""
 
-    def __init__(self, picture: Picture, *, settings: Settings | None = None, lent: bool = False) -> None:
-        """With `lent` the picture itself is worked on, and is as it was when `with` or a branch ends."""
-        super().__init__(World(picture if lent else picture.copy(), settings or Settings.default()))
+    def __init__(
+        self, cluster_state: ClusterState, *, settings: Settings | None = None, lent: bool = False
+    ) -> None:
+        """With `lent`, work on `cluster_state` itself and restore it when `with` or a branch ends."""
+        super().__init__(
+            World(cluster_state if lent else cluster_state.copy(), settings or Settings.default())
+        )
 
     @staticmethod
     def of_dump(*paths: str | Path, settings: Settings | None = None) -> Whatif:
         """From what `kubectl get -o yaml` wrote: files, folders, archives, or `-` for standard input."""
-        return Whatif(read_picture(Source(tuple(map(str, paths)))), settings=settings)
+        return Whatif(read_cluster_state(Source(tuple(map(str, paths)))), settings=settings)
 
     @staticmethod
     def of_cluster(
@@ -268,7 +280,7 @@ class Whatif(Moves):
     ) -> Whatif:
         """From a cluster as it is now; without a kubeconfig, the one that kubectl would ask."""
         config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)
-        return Whatif(read_picture(Source(config=config.interactive())), settings=settings)
+        return Whatif(read_cluster_state(Source(config=config.interactive())), settings=settings)
 
     def __enter__(self) -> Whatif:
         self._mark = self._world.mark()

@@ -19,7 +19,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.top.books import BookRow, node_books
@@ -209,8 +209,8 @@ class Play:
         return stand_of(tree)
 
     async def _row(self) -> BookRow:
-        picture = Picture(await read_live(self._client))
-        (book,) = node_books(picture, names=[NODE])
+        cluster_state = ClusterState(await read_live(self._client))
+        (book,) = node_books(cluster_state, names=[NODE])
         return book.row("cpu")
 
     # -- telling and waiting

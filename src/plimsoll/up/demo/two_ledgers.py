@@ -21,7 +21,7 @@ from plimsoll.scheduler.pod_claims import read_task
 from plimsoll.scheduler.pod_info import Task
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.result import Placement
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.files import read_thing
 from plimsoll.tools.cluster_state.manifests import Found
 from plimsoll.tools.top.books import BookRow, node_books
@@ -46,20 +46,20 @@ class TwoBooks:
 def keep_two_books(found: Iterable[Found], node: str, resource: str = "cpu") -> TwoBooks:
     """Schedule the pods of some objects, in their order, as a stock scheduler would."""
     things = [thing for each in found if (thing := _read(each)) is not None]
-    picture = Picture(Objects(things), Gates.upstream())
+    cluster_state = ClusterState(Objects(things), Gates.upstream())
     numbers = count(1)
     places: dict[str, str] = {}
     for pod in [each for each in things if isinstance(each, Pod)]:
-        task = read_task(pod, picture.snapshot)
+        task = read_task(pod, cluster_state.snapshot)
         outcome = None
         if isinstance(task, Task):
             settings = Settings.default()
-            outcome = schedule_one(task, picture.snapshot, settings, lambda: f"share-{next(numbers)}")
+            outcome = schedule_one(task, cluster_state.snapshot, settings, lambda: f"share-{next(numbers)}")
         places[pod.metadata.name] = outcome.node if isinstance(outcome, Placement) else ""
         if isinstance(outcome, Placement):
-            for thing in _bound(pod, outcome, picture.objects):
-                picture.set(thing)
-    (book,) = node_books(Picture(picture.objects, Gates.all_on()), names=[node])
+            for thing in _bound(pod, outcome, cluster_state.objects):
+                cluster_state.set(thing)
+    (book,) = node_books(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
     return TwoBooks(places, book.row(resource))
 
 

@@ -36,7 +36,7 @@ from tests.unit.scheduler.preemption.clusters import (
 )
 
 
-def picture(thing: Any) -> Any:
+def cluster_state(thing: Any) -> Any:
     """Anything an index or a snapshot keeps, in a form that can be compared and does not change.
 
     An entry with nothing in it says as much as no entry.
@@ -44,17 +44,17 @@ def picture(thing: Any) -> Any:
     if isinstance(thing, np.ndarray):
         return tuple(thing.tolist())
     if isinstance(thing, dict):
-        seen = {key: picture(value) for key, value in thing.items()}
+        seen = {key: cluster_state(value) for key, value in thing.items()}
         empty: tuple[Any, ...] = ({}, (), frozenset())
         return {key: value for key, value in seen.items() if value not in empty and key not in CACHES}
     if isinstance(thing, list | tuple):
-        return tuple(map(picture, thing))
+        return tuple(map(cluster_state, thing))
     if isinstance(thing, set | frozenset):
         return frozenset(thing)
     if type(thing).__module__.startswith("plimsoll.scheduler") and hasattr(thing, "__dict__"):
-        return picture(vars(thing))
+        return cluster_state(vars(thing))
     if hasattr(thing, "__slots__") and type(thing).__module__.startswith("plimsoll.scheduler"):
-        return picture({name: getattr(thing, name) for name in thing.__slots__ if hasattr(thing, name)})
+        return cluster_state({name: getattr(thing, name) for name in thing.__slots__ if hasattr(thing, name)})
     return thing
 
 
@@ -71,13 +71,13 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
             None if each is None else (list(each.entries.items()), dict(each.requested), dict(each.claims))
             for each in snapshot.ledgers
         ],
-        "free": {name: picture(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
+        "free": {name: cluster_state(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
         "devices": snapshot.state.copy(),
         "held": dict(snapshot._holdings._held),
         "pending": dict(snapshot._holdings._promised),
-        "stamp": (snapshot.stamp, picture(snapshot.freed)),
+        "stamp": (snapshot.stamp, cluster_state(snapshot.freed)),
         "indexes": {
-            kind.__name__: picture(vars(index))
+            kind.__name__: cluster_state(vars(index))
             for kind, index in snapshot._indexes.items()
             if kind.__name__ not in MEMORIES
         },

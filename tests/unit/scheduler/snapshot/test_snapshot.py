@@ -54,7 +54,7 @@ def gpus(name: str, number: int = 2, cpu: str = "1") -> Any:
     return resource_slice(name, [charging_device(f"gpu{n}", cpu=cpu) for n in range(number)])
 
 
-def picture(snapshot: Snapshot) -> dict[str, Any]:
+def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
     """Everything in a snapshot that does not depend on the order of events, nodes by name."""
     assert verify(snapshot) == []
     nodes = {}
@@ -145,9 +145,9 @@ def objects(random: Random) -> list[Any]:
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_objects_in_any_order(random: Random) -> None:
     given_objects = objects(random)
-    expected = picture(snapshot_of(*given_objects))
+    expected = cluster_state(snapshot_of(*given_objects))
     shuffled = random.sample(given_objects, len(given_objects))
-    assert picture(snapshot_of(*shuffled)) == expected
+    assert cluster_state(snapshot_of(*shuffled)) == expected
 
 
 @settings(max_examples=150)
@@ -160,7 +160,7 @@ def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
     gone = [each for each in given_objects if each not in stay]
     for each in random.sample(gone, len(gone)):
         snapshot.remove(each)
-    assert picture(snapshot) == picture(snapshot_of(*stay))
+    assert cluster_state(snapshot) == cluster_state(snapshot_of(*stay))
 
 
 @settings(max_examples=100)
@@ -168,10 +168,10 @@ def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
 def test_hearing_of_it_again_changes_nothing(random: Random) -> None:
     given_objects = objects(random)
     snapshot = snapshot_of(*given_objects)
-    expected = picture(snapshot)
+    expected = cluster_state(snapshot)
     for each in random.choices(given_objects, k=10):
         snapshot.set(each)
-        assert picture(snapshot) == expected
+        assert cluster_state(snapshot) == expected
 
 
 # -- pods
@@ -232,7 +232,7 @@ def test_a_pod_that_has_ended_is_off_the_books(phase: str) -> None:
     snapshot.set(pod("p", "1", node="n0", status={"phase": phase}))
     assert cpu(snapshot) == 0
     assert not snapshot.booked_keys()
-    assert picture(snapshot) == picture(snapshot_of(node("n0")))
+    assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
 
 
 def test_a_pod_that_has_ended_is_not_waited_for() -> None:
@@ -266,7 +266,7 @@ def test_a_pod_without_a_node_is_nowhere() -> None:
     assert not snapshot.booked_keys()
     snapshot.remove(pod("p", "1"))
     snapshot.remove(pod("q", "1", node="n7"))
-    assert picture(snapshot) == picture(snapshot_of(node("n0")))
+    assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
 
 
 # -- nodes
@@ -277,14 +277,14 @@ def test_a_node_gone_and_back() -> None:
     there = [pod("p", "1", node="n0"), pod("q", "2", node="n0", claims=["c"])]
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(*around, node("n0"), node("n1"), held, *there)
-    expected = picture(snapshot)
+    expected = cluster_state(snapshot)
     snapshot.remove(node("n0"))
     assert len(snapshot) == 1
     assert not snapshot.booked_keys()
     snapshot.remove(there[0])
     snapshot.set(there[0])
     snapshot.set(node("n0"))
-    assert picture(snapshot) == expected
+    assert cluster_state(snapshot) == expected
 
 
 def test_pods_that_go_while_their_node_is_away_do_not_come_back() -> None:
@@ -304,13 +304,13 @@ def test_places_are_used_again() -> None:
         snapshot.remove(node(f"n{number}"))
         snapshot.remove(pod(f"p{number}", "1", node=f"n{number}"))
     assert snapshot.size == 64
-    assert picture(snapshot) == picture(Snapshot())
+    assert cluster_state(snapshot) == cluster_state(Snapshot())
 
 
 def test_many_nodes() -> None:
     many = [node(f"n{number}", cpu=str(number + 1)) for number in range(300)]
     there = [pod(f"p{number}", "1", node=f"n{number}") for number in range(300)]
-    assert picture(snapshot_of(*many, *there)) == picture(snapshot_of(*there, *reversed(many)))
+    assert cluster_state(snapshot_of(*many, *there)) == cluster_state(snapshot_of(*there, *reversed(many)))
 
 
 def test_a_heartbeat_makes_no_room() -> None:
@@ -348,18 +348,18 @@ NEW = pod("new", "1", claims=["c"])
 
 
 def test_assume_and_forget_are_inverses(cluster: Snapshot) -> None:
-    expected = picture(cluster)
+    expected = cluster_state(cluster)
     placement = placed(cluster, NEW)
-    assert picture(cluster) == expected
+    assert cluster_state(cluster) == expected
     cluster.assume(placement)
     assert cpu(cluster) == 3000
     assert cluster.pending("uid-c") == cluster.held("uid-c") == placement.allocations["c"]
     assert set(cluster.assumed) == {"uid-new"}
     assert verify(cluster) == []
     cluster.forget("uid-new")
-    assert picture(cluster) == expected
+    assert cluster_state(cluster) == expected
     cluster.forget("uid-new")
-    assert picture(cluster) == expected
+    assert cluster_state(cluster) == expected
 
 
 def test_assumed_then_bound(cluster: Snapshot) -> None:
@@ -373,7 +373,7 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     assert not cluster.assumed
     cluster.confirm("uid-new")
     cluster.forget("uid-new")
-    assert picture(cluster) == picture(
+    assert cluster_state(cluster) == cluster_state(
         snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), claimed, there)
     )
 
@@ -403,7 +403,7 @@ def test_bound_to_a_node_nobody_knows(cluster: Snapshot) -> None:
 
 
 def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
-    before = picture(cluster)
+    before = cluster_state(cluster)
     cluster.assume(placed(cluster, NEW))
     cluster.remove(node("n0"))
     assert not cluster.assumed
@@ -411,23 +411,23 @@ def test_the_node_goes_while_a_pod_is_assumed(cluster: Snapshot) -> None:
     cluster.set(node("n0"))
     assert cpu(cluster) == 0
     cluster.forget("uid-new")
-    assert picture(cluster) == before
+    assert cluster_state(cluster) == before
 
 
 def test_the_pod_goes_while_it_is_assumed(cluster: Snapshot) -> None:
-    before = picture(cluster)
+    before = cluster_state(cluster)
     cluster.assume(placed(cluster, NEW))
     cluster.remove(NEW)
     assert cpu(cluster) == 0
     cluster.forget("uid-new")
-    assert picture(cluster) == before
+    assert cluster_state(cluster) == before
 
 
 def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
-    expected = picture(cluster)
+    expected = cluster_state(cluster)
     cluster.set(pod("new", "1", claims=["c"], labels={"more": "labels"}))
-    assert picture(cluster) == expected
+    assert cluster_state(cluster) == expected
 
 
 # -- claims

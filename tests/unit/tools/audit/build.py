@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.tools.audit import AuditReport, Finding, audit, choose_checks
-from plimsoll.tools.cluster_state import Picture
-from tests.dumps import picture_of
+from plimsoll.tools.cluster_state import ClusterState
+from tests.dumps import make_cluster_state
 
 Tree = dict[str, Any]
 V1 = "resource.k8s.io/v1"
@@ -145,21 +145,21 @@ def pod(
     return thing("v1", "Pod", name, "work", spec=whole, status=status)
 
 
-def picture(trees: Iterable[Tree], live: bool = True) -> Picture:
-    """A picture of these objects; of a live cluster nothing is missing, it just has no more."""
-    made = picture_of(trees)
+def cluster_state(trees: Iterable[Tree], live: bool = True) -> ClusterState:
+    """A cluster state of these objects; of a live cluster nothing is missing, it just has no more."""
+    made = make_cluster_state(trees)
     if live:
         made.objects.gaps.clear()
     return made
 
 
 def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
-    return audit(picture(trees, live), now=now, live=live)
+    return audit(cluster_state(trees, live), now=now, live=live)
 
 
 def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[Finding]:
     """What one check finds."""
-    report = audit(picture(trees, live), checks=choose_checks([check]), now=now, live=live)
+    report = audit(cluster_state(trees, live), checks=choose_checks([check]), now=now, live=live)
     assert not report.skipped
     return list(report.findings)
 

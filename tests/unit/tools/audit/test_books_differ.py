@@ -6,17 +6,17 @@ import pytest
 
 from plimsoll.tools.audit import audit, choose_checks
 from plimsoll.tools.audit.checks import books
-from tests.dumps import picture_of
+from tests.dumps import make_cluster_state
 from tests.unit.tools.audit.build import node, pod
 
 
 @pytest.mark.parametrize("most", [500, 2])
 def test_wrong_books_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "_VERIFIED", most)
-    picture = picture_of([node("n1"), node("n2"), node("n3"), pod("p", on="n1")])
-    place = picture.snapshot.place_of("n1")
+    cluster_state = make_cluster_state([node("n1"), node("n2"), node("n3"), pod("p", on="n1")])
+    place = cluster_state.snapshot.place_of("n1")
     assert place is not None
-    assert audit(picture, checks=choose_checks(["PLM008"])).findings == ()
-    picture.snapshot.ledger(place).requested["cpu"] += 1
-    report = audit(picture, checks=choose_checks(["PLM008"]))
+    assert audit(cluster_state, checks=choose_checks(["PLM008"])).findings == ()
+    cluster_state.snapshot.ledger(place).requested["cpu"] += 1
+    report = audit(cluster_state, checks=choose_checks(["PLM008"]))
     assert any("requested cpu: booked 1001, computed 1000" in each.message for each in report.findings)

@@ -12,7 +12,7 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.cli.main import main
 from plimsoll.tools.audit import CHECKS, audit
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from tests.dumps import SHARED, USECASES, big_cluster, usecase_dump, write_dump
 from tests.outputs import check_output
 from tests.unit.tools.audit.build import well
@@ -124,8 +124,8 @@ def test_questions_that_cannot_be_asked(
 @pytest.mark.parametrize("name", USECASES)
 def test_observed_use_cases(name: str) -> None:
     """Errors are found just where kube-scheduler 1.36 is known to go wrong."""
-    picture = read_picture(Source((str(usecase_dump(name)),)))
-    found = {each.id for each in audit(picture).findings if each.severity.value == "error"}
+    cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
+    found = {each.id for each in audit(cluster_state).findings if each.severity.value == "error"}
     expected = {
         "preallocated-claim": {"PLM001"},
         "pool-name-clash-many": {"PLM012"},
@@ -144,7 +144,7 @@ def test_observed_use_cases_as_told(name: str, capsys: pytest.CaptureFixture[str
 
 def test_a_big_cluster_has_nothing_to_find(tmp_path: Path) -> None:
     path = write_dump(big_cluster(40, pods_per_node=8), tmp_path / "dump.json", "json")
-    assert audit(read_picture(Source((str(path),)))).findings == ()
+    assert audit(read_cluster_state(Source((str(path),)))).findings == ()
 
 
 # -- documents

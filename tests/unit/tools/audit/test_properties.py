@@ -15,12 +15,12 @@ from tests.unit.tools.audit.build import (
     V1,
     Tree,
     claim,
+    cluster_state,
     cpus,
     device,
     device_class,
     node,
     numa,
-    picture,
     pod,
     result,
     share,
@@ -76,7 +76,7 @@ def test_what_our_own_scheduler_fills_has_no_errors(
     sizes: list[int], asked: list[tuple[str, int, int]]
 ) -> None:
     trees = list(standing(sizes))
-    with Whatif(picture(trees)) as whatif:
+    with Whatif(cluster_state(trees)) as whatif:
         for number, (klass, amount, request) in enumerate(asked):
             made = pod(
                 f"p{number}", str(request), on="", phase="Pending", template=f"t{number}" if klass else ""
@@ -85,7 +85,7 @@ def test_what_our_own_scheduler_fills_has_no_errors(
             whatif.add(*([template(f"t{number}", klass, amount)] if klass else []), made)
         placed = whatif.schedule().placed
         assert placed or not any(amount + request <= min(sizes) for _, amount, request in asked)
-        found = audit(whatif.picture, now=NOW, live=True).findings
+        found = audit(whatif.cluster_state, now=NOW, live=True).findings
         assert [each for each in found if each.severity is Severity.ERROR] == []
         # Seen from one driver only, a node may have no CPU left for pods without a claim, and a pod may have
         # asked for just what its claim takes; nothing else is worth a word.
@@ -114,7 +114,7 @@ def test_everything_that_is_overdrawn_is_found(held: list[list[Tree]], requests:
     for number, results in enumerate(held):
         trees.append(claim(f"c{number}", *results, pods=[f"p{number}"], on="n0"))
         trees.append(pod(f"p{number}", str(requests), claims=[f"c{number}"], on="n0"))
-    made = picture(trees)
+    made = cluster_state(trees)
     overdrafts = find_overdrafts(made.snapshot)
     checks = choose_checks(["PLM001", "PLM020", "PLM022", "PLM023"])
     found = audit(made, checks=checks, live=True, now=NOW).findings

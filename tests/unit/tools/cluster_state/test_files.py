@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.tools.cluster_state import Objects, Source, read_picture
+from plimsoll.tools.cluster_state import Objects, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import read_files
 from tests.dumps import USECASES, big_cluster, usecase_dump, write_dump
 from tests.unit.tools.cluster_state.test_versions import to_beta
@@ -29,7 +29,7 @@ Tree = dict[str, Any]
 
 
 def read(*paths: Path | str) -> Objects:
-    return read_picture(Source(tuple(map(str, paths)))).objects
+    return read_cluster_state(Source(tuple(map(str, paths)))).objects
 
 
 def bodies(objects: Objects) -> list[str]:
@@ -99,9 +99,9 @@ def test_all_forms_are_the_same(form: Callable[[list[Tree], Path], Path], tmp_pa
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_dump(big_cluster(1), tmp_path / "dump.yaml")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
-    picture = read_picture(Source(("-",)))
-    assert picture.origin == "standard input"
-    assert len(picture.nodes) == 1
+    cluster_state = read_cluster_state(Source(("-",)))
+    assert cluster_state.origin == "standard input"
+    assert len(cluster_state.nodes) == 1
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(InputError, match=r"^standard input: is empty$"):
         read("-")

@@ -11,7 +11,7 @@ import pytest
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import ConfigError, InputError, UnreachableError
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.cluster_state.live import follow_live, read_live
 from plimsoll.tools.cluster_state.missing_kinds import sum_up
 from tests.dumps import big_cluster, objects_of
@@ -30,7 +30,7 @@ def bodies(objects: Objects) -> list[Any]:
 
 
 def requested(objects: Objects) -> list[dict[str, int]]:
-    snapshot = Picture(objects).snapshot
+    snapshot = ClusterState(objects).snapshot
     return [snapshot.ledger(place).requested for place in snapshot.places()]
 
 
@@ -149,10 +149,10 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def follow(world: World, picture: Picture, story: Callable[[list[int]], Any]) -> None:
+def follow(world: World, cluster_state: ClusterState, story: Callable[[list[int]], Any]) -> None:
     async def run() -> None:
         changes: list[int] = []
-        task = asyncio.create_task(follow_live(world.client(), picture, lambda: changes.append(1)))
+        task = asyncio.create_task(follow_live(world.client(), cluster_state, lambda: changes.append(1)))
         try:
             await story(changes)
         finally:
@@ -168,9 +168,9 @@ def test_trouble_is_told_and_so_is_its_end() -> None:
 
     async def run() -> None:
         world = World(big_cluster(2, pending=1))
-        picture = Picture(await read_live(world.client()))
+        cluster_state = ClusterState(await read_live(world.client()))
         told: list[str] = []
-        following = follow_live(world.client(), picture, lambda: None, trouble=told.append)
+        following = follow_live(world.client(), cluster_state, lambda: None, trouble=told.append)
         task = asyncio.create_task(following)
         await asyncio.sleep(0.1)
         world.dead = True
@@ -189,7 +189,7 @@ def test_trouble_is_told_and_so_is_its_end() -> None:
 def test_changes_come_in_and_reconnect_by_themselves() -> None:
     trees = big_cluster(2, pending=1)
     world = World(trees)
-    picture = Picture(read(world))
+    cluster_state = ClusterState(read(world))
     node = next(tree for tree in trees if tree["kind"] == "Node")
     fresh = {**node, "metadata": {**node["metadata"], "name": "fresh", "uid": "fresh"}}
 
@@ -197,38 +197,38 @@ def test_changes_come_in_and_reconnect_by_themselves() -> None:
         await until(lambda: bool(changes))
         assert changes == [1]  # what was read before is not news; everything listed is
         world.tell("ADDED", fresh)
-        await until(lambda: picture.objects.find(Node, "", "fresh") is not None)
-        assert picture.snapshot.place_of("fresh") is not None
+        await until(lambda: cluster_state.objects.find(Node, "", "fresh") is not None)
+        assert cluster_state.snapshot.place_of("fresh") is not None
         before = world.streams
         world.cut()
         await until(lambda: world.streams > before)
         world.tell("DELETED", fresh)
-        await until(lambda: picture.objects.find(Node, "", "fresh") is None)
-        assert picture.snapshot.place_of("fresh") is None
+        await until(lambda: cluster_state.objects.find(Node, "", "fresh") is None)
+        assert cluster_state.snapshot.place_of("fresh") is None
 
-    follow(world, picture, story)
+    follow(world, cluster_state, story)
 
 
 def test_what_went_away_between_reading_and_following_is_taken_out() -> None:
     trees = big_cluster(2, pending=1)
     world = World(trees)
-    picture = Picture(read(world))
-    gone = next(pod for pod in picture.pods if pod.spec.node_name)
+    cluster_state = ClusterState(read(world))
+    gone = next(pod for pod in cluster_state.pods if pod.spec.node_name)
     world.trees = [tree for tree in trees if tree["metadata"]["name"] != gone.metadata.name]
 
     async def story(changes: list[int]) -> None:
-        await until(lambda: picture.objects.find(Pod, "work", gone.metadata.name) is None)
+        await until(lambda: cluster_state.objects.find(Pod, "work", gone.metadata.name) is None)
         await until(lambda: len(changes) >= 2)
 
-    follow(world, picture, story)
+    follow(world, cluster_state, story)
 
 
 def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
     world = World(big_cluster(1))
-    picture = Picture(read(world))
+    cluster_state = ClusterState(read(world))
 
     async def run() -> None:
-        task = asyncio.create_task(follow_live(world.client(), picture, lambda: None))
+        task = asyncio.create_task(follow_live(world.client(), cluster_state, lambda: None))
         await asyncio.sleep(0)
         world.broken = True
         async with asyncio.timeout(10):
@@ -241,10 +241,10 @@ def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
 def test_what_may_not_be_seen_is_not_followed() -> None:
     world = World(big_cluster(1))
     world.refused["/api/v1/persistentvolumes"] = 403
-    picture = Picture(Objects())
+    cluster_state = ClusterState(Objects())
 
     async def story(changes: list[int]) -> None:
-        await until(lambda: bool(picture.objects.all(Pod)))
+        await until(lambda: bool(cluster_state.objects.all(Pod)))
 
-    follow(world, picture, story)
-    assert [gap.kind for gap in picture.objects.gaps] == ["persistentvolumes"]
+    follow(world, cluster_state, story)
+    assert [gap.kind for gap in cluster_state.objects.gaps] == ["persistentvolumes"]

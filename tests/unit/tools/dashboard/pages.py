@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from plimsoll.client import Client
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import Dashboard
 
 Tree = dict[str, Any]
@@ -72,7 +72,7 @@ def _octets(text: str | bytes) -> bytes:
 
 
 @asynccontextmanager
-async def visiting(shown: Picture | Client, **options: Any) -> AsyncIterator[Visitor]:
+async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterator[Visitor]:
     """A dashboard that runs, and a visitor."""
     dashboard = Dashboard(shown, **options)
     await dashboard.start()
@@ -83,8 +83,8 @@ async def visiting(shown: Picture | Client, **options: Any) -> AsyncIterator[Vis
         await dashboard.stop()
 
 
-def visit(shown: Picture, story: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
-    """Run a story with a dashboard of a picture."""
+def visit(shown: ClusterState, story: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
+    """Run a story with a dashboard of a cluster state."""
 
     async def run() -> None:
         async with visiting(shown, **options) as visitor:

@@ -13,7 +13,7 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.tools.audit.audit import audit
 from plimsoll.tools.audit.checks import CHECKS
-from plimsoll.tools.cluster_state import Gap, Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Gap, Objects
 from plimsoll.tools.dashboard import findings
 from plimsoll.tools.dashboard.findings import AGAIN_SECONDS, KEY, REST_SECONDS, TRIES, Findings, ask_audit
 from plimsoll.tools.dashboard.query_worker import Desk
@@ -155,10 +155,10 @@ def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
         Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
         Gap("resourceclaims", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
     ]
-    picture = Picture(Objects(small().objects, gaps))
+    cluster_state = ClusterState(Objects(small().objects, gaps))
 
     async def story(visitor: Visitor) -> None:
         found = await visitor.get("/api/overview")
         assert found["gaps"] == ["resourceslices, resourceclaims: may not be seen by this user"]
 
-    visit(picture, story)
+    visit(cluster_state, story)

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import ConfigError
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
 from tests.unit.tools.dashboard.pages import Visitor, visit
 from tests.unit.tools.dashboard.test_routes import small
 
-EMPTY = Picture(Objects())
+EMPTY = ClusterState(Objects())
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_the_process(listen: str, warned: bool) -> None:
             told.append(url)
             stopped.set()
 
-        settings = DashboardSettings(listen=listen, picture=EMPTY)
+        settings = DashboardSettings(listen=listen, cluster_state=EMPTY)
         async with asyncio.timeout(10):
             await serve_dashboard(settings, ready, warnings.append, stopped)
 
@@ -325,7 +325,7 @@ def test_the_process(listen: str, warned: bool) -> None:
 def test_an_address_that_is_taken_is_told() -> None:
     async def story(visitor: Visitor) -> None:
         port = visitor.dashboard.url.rpartition(":")[2].strip("/")
-        settings = DashboardSettings(listen=f"127.0.0.1:{port}", picture=EMPTY)
+        settings = DashboardSettings(listen=f"127.0.0.1:{port}", cluster_state=EMPTY)
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
             await serve_dashboard(settings, print, print, asyncio.Event())
 

@@ -15,7 +15,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import ApiError, InputError
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.dashboard import lists, nodes
 from plimsoll.tools.dashboard.changes import Change, Touched, enter
 from plimsoll.tools.dashboard.devices import DeviceBooks
@@ -59,23 +59,23 @@ def changes(draw: st.DrawFn) -> list[Change]:
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[Change]]) -> None:
-    picture = Picture(Objects(THINGS))
+    cluster_state = ClusterState(Objects(THINGS))
     kept = Kept()
     revision = 1
     for pile in rounds:
-        kept.answers(picture)
+        kept.answers(cluster_state)
         touched = Touched()
         for change in pile:
             revision += 1
             meta = replace(change.thing.metadata, resource_version=str(revision))
-            enter(picture, Change(replace(change.thing, metadata=meta), change.gone), touched)
+            enter(cluster_state, Change(replace(change.thing, metadata=meta), change.gone), touched)
         if touched:
             kept.touch(touched)
-    told = kept.answers(picture)
-    assert told == Kept().answers(picture), "computed again"
-    assert told == Kept().answers(Picture(Objects(picture.objects))), "read anew"
-    assert told["pools"] == [row.as_json() for row in pool_rows(picture)]
-    assert told["devices"] == [row.as_json() for row in device_rows(picture)]
+    told = kept.answers(cluster_state)
+    assert told == Kept().answers(cluster_state), "computed again"
+    assert told == Kept().answers(ClusterState(Objects(cluster_state.objects))), "read anew"
+    assert told["pools"] == [row.as_json() for row in pool_rows(cluster_state)]
+    assert told["devices"] == [row.as_json() for row in device_rows(cluster_state)]
 
 
 class Kept:
@@ -88,14 +88,14 @@ class Kept:
         for each in (self.books, self.devices, self.namespaces):
             each.touch(touched)
 
-    def answers(self, picture: Picture) -> dict[str, Any]:
+    def answers(self, cluster_state: ClusterState) -> dict[str, Any]:
         return {
-            "nodes": nodes.all_nodes(picture, self.books, self.devices),
-            "overview": nodes.overview(picture, self.books, self.devices),
-            "devices": lists.list_devices(picture, Wish(), self.devices)["items"],
-            "pools": lists.list_pools(picture, Wish(), self.devices)["items"],
-            "namespaces": lists.list_namespaces(picture, Wish(), self.namespaces),
-            "metrics": show_metrics(picture, self.books, self.devices),
+            "nodes": nodes.all_nodes(cluster_state, self.books, self.devices),
+            "overview": nodes.overview(cluster_state, self.books, self.devices),
+            "devices": lists.list_devices(cluster_state, Wish(), self.devices)["items"],
+            "pools": lists.list_pools(cluster_state, Wish(), self.devices)["items"],
+            "namespaces": lists.list_namespaces(cluster_state, Wish(), self.namespaces),
+            "metrics": show_metrics(cluster_state, self.books, self.devices),
         }
 
 
@@ -104,14 +104,14 @@ class Kept:
 
 def test_changes_wait_for_the_question() -> None:
     async def story() -> None:
-        desk = Desk(Picture(Objects(THINGS)))
+        desk = Desk(ClusterState(Objects(THINGS)))
         go_on, began = threading.Event(), threading.Event()
 
         def slow() -> dict[str, Any]:
-            before = len(desk.picture.objects)
+            before = len(desk.cluster_state.objects)
             began.set()
             assert go_on.wait(10)
-            return {"same": before == len(desk.picture.objects)}
+            return {"same": before == len(desk.cluster_state.objects)}
 
         asked = asyncio.create_task(desk.ask("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
@@ -130,7 +130,7 @@ def test_changes_wait_for_the_question() -> None:
 
 def test_known_answers_wait_for_nobody() -> None:
     async def story() -> None:
-        desk = Desk(Picture(Objects()))
+        desk = Desk(ClusterState(Objects()))
         first = await desk.ask("a", lambda: {"x": 1})
         go_on = threading.Event()
         slow = asyncio.create_task(desk.ask("b", lambda: {"y": go_on.wait(10)}))
@@ -147,7 +147,7 @@ def test_known_answers_wait_for_nobody() -> None:
 
 def test_the_same_question_is_answered_once() -> None:
     async def story() -> None:
-        desk = Desk(Picture(Objects()))
+        desk = Desk(ClusterState(Objects()))
         asked: list[int] = []
 
         def question() -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_the_same_question_is_answered_once() -> None:
 
 def test_too_many_at_once_are_asked_to_come_again() -> None:
     async def story() -> None:
-        desk = Desk(Picture(Objects()))
+        desk = Desk(ClusterState(Objects()))
         go_on = threading.Event()
         waiting = [
             asyncio.create_task(desk.ask(number, lambda: {"x": go_on.wait(10)}))
@@ -181,7 +181,7 @@ def test_too_many_at_once_are_asked_to_come_again() -> None:
 
 def test_a_question_that_breaks_holds_up_nobody() -> None:
     async def story() -> None:
-        desk = Desk(Picture(Objects()))
+        desk = Desk(ClusterState(Objects()))
 
         def broken() -> None:
             raise InputError("no")
@@ -201,7 +201,7 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
     """What a page was told of before it asked is in the answer, whatever was being answered then."""
 
     async def story() -> None:
-        board = Board(Picture(Objects(THINGS)))
+        board = Board(ClusterState(Objects(THINGS)))
         key = ("work", "waiting-0000")
         first = codec.decode_tree((await board.explain_pod(*key)).body)
         assert first["verdict"] == "pending"
@@ -232,7 +232,7 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
 def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
     async def story() -> None:
         now = [1]
-        desk = Desk(Picture(Objects(THINGS)), follows=lambda: now[0])
+        desk = Desk(ClusterState(Objects(THINGS)), follows=lambda: now[0])
         first = await desk.ask("a", lambda: {"x": 1})
         assert await desk.ask("a", lambda: {"x": 2}) is first
         desk.hear(Change(THINGS[-1], gone=True))
@@ -266,15 +266,15 @@ def test_a_what_if_ends_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("again", range(2))
-def test_a_what_if_leaves_the_picture_as_it_was(again: int) -> None:
+def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
     async def story() -> None:
-        board = Board(Picture(Objects(THINGS)))
+        board = Board(ClusterState(Objects(THINGS)))
         before = (await board.nodes()).body
         plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
         first = (await board.whatif(plan)).body
         assert (await board.whatif(plan)).body == first
         assert board._back is not None
-        fresh = Kept().answers(board._back.picture)["nodes"]
+        fresh = Kept().answers(board._back.cluster_state)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
     asyncio.run(story())

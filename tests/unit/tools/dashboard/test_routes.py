@@ -1,4 +1,4 @@
-"""Every answer, on a picture of a made-up cluster and on what a real one held."""
+"""Every answer, on a cluster state of a made-up cluster and on what a real one held."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.top.books import node_books
 from plimsoll.tools.top.claims import claim_rows
-from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
+from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visit
 
 WANTED = """
@@ -26,8 +26,8 @@ spec:
 
 
 @cache
-def small() -> Picture:
-    return picture_of(big_cluster(3, pods_per_node=4, devices=2, pending=3))
+def small() -> ClusterState:
+    return make_cluster_state(big_cluster(3, pods_per_node=4, devices=2, pending=3))
 
 
 def test_the_overview() -> None:
@@ -328,7 +328,7 @@ def test_metrics_have_the_same_numbers() -> None:
 
 @pytest.mark.parametrize("name", USECASES or ["uc1"])
 def test_every_answer_about_a_real_cluster(name: str) -> None:
-    picture = read_picture(Source((str(usecase_dump(name)),)))
+    cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
 
     async def story(visitor: Visitor) -> None:
         overview = await visitor.get("/api/overview")
@@ -346,4 +346,4 @@ def test_every_answer_about_a_real_cluster(name: str) -> None:
         await visitor.get("/api/pods?state=pending")
         assert (await visitor.ask("/metrics"))[0] == 200
 
-    visit(picture, story)
+    visit(cluster_state, story)

@@ -9,7 +9,7 @@ from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -34,8 +34,8 @@ def symptom(make: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
     return make
 
 
-def picture_of(things: list[Any]) -> Picture:
-    return Picture(Objects(things))
+def make_cluster_state(things: list[Any]) -> ClusterState:
+    return ClusterState(Objects(things))
 
 
 def result(device: str, pool: str, request: str = "r", **fields: Any) -> dict[str, Any]:
@@ -607,7 +607,7 @@ def placed_plain() -> list[Any]:
     ]
 
 
-__all__ = ["MAKERS", "SUBJECT", "container", "picture_of", "six_cpus"]
+__all__ = ["MAKERS", "SUBJECT", "container", "make_cluster_state", "six_cpus"]
 
 
 @symptom

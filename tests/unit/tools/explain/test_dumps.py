@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.tools.cluster_state import Source, read_picture
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
 from plimsoll.tools.report import Report
@@ -16,21 +16,23 @@ from tests.outputs import check_output
 
 @pytest.mark.parametrize("name", USECASES or ["none"])
 def test_a_real_cluster_is_told(name: str) -> None:
-    picture = read_picture(Source((str(usecase_dump(name)),)))
-    text = "\n".join(explain_pending(picture).lines(PLAIN)) + "\n"
-    for pod in picture.waiting:
-        text += "\n---\n" + "\n".join(explain_pod(picture, pod).lines(PLAIN)) + "\n"
+    cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
+    text = "\n".join(explain_pending(cluster_state).lines(PLAIN)) + "\n"
+    for pod in cluster_state.waiting:
+        text += "\n---\n" + "\n".join(explain_pod(cluster_state, pod).lines(PLAIN)) + "\n"
     check_output(f"explain/usecases/{name}.txt", text)
 
 
 @pytest.mark.parametrize("name", USECASES or ["none"])
 def test_everything_in_a_real_cluster_can_be_asked_about(name: str) -> None:
-    picture = read_picture(Source((str(usecase_dump(name)),)))
-    reports: list[Report] = [explain_claim(picture, each) for each in picture.objects.all(ResourceClaim)]
-    for pod in picture.pods:
-        reports.append(explain_pod(picture, pod))
-        for node in picture.objects.all(Node):
-            reports.append(explain_node(picture, pod, node.metadata.name))
+    cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
+    reports: list[Report] = [
+        explain_claim(cluster_state, each) for each in cluster_state.objects.all(ResourceClaim)
+    ]
+    for pod in cluster_state.pods:
+        reports.append(explain_pod(cluster_state, pod))
+        for node in cluster_state.objects.all(Node):
+            reports.append(explain_node(cluster_state, pod, node.metadata.name))
     for report in reports:
         assert list(report.lines(PLAIN))
         assert report.as_json()

@@ -11,25 +11,25 @@ from plimsoll.scheduler.cycle import read_rules
 from plimsoll.scheduler.pod_claims import read_task
 from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import Verdict, explain_node, explain_pending, explain_pod, summarize_pending
 from plimsoll.tools.explain.filter_run import try_pod
 from plimsoll.tools.explain.groups import group_nodes
 from plimsoll.tools.explain.view import View
 from tests.dumps import big_cluster
-from tests.dumps import picture_of as picture_of_trees
+from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.unit.scheduler.build import node, pod
-from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
+from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 from tests.unit.tools.explain.worlds import worlds
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def first_reasons(picture: Picture) -> Counter[str] | None:
+def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
     """Node by node, by the first rule that says no; None if there is a place, or no node is looked at."""
-    snapshot, default = picture.snapshot, Settings.default()
-    task = read_task(picture.pod(SUBJECT), snapshot)
+    snapshot, default = cluster_state.snapshot, Settings.default()
+    task = read_task(cluster_state.pod(SUBJECT), snapshot)
     assert not isinstance(task, NodeReason)
     rules = read_rules(task, snapshot, default, lambda: "share")
     assert not isinstance(rules, NodeReason)
@@ -45,9 +45,9 @@ def first_reasons(picture: Picture) -> Counter[str] | None:
 @QUICK
 @given(worlds())
 def test_groups_say_what_each_node_says(things: list[Any]) -> None:
-    expected = first_reasons(picture_of(things))
-    picture = picture_of(things)
-    told = explain_pod(picture, picture.pod(SUBJECT))
+    expected = first_reasons(make_cluster_state(things))
+    cluster_state = make_cluster_state(things)
+    told = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     if expected is None:
         assert told.verdict is Verdict.FITS
         return
@@ -56,35 +56,35 @@ def test_groups_say_what_each_node_says(things: list[Any]) -> None:
         found[group.sentence] += group.count
     assert found == expected
     names = [name for group in told.groups for name in group.nodes]
-    assert sorted(names) == sorted(each.metadata.name for each in picture.nodes)
+    assert sorted(names) == sorted(each.metadata.name for each in cluster_state.nodes)
 
 
 @QUICK
 @given(worlds())
 def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
-    picture = picture_of(things)
-    waiting = picture.pod(SUBJECT)
-    fits = [explain_node(picture, waiting, each.metadata.name).fits for each in picture.nodes]
-    assert any(fits) == (explain_pod(picture, waiting).verdict is Verdict.FITS)
+    cluster_state = make_cluster_state(things)
+    waiting = cluster_state.pod(SUBJECT)
+    fits = [explain_node(cluster_state, waiting, each.metadata.name).fits for each in cluster_state.nodes]
+    assert any(fits) == (explain_pod(cluster_state, waiting).verdict is Verdict.FITS)
 
 
 def test_too_many_states_are_told_by_their_sentence() -> None:
-    picture = picture_of([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
-    task = read_task(picture.pod(SUBJECT), picture.snapshot)
+    cluster_state = make_cluster_state([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
+    task = read_task(cluster_state.pod(SUBJECT), cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
-    view = View(picture, task)
-    trial = try_pod(task, picture.snapshot, view.settings)
+    view = View(cluster_state, task)
+    trial = try_pod(task, cluster_state.snapshot, view.settings)
     (only,) = group_nodes(view, trial, states=0)
     assert only.sentence == "cannot allocate all claims"
     assert "not looked into" in only.branches[0].text
 
 
 def test_many_nodes_fit_one_screen() -> None:
-    picture = picture_of_trees(big_cluster(120, pending=0))
-    picture.set(pod("p", cpu="1000"))
-    lines = list(explain_pod(picture, picture.pod("p")).lines(PLAIN))
+    cluster_state = cluster_state_of_trees(big_cluster(120, pending=0))
+    cluster_state.set(pod("p", cpu="1000"))
+    lines = list(explain_pod(cluster_state, cluster_state.pod("p")).lines(PLAIN))
     assert len(lines) < 25
-    unfolded = list(explain_pod(picture, picture.pod("p"), unfolded=True).lines(PLAIN))
+    unfolded = list(explain_pod(cluster_state, cluster_state.pod("p"), unfolded=True).lines(PLAIN))
     assert sum(line.count("node-") for line in unfolded) >= 120
 
 
@@ -95,11 +95,11 @@ def test_many_nodes_fit_one_screen() -> None:
 @given(worlds())
 def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
     twin = pod("q", cpu="3")
-    picture = picture_of([*things, twin])
-    lines = {each.metadata.name: why for each, why in summarize_pending(picture)}
+    cluster_state = make_cluster_state([*things, twin])
+    lines = {each.metadata.name: why for each, why in summarize_pending(cluster_state)}
     assert lines.keys() == {SUBJECT, "q"}
-    for each in picture.waiting:
-        told = explain_pod(picture_of([*things, twin]), each)
+    for each in cluster_state.waiting:
+        told = explain_pod(make_cluster_state([*things, twin]), each)
         if told.verdict is Verdict.FITS:
             assert lines[each.metadata.name].startswith("fits now")
         else:
@@ -112,7 +112,7 @@ def test_pods_alike_are_listed_together() -> None:
         *(pod(f"p{number}", cpu="2") for number in range(30)),
         pod("small", cpu="1"),
     ]
-    report = explain_pending(picture_of(things))
+    report = explain_pending(make_cluster_state(things))
     assert [len(pods) for _, pods in report.groups] == [30, 1]
     assert report.count == 31
     text = "\n".join(report.lines(PLAIN))
@@ -121,11 +121,11 @@ def test_pods_alike_are_listed_together() -> None:
 
 
 def test_nobody_waits() -> None:
-    report = explain_pending(picture_of([node("n1")]))
+    report = explain_pending(make_cluster_state([node("n1")]))
     assert list(report.lines(PLAIN)) == ["no pod is pending"]
     assert report.as_json() == {"count": 0, "groups": []}
 
 
 def test_only_one_namespace() -> None:
-    picture = picture_of([node("n1"), pod("a", namespace="one"), pod("b", namespace="two")])
-    assert [each.metadata.name for each, _ in summarize_pending(picture, namespace="two")] == ["b"]
+    cluster_state = make_cluster_state([node("n1"), pod("a", namespace="one"), pod("b", namespace="two")])
+    assert [each.metadata.name for each, _ in summarize_pending(cluster_state, namespace="two")] == ["b"]

@@ -12,7 +12,7 @@ from plimsoll.tools.explain import Verdict, explain_node, explain_pending, expla
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 from tests.unit.tools.explain.fixes.test_search import place
-from tests.unit.tools.explain.symptoms import picture_of
+from tests.unit.tools.explain.symptoms import make_cluster_state
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
 RULES: tuple[dict[str, Any], ...] = (
@@ -39,18 +39,18 @@ def draw_cluster(seed: int) -> list[Any]:
 @given(SEEDS)
 def test_any_cluster_is_explained(seed: int) -> None:
     things = draw_cluster(seed)
-    picture = picture_of(things)
-    pod = picture.pod("p")
-    told = explain_pod(picture, pod)
-    outcome = place(picture_of(things), pod)
+    cluster_state = make_cluster_state(things)
+    pod = cluster_state.pod("p")
+    told = explain_pod(cluster_state, pod)
+    outcome = place(make_cluster_state(things), pod)
     assert (told.verdict is Verdict.FITS) == isinstance(outcome, Placement)
     assert list(told.lines(PLAIN))
-    assert list(explain_pending(picture).lines(PLAIN))
-    for node in picture.nodes:
-        assert list(explain_node(picture, pod, node.metadata.name).lines(PLAIN))
-    for other in picture.pods:
-        assert list(explain_pod(picture, other).lines(PLAIN))
+    assert list(explain_pending(cluster_state).lines(PLAIN))
+    for node in cluster_state.nodes:
+        assert list(explain_node(cluster_state, pod, node.metadata.name).lines(PLAIN))
+    for other in cluster_state.pods:
+        assert list(explain_pod(cluster_state, other).lines(PLAIN))
     for fix in told.fixes:
         if fix.proven and all("MEET" not in step.kind.name for step in fix.steps):
-            copy, changed = apply_fix(picture_of(things), pod, fix)
+            copy, changed = apply_fix(make_cluster_state(things), pod, fix)
             assert isinstance(place(copy, changed), Placement), fix.text

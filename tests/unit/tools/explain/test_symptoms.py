@@ -12,15 +12,15 @@ from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from tests.outputs import check_output
 from tests.unit.scheduler.build import DRIVER, claim, exactly, pod
-from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, picture_of
+from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, make_cluster_state
 
 WIDTH = 100
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_symptom_is_told(name: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    report = explain_pod(picture, picture.pod(SUBJECT))
+    cluster_state = make_cluster_state(MAKERS[name]())
+    report = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     lines = list(report.lines(PLAIN))
     assert all(len(line) <= WIDTH for line in lines if " " in line.strip())
     check_output(f"explain/symptoms/{name}.txt", "\n".join(lines) + "\n")
@@ -28,26 +28,26 @@ def test_a_symptom_is_told(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["none-left", "insufficient-cpu", "placed", "several-rules"])
 def test_a_symptom_as_a_tree(name: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    tree = explain_pod(picture, picture.pod(SUBJECT)).as_json()
+    cluster_state = make_cluster_state(MAKERS[name]())
+    tree = explain_pod(cluster_state, cluster_state.pod(SUBJECT)).as_json()
     check_output(f"explain/symptoms/{name}.json", json.dumps(tree, indent=2) + "\n")
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_explaining_changes_nothing(name: str) -> None:
     """What is tried in thought leaves no trace: asked twice, the answer is the same."""
-    picture = picture_of(MAKERS[name]())
-    pod = picture.pod(SUBJECT)
-    first = explain_pod(picture, pod).as_json()
-    assert explain_pod(picture, pod).as_json() == first
-    assert explain_pod(picture_of(MAKERS[name]()), pod).as_json() == first
-    assert not picture.snapshot.assumed
+    cluster_state = make_cluster_state(MAKERS[name]())
+    pod = cluster_state.pod(SUBJECT)
+    first = explain_pod(cluster_state, pod).as_json()
+    assert explain_pod(cluster_state, pod).as_json() == first
+    assert explain_pod(make_cluster_state(MAKERS[name]()), pod).as_json() == first
+    assert not cluster_state.snapshot.assumed
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_colours_change_no_word(name: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    report = explain_pod(picture, picture.pod(SUBJECT))
+    cluster_state = make_cluster_state(MAKERS[name]())
+    report = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     painted = "\n".join(report.lines(Paint(colour=True)))
     assert re.sub(r"\x1b\[\d+m", "", painted) == "\n".join(report.lines(PLAIN))
 
@@ -56,8 +56,8 @@ def test_colours_change_no_word(name: str) -> None:
     ("name", "node"), [("several-rules", "n1"), ("none-left", "n1"), ("fits", "n1"), ("class-missing", "n1")]
 )
 def test_one_node_with_every_rule(name: str, node: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    report = explain_node(picture, picture.pod(SUBJECT), node)
+    cluster_state = make_cluster_state(MAKERS[name]())
+    report = explain_node(cluster_state, cluster_state.pod(SUBJECT), node)
     check_output(f"explain/nodes/{name}.txt", "\n".join(report.lines(PLAIN)) + "\n")
 
 
@@ -73,8 +73,8 @@ def test_one_node_with_every_rule(name: str, node: str) -> None:
     ],
 )
 def test_a_claim_is_told(name: str, claim: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    report = explain_claim(picture, picture.claim(claim))
+    cluster_state = make_cluster_state(MAKERS[name]())
+    report = explain_claim(cluster_state, cluster_state.claim(claim))
     check_output(f"explain/claims/{name}-{claim}.txt", "\n".join(report.lines(PLAIN)) + "\n")
     assert report.as_json()["kind"] == "Claim"
 
@@ -83,7 +83,7 @@ def test_a_search_that_gave_up_is_no_refusal() -> None:
     constraint = {"requests": ["a", "b"], "matchAttribute": f"{DRIVER}/numa"}
     wanted = claim("c", exactly("a"), exactly("b"), constraints=[constraint])
     devices = gpu_node("n1", gpu("g0"), gpu("g1"), gpu("g3"))
-    picture = picture_of([*devices, GPUS, wanted, pod("p", claims=["c"])])
-    report = explain_pod(picture, picture.pod(SUBJECT), settings=Settings(search_steps=1))
+    cluster_state = make_cluster_state([*devices, GPUS, wanted, pod("p", claims=["c"])])
+    report = explain_pod(cluster_state, cluster_state.pod(SUBJECT), settings=Settings(search_steps=1))
     text = "\n".join(report.lines(PLAIN))
     check_output("explain/symptoms/gave-up.txt", text + "\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.verdict import Cause
-from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
@@ -45,16 +45,16 @@ def worlds(draw: st.DrawFn) -> list[Any]:
 @given(worlds())
 def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
     """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
-    report = compare_policies(Picture(Objects(objects)))
+    report = compare_policies(ClusterState(Objects(objects)))
     for policy in POLICIES:
         changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]
-        snapshot = Picture(Objects(changed)).snapshot
+        snapshot = ClusterState(Objects(changed)).snapshot
         place = snapshot.place_of("node-1")
         assert place is not None
         booked = snapshot.ledger(place).requested
         for row in report.nodes:
             assert row.charged[policy.value] == booked.get(row.resource, 0), (policy, row)
-    snapshot = Picture(Objects(objects)).snapshot
+    snapshot = ClusterState(Objects(objects)).snapshot
     place = snapshot.place_of("node-1")
     assert place is not None
     for row in report.nodes:
@@ -65,9 +65,9 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
 @given(worlds())
 def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
     """What pods with claims, pools of several and pods without claims take is what the node is charged."""
-    picture = Picture(Objects(objects))
-    report = compare_policies(picture)
-    place = picture.snapshot.place_of("node-1")
+    cluster_state = ClusterState(Objects(objects))
+    report = compare_policies(cluster_state)
+    place = cluster_state.snapshot.place_of("node-1")
     assert place is not None
     for row in report.nodes:
         for column in COLUMNS:
@@ -75,27 +75,27 @@ def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
             rows = {each.pod for each in report.pods if each.resource == row.resource}
             rest = sum(
                 entry.units.get(row.resource, 0)
-                for entry in picture.snapshot.ledger(place).entries.values()
+                for entry in cluster_state.snapshot.ledger(place).entries.values()
                 if entry.pod.metadata.name not in rows
             )
             assert sum(mine) + rest == row.charged[column]
 
 
-def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, **spec: Any) -> Picture:
+def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, **spec: Any) -> ClusterState:
     mapping = {"allocationMultiplier": amount, **({"accountingPolicy": policy} if policy else {})}
     made = [on(pod(f"p{i}", *containers, **spec)) for i in range(pods)]
-    return Picture(Objects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made]))
+    return ClusterState(Objects([node(), piece(device("d0", cpu=mapping)), claim("c", result("d0")), *made]))
 
 
-def charged(picture: Picture) -> dict[str, int]:
-    (row,) = [row for row in compare_policies(picture).nodes if row.resource == "cpu"]
+def charged(cluster_state: ClusterState) -> dict[str, int]:
+    (row,) = [row for row in compare_policies(cluster_state).nodes if row.resource == "cpu"]
     return dict(row.charged)
 
 
 def test_the_numbers_of_document_000() -> None:
     """Requests of 1 and 2, a claim of 4 that both containers refer to."""
-    picture = small(container("a", "c", cpu="1"), container("b", "c", cpu="2"))
-    assert charged(picture) == {
+    cluster_state = small(container("a", "c", cpu="1"), container("b", "c", cpu="2"))
+    assert charged(cluster_state) == {
         AS_IS: 7000,
         "AddPerClaim": 7000,
         "AddPerReference": 11000,
@@ -114,14 +114,14 @@ def test_a_status_is_not_believed_for_the_comparison() -> None:
 def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "3"}}]}
     made = on(pod("p", container("a", "c", cpu="1"), status=status))
-    report = compare_policies(Picture(Objects([node(), made])))
+    report = compare_policies(ClusterState(Objects([node(), made])))
     (row,) = [row for row in report.nodes if row.resource == "cpu"]
     assert row.charged["AddPerClaim"] == 4000
     assert report.believed == (("default/p", "c"),)
 
 
 @pytest.mark.parametrize(
-    ("picture", "column", "cause"),
+    ("cluster_state", "column", "cause"),
     [
         (small(container("a", "c"), pods=2), "AddPerClaim", Cause.SHARED_BY_SEVERAL),
         (small(container("a", "c"), pods=2), "Max", Cause.SHARED_BY_SEVERAL),
@@ -138,8 +138,8 @@ def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
         ),
     ],
 )
-def test_what_a_policy_refuses_by_rule(picture: Picture, column: str, cause: Cause) -> None:
-    found = {(each.column, each.reason.cause) for each in compare_policies(picture).refusals}
+def test_what_a_policy_refuses_by_rule(cluster_state: ClusterState, column: str, cause: Cause) -> None:
+    found = {(each.column, each.reason.cause) for each in compare_policies(cluster_state).refusals}
     assert (column, cause) in found
 
 
@@ -155,14 +155,14 @@ def test_nodes_past_their_line() -> None:
 
 
 def test_without_claims_there_is_nothing_to_compare() -> None:
-    report = compare_policies(Picture(Objects([node(), on(pod("p", container("a", cpu="1")))])))
+    report = compare_policies(ClusterState(Objects([node(), on(pod("p", container("a", cpu="1")))])))
     assert [*report.lines(PLAIN)] == [
         "No pod on a node has a claim that is charged to it: every policy comes to the same."
     ]
 
 
 def test_the_output() -> None:
-    report = compare_policies(read_picture(Source((FIXTURE,))))
+    report = compare_policies(read_cluster_state(Source((FIXTURE,))))
     text = "".join(f"{line}\n" for line in report.lines(PLAIN))
     check_output("policies/policies.txt", text)
     check_output("policies/wide.txt", "".join(f"{line}\n" for line in report.lines(PLAIN, wide=True)))
@@ -171,14 +171,14 @@ def test_the_output() -> None:
 
 
 def test_a_namespace_keeps_the_nodes() -> None:
-    picture = read_picture(Source((FIXTURE,)))
-    report = compare_policies(picture, namespace="web")
+    cluster_state = read_cluster_state(Source((FIXTURE,)))
+    report = compare_policies(cluster_state, namespace="web")
     assert {row.namespace for row in report.pods} == {"web"}
     assert len({row.node for row in report.nodes}) == 3
 
 
 @pytest.mark.parametrize("name", USECASES)
 def test_what_a_real_scheduler_left(name: str) -> None:
-    report = compare_policies(read_picture(Source((str(usecase_dump(name)),))))
+    report = compare_policies(read_cluster_state(Source((str(usecase_dump(name)),))))
     assert list(report.lines(PLAIN))
     json.dumps(report.as_json())

@@ -15,7 +15,7 @@ from plimsoll.ledger.claims import Bill
 from plimsoll.ledger.lines import Entry
 from plimsoll.ledger.node import NodeLedger
 from plimsoll.ledger.profile import Profile
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.top import holders, namespace_rows, node_books, pod_rows, text_of
 from plimsoll.tools.top.books import book_of, entry_columns, entry_holders, full_columns
 from tests.unit.ledger.books import claim, container, device, piece, pod, result
@@ -37,23 +37,23 @@ def on(made: Pod, name: str = "node-1") -> Pod:
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> Picture:
+def cluster_states(draw: st.DrawFn) -> ClusterState:
     """One node with pods that share claims under any policies, and one that is bound elsewhere."""
     devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
     claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
     pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
     profile = SHARING if draw(st.booleans()) else Profile.default()
-    return Picture(Objects([node(), piece(*devices), *claims, *pods]), profile=profile)
+    return ClusterState(Objects([node(), piece(*devices), *claims, *pods]), profile=profile)
 
 
 @settings(max_examples=80, deadline=None)
-@given(pictures())
-def test_rows_come_to_what_is_booked(picture: Picture) -> None:
-    (book,) = node_books(picture)
-    place = picture.snapshot.place_of("node-1")
+@given(cluster_states())
+def test_rows_come_to_what_is_booked(cluster_state: ClusterState) -> None:
+    (book,) = node_books(cluster_state)
+    place = cluster_state.snapshot.place_of("node-1")
     assert place is not None
-    ledger = picture.snapshot.ledger(place)
+    ledger = cluster_state.snapshot.ledger(place)
     assert {row.resource: row.used for row in book.rows if row.used} == {
         name: amount for name, amount in ledger.requested.items() if amount
     }
@@ -62,22 +62,22 @@ def test_rows_come_to_what_is_booked(picture: Picture) -> None:
     }
     assert book.pods == len(ledger)
     totals: dict[str, int] = {}
-    for holder in holders(picture, "node-1"):
+    for holder in holders(cluster_state, "node-1"):
         totals[holder.resource] = totals.get(holder.resource, 0) + holder.amount
     assert {n: t for n, t in totals.items() if t} == {n: t for n, t in ledger.requested.items() if t}
 
 
 @settings(max_examples=60, deadline=None)
-@given(pictures())
-def test_pods_and_namespaces_come_to_the_same(picture: Picture) -> None:
-    (book,) = node_books(picture)
+@given(cluster_states())
+def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> None:
+    (book,) = node_books(cluster_state)
     of_pods: dict[str, int] = {}
-    for row in pod_rows(picture):
+    for row in pod_rows(cluster_state):
         if row.node:
             for name in row.amounts:
                 of_pods[name] = of_pods.get(name, 0) + row.total(name)
     of_spaces: dict[str, int] = {}
-    for space in namespace_rows(picture):
+    for space in namespace_rows(cluster_state):
         for name, parts in space.amounts.items():
             of_spaces[name] = of_spaces.get(name, 0) + sum(parts)
     booked = {row.resource: row.used for row in book.rows if row.used}
@@ -111,17 +111,17 @@ def entry_of(made: Pod, *bills: Bill) -> Entry:
 def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
     shared = device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
     pods = [on(pod(f"p{i}", container("c", "pool", cpu="1"))) for i in range(2)]
-    picture = Picture(Objects([node(), piece(shared), claim("pool", result("d0")), *pods]))
-    (book,) = node_books(picture)
+    cluster_state = ClusterState(Objects([node(), piece(shared), claim("pool", result("d0")), *pods]))
+    (book,) = node_books(cluster_state)
     row = book.row("cpu")
     assert (row.requests, row.claims, row.overhead, row.free) == (0, 4000, 0, 5000)
-    whole = holders(picture, "node-1", "cpu")[0]
+    whole = holders(cluster_state, "node-1", "cpu")[0]
     assert (whole.amount, whole.pod, whole.claim, whole.rule) == (4000, "", "pool", "ConsumeFrom")
 
 
 def test_past_the_line_is_below_zero() -> None:
     pods = [on(pod("big", container("c", cpu="10")))]
-    (book,) = node_books(Picture(Objects([node(), *pods])))
+    (book,) = node_books(ClusterState(Objects([node(), *pods])))
     assert book.past == ("cpu",)
     assert book.row("cpu").free == -1000
 
@@ -129,20 +129,22 @@ def test_past_the_line_is_below_zero() -> None:
 def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": {"cpu": "2"}}]}
     made = on(pod("p", container("c", "x"), status=status))
-    picture = Picture(Objects([node(), piece(device("d0", cpu="2")), claim("x", result("d0")), made]))
-    (holder,) = holders(picture, "node-1")
+    cluster_state = ClusterState(
+        Objects([node(), piece(device("d0", cpu="2")), claim("x", result("d0")), made])
+    )
+    (holder,) = holders(cluster_state, "node-1")
     assert [str(each) for each in holder.devices] == ["dra.example.com/pool/d0"]
 
 
 def test_an_unknown_node_has_no_holders() -> None:
     with pytest.raises(InputError, match="there is no node x"):
-        holders(Picture(Objects([node()])), "x")
+        holders(ClusterState(Objects([node()])), "x")
 
 
 def test_books_of_some_nodes() -> None:
-    picture = Picture(Objects([node("b"), node("a"), node("c")]))
-    assert [book.name for book in node_books(picture)] == ["a", "b", "c"]
-    assert [book.name for book in node_books(picture, names=["c", "a", "x"])] == ["a", "c"]
+    cluster_state = ClusterState(Objects([node("b"), node("a"), node("c")]))
+    assert [book.name for book in node_books(cluster_state)] == ["a", "b", "c"]
+    assert [book.name for book in node_books(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
 
 
 def test_a_node_that_says_nothing_is_ready() -> None:

@@ -14,10 +14,10 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
-from tests.dumps import picture_of
+from tests.dumps import make_cluster_state
 
 DRIVER = "dra.example.com"
 
@@ -53,8 +53,8 @@ def share(device: str, number: int, **consumed: str) -> dict[str, Any]:
     return {"device": device, "shareID": f"share-{number}", "consumedCapacity": consumed}
 
 
-def states(picture: Picture, node: str = "") -> dict[str, str]:
-    return {row.device: row.state for row in device_rows(picture, node)}
+def states(cluster_state: ClusterState, node: str = "") -> dict[str, str]:
+    return {row.device: row.state for row in device_rows(cluster_state, node)}
 
 
 # -- one by one
@@ -98,10 +98,10 @@ def test_each_state() -> None:
         "noted": "free",
         "missing": "stale",
     }
-    assert states(Picture(objects)) == expected
+    assert states(ClusterState(objects)) == expected
     del expected["missing"]
-    assert states(Picture(objects), "n") == expected
-    rows = {row.device: row for row in device_rows(Picture(objects))}
+    assert states(ClusterState(objects), "n") == expected
+    rows = {row.device: row for row in device_rows(ClusterState(objects))}
     assert rows["blocked"].why == "g/m: needs 6, 4 left"
     assert [holder.admin for holder in rows["free"].holders] == [True]
     assert rows["partly"].capacity == {"bw": (Quantity.parse("10"), Quantity.parse("4"))}
@@ -110,14 +110,14 @@ def test_each_state() -> None:
 def test_a_taint_rule_counts() -> None:
     rule = {"deviceSelector": {"device": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}
     tainted = codec.convert({"metadata": {"name": "r"}, "spec": rule}, DeviceTaintRule)
-    assert states(Picture(Objects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
+    assert states(ClusterState(Objects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
 
 
 def test_two_holders_of_a_whole_device_are_told() -> None:
     objects = Objects(
         [node(), piece({"name": "a"}), claim("x", {"device": "a"}), claim("y", {"device": "a"})]
     )
-    (row,) = device_rows(Picture(objects))
+    (row,) = device_rows(ClusterState(objects))
     assert (row.state, row.why) == ("taken", "held 2 times")
     assert [holder.claim for holder in row.holders] == ["x", "y"]
 
@@ -125,41 +125,41 @@ def test_two_holders_of_a_whole_device_are_told() -> None:
 def test_only_the_newest_generation_is_offered() -> None:
     old = piece({"name": "a"}, {"name": "b"}, name="old", generation=1)
     new = piece({"name": "a"}, name="new", generation=2)
-    picture = Picture(Objects([node(), old, new]))
-    rows = {row.device: (row.state, row.why) for row in device_rows(picture)}
+    cluster_state = ClusterState(Objects([node(), old, new]))
+    rows = {row.device: (row.state, row.why) for row in device_rows(cluster_state)}
     assert rows == {"a": ("free", ""), "b": ("stale", "of generation 1, not 2")}
-    (pool,) = pool_rows(picture)
+    (pool,) = pool_rows(cluster_state)
     assert (pool.generation, pool.slices, pool.all, pool.free, pool.unavailable) == (2, 1, 2, 1, 1)
 
 
 def test_an_incomplete_pool_says_so() -> None:
-    picture = Picture(Objects([node(), piece({"name": "a"}, count=3)]))
-    (pool,) = pool_rows(picture)
+    cluster_state = ClusterState(Objects([node(), piece({"name": "a"}, count=3)]))
+    (pool,) = pool_rows(cluster_state)
     assert (pool.standing, pool.slices, pool.expected, pool.free) == ("incomplete", 1, 3, 0)
-    assert states(picture, "n") == {"a": "stale"}
+    assert states(cluster_state, "n") == {"a": "stale"}
 
 
 def test_a_shared_device_is_counted_once() -> None:
     """kubernetes/kubernetes 140170: a device with three shares is one device, not three."""
     shared = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bw": {"value": "10"}}}
     claims = [claim(f"c{i}", share("nic", i, bw="2")) for i in range(3)]
-    (pool,) = pool_rows(Picture(Objects([node(), piece(shared, {"name": "other"}), *claims])))
+    (pool,) = pool_rows(ClusterState(Objects([node(), piece(shared, {"name": "other"}), *claims])))
     assert (pool.all, pool.free, pool.partly, pool.taken, pool.unavailable) == (2, 1, 1, 0, 0)
     assert pool.shares == {"bw": (Quantity.parse("10"), Quantity.parse("4"))}
 
 
 def test_a_pool_for_several_nodes_is_listed_once() -> None:
     everywhere = piece({"name": "a"}, allNodes=True)
-    picture = Picture(Objects([node("n"), node("m"), everywhere]))
-    assert [row.node for row in device_rows(picture)] == [""]
-    assert states(picture, "m") == {"a": "free"}
+    cluster_state = ClusterState(Objects([node("n"), node("m"), everywhere]))
+    assert [row.node for row in device_rows(cluster_state)] == [""]
+    assert states(cluster_state, "m") == {"a": "free"}
 
 
 # -- any number of them
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Picture:
+def clusters(draw: st.DrawFn) -> ClusterState:
     """A pool of devices, whole, shared and in partitions, with any claims on them, even too many."""
     kinds = st.sampled_from(("whole", "shared", "open", "part", "hot"))
     names = [f"d{i}" for i in range(draw(st.integers(1, 6)))]
@@ -181,15 +181,15 @@ def clusters(draw: st.DrawFn) -> Picture:
     slices = [piece(*({"name": name, **bodies[kind]} for name, kind in made.items()), count=2)]
     counters = [{"name": "g", "counters": {"m": {"value": "7"}}}]
     slices.append(piece(name="t", count=2, sharedCounters=counters))
-    return Picture(Objects([node(), *slices, *claims]))
+    return ClusterState(Objects([node(), *slices, *claims]))
 
 
 @settings(max_examples=80, deadline=None)
 @given(clusters())
-def test_free_and_taken_are_all(picture: Picture) -> None:
-    rows = device_rows(picture)
+def test_free_and_taken_are_all(cluster_state: ClusterState) -> None:
+    rows = device_rows(cluster_state)
     assert len({row.id for row in rows}) == len(rows)
-    (pool,) = pool_rows(picture)
+    (pool,) = pool_rows(cluster_state)
     assert pool.all == len(rows) == pool.free + pool.partly + pool.taken + pool.unavailable
     counts = Counter(row.state for row in rows)
     assert pool.free == counts["free"]
@@ -201,12 +201,12 @@ def test_free_and_taken_are_all(picture: Picture) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(clusters())
-def test_counters_are_drawn_once_for_each_device(picture: Picture) -> None:
+def test_counters_are_drawn_once_for_each_device(cluster_state: ClusterState) -> None:
     """The naive count: what every held partition draws, off the whole."""
-    (pool,) = pool_rows(picture)
-    drawn = sum(3 for row in device_rows(picture) if row.counters and row.holders)
+    (pool,) = pool_rows(cluster_state)
+    drawn = sum(3 for row in device_rows(cluster_state) if row.counters and row.holders)
     assert pool.counters == {("g", "m"): (Quantity.parse("7"), Quantity(7 * 10**9 - drawn * 10**9))}
-    for row in device_rows(picture):
+    for row in device_rows(cluster_state):
         if row.counters and not row.holders:
             assert (row.state == "blocked") == (7 - drawn < 3)
 
@@ -247,7 +247,7 @@ def test_there_is_room_if_any_request_fits(policy: Any, free: int) -> None:
     ],
 )
 def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
-    (row,) = claim_rows(Picture(Objects([node(), piece({"name": "a"}), made])))
+    (row,) = claim_rows(ClusterState(Objects([node(), piece({"name": "a"}), made])))
     assert row.state == state
     assert row.classes == ("c",)
     assert row.node == ("n" if made.status.allocation else "")
@@ -255,7 +255,7 @@ def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
 
 def test_a_claim_that_nobody_uses_says_what_it_would_charge() -> None:
     mapped = {"name": "a", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
-    (row,) = claim_rows(Picture(Objects([node(), piece(mapped), claim("c", {"device": "a"})])))
+    (row,) = claim_rows(ClusterState(Objects([node(), piece(mapped), claim("c", {"device": "a"})])))
     assert not row.booked
     assert [(each.resource, each.amount, each.rule) for each in row.charges] == [("cpu", 2000, "AddPerClaim")]
 
@@ -264,7 +264,7 @@ def test_the_cpus_of_a_claim_come_from_its_driver() -> None:
     status = {"driver": DRIVER, "pool": "p", "device": "a", "data": {"cpuset": "0-3"}}
     odd = {"driver": DRIVER, "pool": "p", "device": "b", "data": ["not", "ours"]}
     made = claim("c", {"device": "a"}, devices=[status, odd])
-    (row,) = claim_rows(Picture(Objects([node(), piece({"name": "a"}), made])))
+    (row,) = claim_rows(ClusterState(Objects([node(), piece({"name": "a"}), made])))
     assert {device.device: cpus for device, cpus in row.cpus.items()} == {"a": "0-3"}
 
 
@@ -278,4 +278,4 @@ def test_claims_written_by_hand_hold_their_own_devices() -> None:
     ]:
         version = "v1" if kind == "Node" else "resource.k8s.io/v1"
         trees.append({**body, "apiVersion": version, "kind": kind, "metadata": {"name": name}})
-    assert states(picture_of(trees)) == {"a": "taken", "b": "taken"}
+    assert states(make_cluster_state(trees)) == {"a": "taken", "b": "taken"}

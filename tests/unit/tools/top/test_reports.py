@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Objects, Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Objects, Source, read_cluster_state
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.report import Report
@@ -18,15 +18,15 @@ from plimsoll.tools.top.books import BookRow
 from plimsoll.tools.top.node_reports import NodesReport, bar_of
 from plimsoll.tools.top.table import Cell, Table, percent, short_bytes, short_of
 from plimsoll.tools.top.top import VIEWS, top
-from tests.dumps import USECASES, big_cluster, picture_of, usecase_dump
+from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import FOLDER, check_output
 
 INPUT = FOLDER.parents[1] / "examples" / "top" / "cluster.yaml"
 
 
 @pytest.fixture(scope="module")
-def picture() -> Picture:
-    return read_picture(Source((str(INPUT),)))
+def cluster_state() -> ClusterState:
+    return read_cluster_state(Source((str(INPUT),)))
 
 
 def text_of(report: Report, paint: Paint = PLAIN, wide: bool = False) -> str:
@@ -34,8 +34,8 @@ def text_of(report: Report, paint: Paint = PLAIN, wide: bool = False) -> str:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view(picture: Picture, view: str) -> None:
-    report = top(picture, view)
+def test_every_view(cluster_state: ClusterState, view: str) -> None:
+    report = top(cluster_state, view)
     text = text_of(report)
     check_output(f"top/{view}.txt", text)
     check_output(f"top/{view}-wide.txt", text_of(report, wide=True))
@@ -43,26 +43,26 @@ def test_every_view(picture: Picture, view: str) -> None:
     assert all(len(line) <= 100 for line in text.splitlines())
 
 
-def test_a_terminal_has_colours_and_bars(picture: Picture) -> None:
-    wide = text_of(top(picture), Paint(colour=True, width=120))
+def test_a_terminal_has_colours_and_bars(cluster_state: ClusterState) -> None:
+    wide = text_of(top(cluster_state), Paint(colour=True, width=120))
     check_output("top/nodes-colour.txt", wide)
     assert "=" in wide
-    assert "\x1b[34m=" not in text_of(top(picture), Paint(colour=True, width=80))  # no room for bars
+    assert "\x1b[34m=" not in text_of(top(cluster_state), Paint(colour=True, width=80))  # no room for bars
 
 
 @pytest.mark.parametrize(
     ("what", "name"),
     [("nodes", "node-b"), ("pods", "train-0"), ("claims", "part"), ("claims", "kept"), ("devices", "node-b")],
 )
-def test_one_of_a_kind(picture: Picture, what: str, name: str) -> None:
-    report = top(picture, what, name=name)
+def test_one_of_a_kind(cluster_state: ClusterState, what: str, name: str) -> None:
+    report = top(cluster_state, what, name=name)
     check_output(f"top/{what}-{name}.txt", text_of(report))
     json.dumps(report.as_json())
 
 
-def test_sorting(picture: Picture) -> None:
+def test_sorting(cluster_state: ClusterState) -> None:
     def order(sort: str) -> list[str]:
-        report = top(picture, sort=sort)
+        report = top(cluster_state, sort=sort)
         assert isinstance(report, NodesReport)
         return [book.name for book in report.books]
 
@@ -72,20 +72,20 @@ def test_sorting(picture: Picture) -> None:
     assert order("claims") == ["node-a", "node-b", "node-c"]
 
 
-def test_a_limit_says_what_is_left_out(picture: Picture) -> None:
-    report = top(picture, limit=1)
+def test_a_limit_says_what_is_left_out(cluster_state: ClusterState) -> None:
+    report = top(cluster_state, limit=1)
     lines = text_of(report).splitlines()
     assert lines[-1] == "2 more nodes not shown; --limit 0 shows all."
     assert report.as_json()["notShown"] == 2
     for view in ("pods", "claims", "devices", "pools", "namespaces"):
-        assert "not shown; --limit 0" in text_of(top(picture, view, limit=1))
+        assert "not shown; --limit 0" in text_of(top(cluster_state, view, limit=1))
 
 
-def test_a_namespace(picture: Picture) -> None:
+def test_a_namespace(cluster_state: ClusterState) -> None:
     for view in ("pods", "claims", "namespaces", "devices"):
-        text = text_of(top(picture, view, "ml"))
+        text = text_of(top(cluster_state, view, "ml"))
         assert "ml" in text
-    assert "web" not in text_of(top(picture, "claims", "ml"))
+    assert "web" not in text_of(top(cluster_state, "claims", "ml"))
 
 
 @pytest.mark.parametrize(
@@ -100,29 +100,29 @@ def test_a_namespace(picture: Picture) -> None:
         ("namespaces", "mll", "did you mean ml"),
     ],
 )
-def test_a_name_that_is_not_there(picture: Picture, what: str, name: str, message: str) -> None:
+def test_a_name_that_is_not_there(cluster_state: ClusterState, what: str, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        top(picture, what, name=name)
+        top(cluster_state, what, name=name)
 
 
-def test_a_resource_that_is_not_there(picture: Picture) -> None:
+def test_a_resource_that_is_not_there(cluster_state: ClusterState) -> None:
     with pytest.raises(InputError, match=r"did you mean memory\?"):
-        top(picture, resources=("memry",))
-    rows = top(picture, resources=("hugepages-1Gi",)).as_json()["totals"]
+        top(cluster_state, resources=("memry",))
+    rows = top(cluster_state, resources=("hugepages-1Gi",)).as_json()["totals"]
     assert [row["resource"] for row in rows] == ["hugepages-1Gi"]
 
 
 def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
     refused = Gap("resourceclaims", 'User "team" cannot list', brief="may not be seen", refused=True)
-    picture = Picture(Objects(picture_of(big_cluster(1)).objects, [refused]))
+    cluster_state = ClusterState(Objects(make_cluster_state(big_cluster(1)).objects, [refused]))
     with pytest.raises(InputError, match='resourceclaims cannot be told about: User "team" cannot list'):
-        top(picture, "claims")
-    assert list(top(picture, "nodes").lines(PLAIN))
-    assert list(top(picture, "devices").lines(PLAIN))
+        top(cluster_state, "claims")
+    assert list(top(cluster_state, "nodes").lines(PLAIN))
+    assert list(top(cluster_state, "devices").lines(PLAIN))
 
 
 def test_an_empty_cluster_says_so() -> None:
-    empty = Picture(Objects())
+    empty = ClusterState(Objects())
     for view in VIEWS:
         assert "There are no" in text_of(top(empty, view))
 
@@ -130,7 +130,7 @@ def test_an_empty_cluster_says_so() -> None:
 @pytest.mark.parametrize("name", USECASES)
 def test_what_a_real_scheduler_left(name: str) -> None:
     """Every view of every observed use case: no line too wide, and the rows add up."""
-    seen = read_picture(Source((str(usecase_dump(name)),)))
+    seen = read_cluster_state(Source((str(usecase_dump(name)),)))
     for view in VIEWS:
         report = top(seen, view)
         assert list(report.lines(PLAIN))
@@ -138,7 +138,7 @@ def test_what_a_real_scheduler_left(name: str) -> None:
 
 
 def test_many_nodes_fit_the_screen() -> None:
-    many = picture_of(big_cluster(60))
+    many = make_cluster_state(big_cluster(60))
     assert len(text_of(top(many, limit=10)).splitlines()) < 30
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.top import watch
 
 
 def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
     """How often is shown if a change comes after each of these pauses."""
 
-    async def follow_live(client: Any, picture: Picture, changed: Any, **_: Any) -> None:
+    async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
         for pause in pauses:
             await asyncio.sleep(pause)
             changed()
@@ -24,11 +24,11 @@ def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -
 
     shown = []
     monkeypatch.setattr(watch, "follow_live", follow_live)
-    picture = Picture(Objects())
+    cluster_state = ClusterState(Objects())
 
     async def run() -> None:
         nobody: Any = None
-        await watch.follow(nobody, picture, lambda: shown.append(1), pace=0.02)
+        await watch.follow(nobody, cluster_state, lambda: shown.append(1), pace=0.02)
 
     with pytest.raises(InputError if fails else asyncio.CancelledError):
         asyncio.run(run())

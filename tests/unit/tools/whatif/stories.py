@@ -20,7 +20,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from plimsoll.scheduler.profile import Settings
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.whatif import STOCK, Whatif
 
 Tree = dict[str, Any]
@@ -53,7 +53,9 @@ class Play:
 
     @staticmethod
     def _new(objects: Objects) -> Whatif:
-        return Whatif(_STOCK.picture(Picture(objects)), settings=_STOCK.settings(Settings.default()))
+        return Whatif(
+            _STOCK.cluster_state(ClusterState(objects)), settings=_STOCK.settings(Settings.default())
+        )
 
     def run(self) -> list[Wrong]:
         for step in self.result["steps"]:
@@ -70,7 +72,7 @@ class Play:
                 self.whatif.remove(f"{kind}/{self.namespace}/{name}")
                 self.schedule()
             elif "restart" in step:
-                self.whatif = self._new(self.whatif.picture.objects.copy())
+                self.whatif = self._new(self.whatif.cluster_state.objects.copy())
             elif "update_http" in step:
                 self.whatif.add(self._grown("n-su-s"))
             elif "status_update_http" in step:
@@ -82,7 +84,7 @@ class Play:
         self.why = {pending.pod: pending.why for pending in outcome.pending}
 
     def compare(self, name: str, step: Tree) -> None:
-        pod = self.whatif.picture.objects.find(Pod, self.namespace, name)
+        pod = self.whatif.cluster_state.objects.find(Pod, self.namespace, name)
         ours = "gone" if pod is None else pod.spec.node_name or self.why.get((self.namespace, name), "?")
         theirs = step["nodeName"] or (step["PodScheduled"] or {}).get("message", "")
         theirs = _GENERATED.sub(r"\1whatif", theirs)
@@ -94,7 +96,7 @@ class Play:
 
     def _grown(self, name: str) -> ResourceSlice:
         """The mapping of a device in use grows from 3 to 7 cpu."""
-        old = self.whatif.picture.objects.find(ResourceSlice, "", name)
+        old = self.whatif.cluster_state.objects.find(ResourceSlice, "", name)
         assert old is not None
         assert old.spec.devices
         device = old.spec.devices[0]
@@ -107,5 +109,5 @@ class Play:
     def _allocated(self, name: str) -> ResourceClaim:
         """A claim is allocated before any pod names it."""
         recorded = codec.convert(self.result["resourceclaims"][0], ResourceClaim)
-        old = self.whatif.picture.claim(name, self.namespace)
+        old = self.whatif.cluster_state.claim(name, self.namespace)
         return replace(old, status=ResourceClaimStatus(recorded.status.allocation))

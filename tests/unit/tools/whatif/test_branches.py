@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.whatif import Outcome, Whatif
 from plimsoll.tools.whatif.whatif import Moves
 from tests.unit.scheduler.build import (
@@ -62,12 +62,12 @@ def pod_tree(name: str, cpu: str, claims: int, priority: int) -> dict[str, Any]:
 def everything(moves: Moves) -> dict[str, str]:
     """All objects, whatever order they are in."""
     return {f"{type(each).__name__}/{each.metadata.namespace}/{each.metadata.name}": repr(each)
-            for each in moves.picture.objects}  # fmt: skip
+            for each in moves.cluster_state.objects}  # fmt: skip
 
 
 def books(moves: Moves) -> dict[str, Any]:
     """The books of every node, in numbers."""
-    snapshot = moves.picture.snapshot
+    snapshot = moves.cluster_state.snapshot
     return {
         snapshot.node(place).metadata.name: (
             {name: units for name, units in snapshot.ledger(place).requested.items() if units},
@@ -80,7 +80,9 @@ def books(moves: Moves) -> dict[str, Any]:
 
 def rebuilt(moves: Moves) -> Whatif:
     """The naive way: another snapshot from the same objects."""
-    return Whatif(Picture(moves.picture.objects, moves.picture.gates, moves.picture.profile))
+    return Whatif(
+        ClusterState(moves.cluster_state.objects, moves.cluster_state.gates, moves.cluster_state.profile)
+    )
 
 
 def told(outcome: Outcome) -> tuple[Any, ...]:
@@ -137,18 +139,18 @@ def do(moves: Moves, number: int, step: tuple[Any, ...]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=8))
 def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
-    whatif = Whatif(Picture(Objects(cluster())))
+    whatif = Whatif(ClusterState(Objects(cluster())))
     objects, amounts = everything(whatif), books(whatif)
     with whatif.branch() as first:
         fresh = told(first.schedule())
     with whatif.branch() as branch:
         for number, step in enumerate(steps):
             do(branch, number, step)
-            assert verify(branch.picture.snapshot) == []
+            assert verify(branch.cluster_state.snapshot) == []
         assert books(rebuilt(branch)) == books(branch)
     assert everything(whatif) == objects
     assert books(whatif) == amounts
-    assert verify(whatif.picture.snapshot) == []
+    assert verify(whatif.cluster_state.snapshot) == []
     with whatif.branch() as last:
         assert told(last.schedule()) == fresh
 
@@ -157,7 +159,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
 @given(st.lists(STEPS, max_size=6))
 def test_scheduling_goes_on_as_it_would_from_scratch(steps: list[tuple[Any, ...]]) -> None:
     """A snapshot that has been through much places pods where one made from the objects does."""
-    whatif = Whatif(Picture(Objects(cluster())))
+    whatif = Whatif(ClusterState(Objects(cluster())))
     for number, step in enumerate(steps):
         do(whatif, number, step)
     naive = rebuilt(whatif)
@@ -167,17 +169,17 @@ def test_scheduling_goes_on_as_it_would_from_scratch(steps: list[tuple[Any, ...]
 
 
 def test_a_branch_can_be_kept() -> None:
-    whatif = Whatif(Picture(Objects(cluster())))
+    whatif = Whatif(ClusterState(Objects(cluster())))
     with whatif.branch() as outer:
         with outer.branch() as inner:
             inner.remove("Pod/low")
             inner.keep()
-        assert outer.picture.objects.find(Pod, "default", "low") is None
-    assert whatif.picture.objects.find(Pod, "default", "low") is not None
+        assert outer.cluster_state.objects.find(Pod, "default", "low") is None
+    assert whatif.cluster_state.objects.find(Pod, "default", "low") is not None
 
 
 def test_a_branch_that_fails_is_undone_though_it_was_kept() -> None:
-    whatif = Whatif(Picture(Objects(cluster())))
+    whatif = Whatif(ClusterState(Objects(cluster())))
 
     def fail() -> None:
         with whatif.branch() as branch:
@@ -187,14 +189,14 @@ def test_a_branch_that_fails_is_undone_though_it_was_kept() -> None:
 
     with pytest.raises(InputError, match="there is no such Node"):
         fail()
-    assert whatif.picture.objects.find(Pod, "default", "low") is not None
+    assert whatif.cluster_state.objects.find(Pod, "default", "low") is not None
 
 
-def test_the_picture_it_was_made_of_stays_as_it_is() -> None:
-    picture = Picture(Objects(cluster()))
-    before = len(picture.objects)
-    whatif = Whatif(picture)
+def test_the_original_cluster_state_is_unchanged() -> None:
+    cluster_state = ClusterState(Objects(cluster()))
+    before = len(cluster_state.objects)
+    whatif = Whatif(cluster_state)
     whatif.add(TEMPLATE, pod_tree("p", "1", 1, 0))
     whatif.schedule()
-    assert len(picture.objects) == before
-    assert verify(picture.snapshot) == []
+    assert len(cluster_state.objects) == before
+    assert verify(cluster_state.snapshot) == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.exhaustive import Proof, Verdict
 from tests.unit.scheduler.build import (
@@ -33,7 +33,7 @@ def select(kind: str) -> str:
 
 
 def whatif_of(*things: Any) -> Whatif:
-    return Whatif(Picture(Objects(things)))
+    return Whatif(ClusterState(Objects(things)))
 
 
 def names(proof: Proof) -> dict[str, str]:
@@ -71,10 +71,10 @@ def test_a_better_choice_of_devices_is_found() -> None:
 
 def test_nothing_is_left_behind() -> None:
     whatif = whole_or_half()
-    before = list(whatif.picture.objects)
+    before = list(whatif.cluster_state.objects)
     whatif.prove()
-    assert sorted(map(repr, whatif.picture.objects)) == sorted(map(repr, before))
-    assert verify(whatif.picture.snapshot) == []
+    assert sorted(map(repr, whatif.cluster_state.objects)) == sorted(map(repr, before))
+    assert verify(whatif.cluster_state.snapshot) == []
 
 
 def test_a_better_choice_of_nodes_is_found() -> None:
@@ -242,6 +242,6 @@ def test_agreement_with_brute_force(case: Case) -> None:
     assert proof.most == most
     assert (proof.verdict is Verdict.ALL) == (most == len(case.pods))
     assert proof.placement == {} or len(proof.placement) == most
-    assert verify(whatif.picture.snapshot) == []
+    assert verify(whatif.cluster_state.snapshot) == []
     with whatif.branch() as greedy:
         assert len(greedy.schedule(preempt=False).placed) <= most

@@ -11,7 +11,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import Objects, Picture
+from plimsoll.tools.cluster_state import ClusterState, Objects
 from plimsoll.tools.whatif import Because, Whatif, compare
 from plimsoll.tools.whatif.manifests import read_manifests
 from tests.unit.scheduler.build import (
@@ -49,7 +49,7 @@ def owned(kind: str = "ReplicaSet", name: str = "web-7d4") -> dict[str, Any]:
 
 
 def whatif_of(*things: Any) -> Whatif:
-    return Whatif(Picture(Objects(things)))
+    return Whatif(ClusterState(Objects(things)))
 
 
 def workload(kind: str, version: str, **spec: Any) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def test_claims_are_made_from_templates() -> None:
     whatif.add(TEMPLATE)  # from now on there is one
     outcome = whatif.schedule()
     assert [(each.node, each.devices) for each in outcome.placed] == [("n", (f"{DRIVER}/n/d",))]
-    made = whatif.picture.objects.all(ResourceClaim)
+    made = whatif.cluster_state.objects.all(ResourceClaim)
     assert [each.metadata.name for each in made] == ["p-r-whatif"]
     assert [user.name for user in made[0].status.reserved_for] == ["p"]
-    assert verify(whatif.picture.snapshot) == []
+    assert verify(whatif.cluster_state.snapshot) == []
 
 
 def test_the_second_knows_of_the_first() -> None:
@@ -173,12 +173,12 @@ def test_a_pod_takes_its_claims_along() -> None:
     whatif.add(pod("user", claims=["named"]))
     whatif.schedule()
     whatif.remove("Pod/default/user")
-    assert whatif.picture.claim("named", "default").status.allocation is None
+    assert whatif.cluster_state.claim("named", "default").status.allocation is None
     whatif.add(TEMPLATE, CLAIMING)
     assert whatif.schedule().all_placed
     whatif.remove("pods/p")
-    assert [each.metadata.name for each in whatif.picture.objects.all(ResourceClaim)] == ["named"]
-    assert verify(whatif.picture.snapshot) == []
+    assert [each.metadata.name for each in whatif.cluster_state.objects.all(ResourceClaim)] == ["named"]
+    assert verify(whatif.cluster_state.snapshot) == []
 
 
 def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
@@ -191,13 +191,13 @@ def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
     whatif.remove(f"Node/{first}")
     assert [each.because for each in whatif.evicted] == [Because.NODE_GONE]
     assert whatif.schedule().placed[0].node != first
-    assert [each.spec.node_name for each in whatif.picture.objects.all(ResourceSlice)] != [first]
+    assert [each.spec.node_name for each in whatif.cluster_state.objects.all(ResourceSlice)] != [first]
 
 
 def test_workloads_are_removed_by_name() -> None:
     whatif = whatif_of(node("n"), pod("web-7d4-x", node="n", metadata=owned()), pod("other", node="n"))
     whatif.remove("deployment/web")
-    assert [each.metadata.name for each in whatif.picture.pods] == ["other"]
+    assert [each.metadata.name for each in whatif.cluster_state.pods] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -235,14 +235,14 @@ def test_nodes_are_cloned_with_devices_and_daemons() -> None:
     assert whatif.add_nodes(2) == ["n-copy-1", "n-copy-2"]
     outcome = whatif.schedule()
     assert sorted(each.node for each in outcome.placed) == ["n-copy-1", "n-copy-2"]
-    made = whatif.picture.objects.find(Node, "", "n-copy-1")
+    made = whatif.cluster_state.objects.find(Node, "", "n-copy-1")
     assert made is not None
     assert made.metadata.labels == {"kubernetes.io/hostname": "n-copy-1", "zone": "z"}
-    pools = {each.spec.pool.name for each in whatif.picture.objects.all(ResourceSlice)}
+    pools = {each.spec.pool.name for each in whatif.cluster_state.objects.all(ResourceSlice)}
     assert pools == {"n", "n-copy-1", "n-copy-2"}
     whatif.add(TEMPLATE, CLAIMING, replicas=3)
     assert whatif.schedule().all_placed
-    assert verify(whatif.picture.snapshot) == []
+    assert verify(whatif.cluster_state.snapshot) == []
 
 
 def test_which_node_must_be_said_where_there_are_several() -> None:
@@ -344,13 +344,13 @@ def test_another_policy_counts_for_running_pods_too() -> None:
     )  # fmt: skip
     whatif.add(pod("p", cpu="3", claims=["c"]))
     whatif.schedule()
-    ledger = whatif.picture.snapshot.ledger(0)
+    ledger = whatif.cluster_state.snapshot.ledger(0)
     assert ledger.requested["cpu"] == 7000
     with whatif.branch() as branch:
         branch.replace_policy("Max")
-        assert branch.picture.snapshot.ledger(0).requested["cpu"] == 4000
-        assert verify(branch.picture.snapshot) == []
-    assert whatif.picture.snapshot.ledger(0).requested["cpu"] == 7000
+        assert branch.cluster_state.snapshot.ledger(0).requested["cpu"] == 4000
+        assert verify(branch.cluster_state.snapshot) == []
+    assert whatif.cluster_state.snapshot.ledger(0).requested["cpu"] == 7000
     with pytest.raises(InputError, match="there is no such policy"):
         whatif.replace_policy("Min")
 
@@ -375,7 +375,7 @@ def test_how_many_more_would_fit() -> None:
     whatif = whatif_of(node("a", cpu="3"), node("b", cpu="2"), pod("p", cpu="1", node="a"))
     assert whatif.count_more(("default", "p")) == 4
     assert whatif.count_more(("default", "p"), 2) == 2
-    assert len(whatif.picture.objects.all(Pod)) == 1
+    assert len(whatif.cluster_state.objects.all(Pod)) == 1
 
 
 def test_from_a_dump(tmp_path: Path) -> None:

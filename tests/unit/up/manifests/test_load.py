@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, uuid5
 import pytest
 
 from plimsoll.client import Client
-from plimsoll.tools.cluster_state import Picture, Source, read_picture
+from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import Found, parse_objects, read_objects
 from plimsoll.tools.top.books import node_books
@@ -46,12 +46,12 @@ def bring(cluster: LocalCluster, found: list[Found], own: tuple[str, ...] = ()) 
     return asyncio.run(work())
 
 
-def picture(cluster: LocalCluster) -> Picture:
+def cluster_state(cluster: LocalCluster) -> ClusterState:
     async def read(client: Client) -> Any:
         async with client:
             return await read_live(client)
 
-    return Picture(asyncio.run(read(cluster.connect())))
+    return ClusterState(asyncio.run(read(cluster.connect())))
 
 
 def test_manifests_in_any_order_and_again(cluster: LocalCluster) -> None:
@@ -163,7 +163,7 @@ def test_the_books_of_a_dump_come_back(cluster: LocalCluster, name: str) -> None
     path = usecase_dump(name)
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
-    assert node_books(picture(cluster)) == node_books(read_picture(Source((str(path),))))
+    assert node_books(cluster_state(cluster)) == node_books(read_cluster_state(Source((str(path),))))
 
 
 def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -175,4 +175,4 @@ def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_pat
     path = write_dump(trees, tmp_path / "dump.json", "json")
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
-    assert node_books(picture(cluster)) == node_books(read_picture(Source((str(path),))))
+    assert node_books(cluster_state(cluster)) == node_books(read_cluster_state(Source((str(path),))))

@@ -42,7 +42,7 @@ _VERIFIED = 500
 
 
 def find_nodes_past_line(facts: Facts) -> Iterator[Trouble]:
-    snapshot = facts.picture.snapshot
+    snapshot = facts.cluster_state.snapshot
     for name in facts.nodes:
         place = snapshot.place_of(name)
         if place is None:
@@ -79,7 +79,7 @@ def _past(facts: Facts, ledger: NodeLedger, resource: str, by: int) -> Trouble:
     else:
         why = "requests fit, overhead does not"
     evidence = [f"{', '.join(parts)}: {why}"]
-    found = [each for each in holders(facts.picture, ledger.name, resource) if each.amount > 0]
+    found = [each for each in holders(facts.cluster_state, ledger.name, resource) if each.amount > 0]
     evidence += [_say_holder(each) for each in found[:_HOLDERS]]
     if len(found) > _HOLDERS:
         rest = sum(each.amount for each in found[_HOLDERS:])
@@ -117,7 +117,7 @@ def find_nodes_past_line_uncounted(facts: Facts) -> Iterator[Trouble]:
     by_node: dict[tuple[str, str], list[Hole]] = {}
     for hole in holes(facts):
         by_node.setdefault((hole.node, hole.resource), []).append(hole)
-    snapshot = facts.picture.snapshot
+    snapshot = facts.cluster_state.snapshot
     for (name, resource), found in sorted(by_node.items()):
         place = snapshot.place_of(name)
         if place is None:
@@ -299,7 +299,7 @@ def find_book_differences(facts: Facts) -> Iterator[Trouble]:
 
 def _differences(facts: Facts) -> Iterator[Discrepancy]:
     """What differs; of many nodes a sample is looked at, or this one check would take half of the time."""
-    snapshot = facts.picture.snapshot
+    snapshot = facts.cluster_state.snapshot
     if len(snapshot) <= _VERIFIED:
         yield from verify(snapshot)
         return

@@ -78,7 +78,7 @@ def find_names_missing(facts: Facts) -> Iterator[Trouble]:
     """Pods that wait for a claim or a template that is not there; bound ones are told of elsewhere."""
     templates_known = not facts.lacks(("resourceclaimtemplates",))
     claims_known = not facts.lacks(("resourceclaims",))
-    for pod in sorted(facts.picture.waiting, key=name_of):
+    for pod in sorted(facts.cluster_state.waiting, key=name_of):
         names = claim_names(pod)
         space = pod.metadata.namespace
         for reference in pod.spec.resource_claims:

@@ -1,7 +1,8 @@
 """A fix, carried out on a copy.
 
-Owns `apply_fix`: another picture in which the steps of a fix have been taken, and the pod as it is then. What
-is explained is left alone. Steps that somebody else must take (a driver, a controller) cannot be carried out.
+Owns `apply_fix`: another cluster state in which the steps of a fix have been taken, and the pod as it is
+then. What is explained is left alone. Steps that somebody else must take (a driver, a controller) cannot be
+carried out.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from plimsoll.ledger.claims import claim_names
 from plimsoll.ledger.units import PODS, quantity_of
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, Step
 from plimsoll.tools.explain.text import Do
 
 
-def apply_fix(picture: Picture, pod: Pod, fix: Fix) -> tuple[Picture, Pod]:
-    """A copy of the picture with the fix made, and the pod in it; InputError if others must make it."""
-    copy = picture.copy()
+def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterState, Pod]:
+    """A copy of the cluster state with the fix made, and the pod in it; InputError if others must make it."""
+    copy = cluster_state.copy()
     for step in fix.steps:
         pod = _apply(copy, pod, fix.node, step)
         copy.set(pod)
     return copy, pod
 
 
-def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
+def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: Step) -> Pod:
     subject: Any = step.subject
     match step.kind:
         case Do.REMOVE_GATES:
@@ -41,7 +42,7 @@ def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
         case Do.TOLERATE:
             return _tolerating(pod, subject)
         case Do.UNCORDON | Do.HEAL_NODE:
-            _open(picture, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
+            _open(cluster_state, node, UNSCHEDULABLE if step.kind is Do.UNCORDON else subject)
             return pod
         case Do.CHOOSE_LABEL | Do.GO_ELSEWHERE:
             return _choose(pod, subject)
@@ -49,7 +50,7 @@ def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
             return _without_affinity(pod)
         case Do.REMOVE_PODS:
             for each in subject:
-                _remove(picture, each)
+                _remove(cluster_state, each)
             return pod
         case Do.SHRINK | Do.SHRINK_POD:
             (container,) = pod.spec.containers
@@ -59,10 +60,10 @@ def _apply(picture: Picture, pod: Pod, node: str, step: Step) -> Pod:
             return _raised(pod, subject)
         case Do.TOLERATE_DEVICE | Do.SHRINK_CAPACITY | Do.RELAX_SELECTOR | Do.RELAX_CONSTRAINT:
             for claim in subject:
-                picture.set(claim)
+                cluster_state.set(claim)
             return pod
         case Do.ADD_NODE | Do.ADD_ANOTHER:
-            picture.set(_new_node(pod, subject))
+            cluster_state.set(_new_node(pod, subject))
             return pod
     raise InputError(f"this is for somebody else to do: {step.text}")
 
@@ -72,14 +73,14 @@ def _tolerating(pod: Pod, taint: Taint) -> Pod:
     return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
 
 
-def _open(picture: Picture, name: str, gone: Taint) -> None:
-    node = picture.objects.find(Node, "", name)
+def _open(cluster_state: ClusterState, name: str, gone: Taint) -> None:
+    node = cluster_state.objects.find(Node, "", name)
     assert node is not None, "a fix names nodes that are there"
     taints = tuple(
         taint for taint in node.spec.taints if (taint.key, taint.effect) != (gone.key, gone.effect)
     )
     closed = node.spec.unschedulable and gone.key != UNSCHEDULABLE.key
-    picture.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
+    cluster_state.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
 
 
 def _choose(pod: Pod, wish: NodeSelectorRequirement) -> Pod:
@@ -100,16 +101,18 @@ def _without_affinity(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=None)))
 
 
-def _remove(picture: Picture, pod: Pod) -> None:
+def _remove(cluster_state: ClusterState, pod: Pod) -> None:
     """A pod is gone, and the claims that only it used have given their devices back."""
-    picture.remove(pod)
+    cluster_state.remove(pod)
     for name in claim_names(pod).values():
-        claim = picture.objects.find(ResourceClaim, pod.metadata.namespace, name)
+        claim = cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
         if claim is None:
             continue
         users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
         allocation = claim.status.allocation if users else None
-        picture.set(replace(claim, status=replace(claim.status, reserved_for=users, allocation=allocation)))
+        cluster_state.set(
+            replace(claim, status=replace(claim.status, reserved_for=users, allocation=allocation))
+        )
 
 
 def _raised(pod: Pod, reason: Reason) -> Pod:

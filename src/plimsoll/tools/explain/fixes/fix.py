@@ -1,7 +1,7 @@
 """What would help, as values: steps that change something, and what they cost.
 
 Owns `Step` and `Fix`. A step carries what it changes, so that `apply_fix` can try it on a copy of the
-picture; a fix is `proven` if that was done for the node it names, on the scheduler's own rules.
+cluster state; a fix is `proven` if that was done for the node it names, on the scheduler's own rules.
 """
 
 from __future__ import annotations

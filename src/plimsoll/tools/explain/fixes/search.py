@@ -164,7 +164,7 @@ def _holders_text(view: View, place: int, lack: Reason, victims: Sequence[Pod]) 
     if lack.cause is not Cause.INSUFFICIENT:
         return ""
     going = {(pod.metadata.namespace, pod.metadata.name) for pod in victims}
-    found = holders(view.picture, view.name(place), lack.resource)
+    found = holders(view.cluster_state, view.name(place), lack.resource)
     found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
     texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]
     return f"{', '.join(texts)} there; " if texts else ""

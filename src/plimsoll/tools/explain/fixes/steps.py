@@ -183,7 +183,7 @@ def _mend_charge(view: View, task: Task, place: int, reason: Reason) -> Mended |
             }
             return Mended((Step(Do.RAISE_BUDGET, facts, reason),), _raised(task, reason))
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
-            pods = pods_using(view.picture, reason.namespace, reason.claim, view.pod)
+            pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             used: dict[str, object] = {
                 "claim": f"{reason.namespace}/{reason.claim}",
                 "pods": pods or "the other pod",

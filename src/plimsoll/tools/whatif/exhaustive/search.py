@@ -75,7 +75,7 @@ class Proof:
 
 def prove(world: World, greedy: int, steps: int, tick: Tick = silent) -> Proof:
     """Search all placements of the pods that wait; the world is in the end as it was."""
-    pods = sorted(world.picture.waiting, key=world.order)
+    pods = sorted(world.cluster_state.waiting, key=world.order)
     mark = world.mark()
     try:
         return _Proving(world, pods, greedy, steps, tick).run()
@@ -88,7 +88,7 @@ class _Proving:
 
     def __init__(self, world: World, pods: Sequence[Pod], greedy: int, steps: int, tick: Tick) -> None:
         self._world = world
-        self._snapshot = world.picture.snapshot
+        self._snapshot = world.cluster_state.snapshot
         self._pods = pods
         self._greedy = greedy
         self._limit = steps

@@ -14,12 +14,12 @@ from plimsoll.scheduler.profile import Settings
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement, Unplaced
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import Picture
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain import Verdict, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from plimsoll.tools.explain.fixes.fix import COSTS, Fix, Step
 from plimsoll.tools.explain.text import Do
-from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, picture_of
+from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 from tests.unit.tools.explain.worlds import worlds
 
 #: Symptoms whose first fix nobody can carry out but those who run the cluster.
@@ -47,26 +47,26 @@ OTHERS = {
 NOTHING_TO_DO = ("placed", "placed-plain", "fits", "node-gone", "ended")
 
 
-def place(picture: Picture, pod: Any) -> Placement | Unplaced | NodeReason:
-    task = read_task(pod, picture.snapshot)
+def place(cluster_state: ClusterState, pod: Any) -> Placement | Unplaced | NodeReason:
+    task = read_task(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return task
-    return schedule_one(task, picture.snapshot, Settings.default(), lambda: "share")
+    return schedule_one(task, cluster_state.snapshot, Settings.default(), lambda: "share")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
-    picture = picture_of(things)
-    pod = picture.pod(SUBJECT)
-    told = explain_pod(picture, pod)
-    assert (told.verdict is Verdict.FITS) == isinstance(place(picture_of(things), pod), Placement)
+    cluster_state = make_cluster_state(things)
+    pod = cluster_state.pod(SUBJECT)
+    told = explain_pod(cluster_state, pod)
+    assert (told.verdict is Verdict.FITS) == isinstance(place(make_cluster_state(things), pod), Placement)
     assert told.fixes or told.verdict is Verdict.FITS
     for fix in told.fixes:
         new = fix.steps[0].kind in (Do.ADD_NODE, Do.ADD_ANOTHER) and not pod.spec.resource_claims
         if not fix.proven and not new:
             continue
-        copy, changed = apply_fix(picture_of(things), pod, fix)
+        copy, changed = apply_fix(make_cluster_state(things), pod, fix)
         outcome = place(copy, changed)
         assert isinstance(outcome, Placement), fix.text
 
@@ -74,20 +74,20 @@ def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_explaining_leaves_the_books_as_they_were(things: list[Any]) -> None:
-    picture = picture_of(things)
-    before = [(ledger.requested, dict(ledger.entries)) for ledger in picture.snapshot.ledgers if ledger]
-    explain_pod(picture, picture.pod(SUBJECT))
+    cluster_state = make_cluster_state(things)
+    before = [(ledger.requested, dict(ledger.entries)) for ledger in cluster_state.snapshot.ledgers if ledger]
+    explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     assert [
-        (ledger.requested, dict(ledger.entries)) for ledger in picture.snapshot.ledgers if ledger
+        (ledger.requested, dict(ledger.entries)) for ledger in cluster_state.snapshot.ledgers if ledger
     ] == before
-    assert not list(verify(picture.snapshot))
+    assert not list(verify(cluster_state.snapshot))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_fixes_are_told_cheapest_first(things: list[Any]) -> None:
-    picture = picture_of(things)
-    costs = [fix.cost for fix in explain_pod(picture, picture.pod(SUBJECT)).fixes]
+    cluster_state = make_cluster_state(things)
+    costs = [fix.cost for fix in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fixes]
     assert costs == sorted(costs)
 
 
@@ -100,26 +100,26 @@ def test_fixes_are_told_cheapest_first(things: list[Any]) -> None:
     ],
 )
 def test_the_nearest_fix_of_a_symptom_works(name: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    pod = picture.pod(SUBJECT)
+    cluster_state = make_cluster_state(MAKERS[name]())
+    pod = cluster_state.pod(SUBJECT)
     if name == "gated-and-too-big":
-        pod = apply_fix(picture, pod, explain_pod(picture, pod).fixes[0])[1]
-    fix = explain_pod(picture, pod).fixes[0]
-    copy, changed = apply_fix(picture_of(MAKERS[name]()), pod, fix)
+        pod = apply_fix(cluster_state, pod, explain_pod(cluster_state, pod).fixes[0])[1]
+    fix = explain_pod(cluster_state, pod).fixes[0]
+    copy, changed = apply_fix(make_cluster_state(MAKERS[name]()), pod, fix)
     assert isinstance(place(copy, changed), Placement), fix.text
 
 
 @pytest.mark.parametrize(("name", "word"), OTHERS.items())
 def test_what_others_must_do_is_said(name: str, word: str) -> None:
-    picture = picture_of(MAKERS[name]())
-    assert word in explain_pod(picture, picture.pod(SUBJECT)).fix
+    cluster_state = make_cluster_state(MAKERS[name]())
+    assert word in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fix
 
 
 def test_a_fix_for_others_cannot_be_carried_out() -> None:
-    picture = picture_of(MAKERS["no-driver"]())
-    pod = picture.pod(SUBJECT)
+    cluster_state = make_cluster_state(MAKERS["no-driver"]())
+    pod = cluster_state.pod(SUBJECT)
     with pytest.raises(InputError, match="somebody else"):
-        apply_fix(picture, pod, explain_pod(picture, pod).fixes[0])
+        apply_fix(cluster_state, pod, explain_pod(cluster_state, pod).fixes[0])
 
 
 def test_every_change_has_a_cost() -> None:
